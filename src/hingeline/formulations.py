@@ -1,0 +1,133 @@
+"""Formulations: which multipliers are feasible, and what slack costs.
+
+For every example i the planes ``(a·Δf, b)`` and the multipliers α solve::
+
+    max_α  Σ_i Σ_y α_i(y)·b_i(y) − ½‖w‖² − ½ Σ_i r_i A_i²,     A_i = Σ_y α_i(y) ≤ cap_i, α ≥ 0
+    w = Σ_i Σ_y α_i(y)·a_i(y)·Δf_i(y)
+
+Two numbers per example tell the formulations apart, so that solvers need no cases:
+
+===============  ==========  ===========  =======================
+``slack``        ``cap``     ``r``        cost of slack h ≥ 0
+===============  ==========  ===========  =======================
+``"max"``        ``C·s_i``   0            ``C·s_i·h``
+``"squared"``    ∞           ``1/(C·s_i)``  ``½·C·s_i·h²``
+``C=inf``        ∞           0            0 if h = 0, else ∞
+===============  ==========  ===========  =======================
+
+and two say what a plane is: ``b = l`` or, for squared slack, ``√l``; ``a = 1`` under margin
+rescaling and ``a = b`` under slack rescaling, where the hinge ``l·(1 − w·Δf)`` is the plane
+``(l·Δf, l)``. (C. Lee, M.-G. Jang, *Fast Training of Structured SVM Using Fixed-Threshold
+Sequential Minimal Optimization*, Algorithm 1, line 5. The paper clips α to [0, 1] under slack
+rescaling, which contradicts its own dual (16); in our scaled planes the bound is ``Σ α ≤ C·s_i``.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._numba import helper
+from hingeline.structures.base import (
+    decode,
+    decode_by_loss,
+    n_loss_values,
+    output_length,
+    plane_loss,
+    plane_score,
+)
+
+Array = np.ndarray[Any, Any]
+
+SLACKS = ("max", "squared")
+RESCALINGS = ("margin", "slack")
+
+
+class Formulation(NamedTuple):
+    """Feasible set and plane transformation, as flat data for the kernels."""
+
+    cap: Array  # (n,) bound on the sum of an example's multipliers
+    ridge: Array  # (n,) r_i: quadratic term of that sum in the dual
+    root: int  # 1: the loss enters as its square root
+    rescaled: int  # 1: slack rescaling
+
+
+def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Formulation:
+    """Lay out a formulation for examples of the given weights (0 drops an example)."""
+    n = len(weights)
+    dropped = weights <= 0
+    cap = np.full(n, np.inf)
+    ridge = np.zeros(n)
+    if np.isfinite(C):
+        if slack == "max":
+            cap = C * weights
+        else:
+            ridge = 1.0 / (C * np.where(dropped, 1.0, weights))
+    return Formulation(
+        cap=np.where(dropped, 0.0, cap).astype(np.float64),
+        ridge=np.where(dropped, 0.0, ridge).astype(np.float64),
+        root=int(slack == "squared"),
+        rescaled=int(rescale == "slack"),
+    )
+
+
+def needs_losses(slack: str, rescale: str) -> bool:
+    """Whether the oracle must know the best output of every loss value."""
+    return slack == "squared" or rescale == "slack"
+
+
+@helper
+def plane_offset(form: Formulation, loss: float) -> float:
+    """``b``: what a plane asks for."""
+    return np.sqrt(loss) if form.root == 1 else loss
+
+
+@helper
+def plane_scale(form: Formulation, loss: float) -> float:
+    """``a``: the factor on ``Δf``."""
+    if form.rescaled == 0:
+        return 1.0
+    return np.sqrt(loss) if form.root == 1 else loss
+
+
+@helper
+def slack_cost(form: Formulation, i: int, h: float) -> float:
+    """What slack h of example i adds to the primal."""
+    if h <= 0.0 or form.cap[i] == 0.0:
+        return 0.0
+    if form.ridge[i] > 0.0:
+        return 0.5 * h * h / form.ridge[i]  # type: ignore[no-any-return]
+    return form.cap[i] * h  # type: ignore[no-any-return]
+
+
+@helper
+def most_violated(
+    problem: Any, form: Formulation, i: int, w: Array, stretch: float, y_out: Array
+) -> float:
+    """``max_y b(y) − stretch·a(y)·w·Δf_i(y)``, its maximiser in ``y_out``.
+
+    Under margin rescaling with linear slack this is one loss-augmented decode. Otherwise the
+    hinge is not a sum of score and loss, and the best output of every loss value is compared.
+    ``stretch`` asks for the weights ``stretch·w`` without making them.
+    """
+    if form.root == 0 and form.rescaled == 0:
+        decode(problem, i, w, 1.0 / stretch, y_out)
+        return plane_loss(problem, i, y_out) - stretch * plane_score(problem, i, y_out, w)
+    length = output_length(problem, i)
+    size = n_loss_values(problem, i)
+    losses = np.empty(size)
+    scores = np.empty(size)
+    ys = np.empty((size, length), dtype=np.int32)
+    count = decode_by_loss(problem, i, w, losses, scores, ys)
+    best = -np.inf
+    for k in range(count):
+        if scores[k] == -np.inf:
+            continue
+        a = plane_scale(form, losses[k])
+        value = plane_offset(form, losses[k]) - stretch * a * plane_score(problem, i, ys[k], w)
+        if value > best:
+            best = value
+            for t in range(length):
+                y_out[t] = ys[k, t]
+    return best

@@ -1,0 +1,237 @@
+"""What every dual solver shares: weights, dual objective, and the certificate.
+
+With ``w = Σ α·a·Δf`` the dual objective is ``D = Σ α·b − ½‖w‖² − ½ Σ r_i A_i²`` and the primal of
+*any* weights v is ``P(v) = ½‖v‖² + Σ_i cost_i(max_y H_i(y; v))``, one decode per example. The points
+tried are the average of the iterates and, now and then, the last iterate: any primal point over
+any feasible dual point bounds the distance to the optimum.
+
+Hard margin: P is finite only where no constraint is violated. Each example's oracle is asked for
+the smallest stretch c at which ``c·v`` satisfies it (Dinkelbach's iteration: c ← b/(a·v·Δf) of the
+most violated plane, which only grows), and ``P = ½c²‖v‖²``. On the dual side any multiple of α is
+feasible, the best one gives ``D = (Σ α·b)²/(2‖w‖²)``; its root ``Σ α·b/‖w‖`` bounds ‖w*‖ from below and
+is what declares data inseparable.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline._numba import kernel
+from hingeline.formulations import (
+    Formulation,
+    most_violated,
+    plane_offset,
+    plane_scale,
+    slack_cost,
+)
+from hingeline.solvers.parallel import Workers
+from hingeline.structures.base import Compiled, output_length, plane_loss, plane_score
+
+Array = np.ndarray[Any, Any]
+
+#: A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
+LEAST_MARGIN = 1e-4
+
+
+@kernel
+def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) -> float:
+    """Smallest c ≥ ``least`` at which ``c·w`` violates no constraint; inf if there is none."""
+    c = least
+    longest = 1
+    n = form.cap.shape[0]
+    for i in range(n):
+        longest = max(longest, output_length(problem, i))
+    buffer = np.empty(longest, dtype=np.int32)
+    for i in range(n):
+        if form.cap[i] == 0.0:
+            continue
+        y = buffer[: output_length(problem, i)]
+        while True:
+            if most_violated(problem, form, i, w, c, y) <= 0.0:
+                break
+            loss = plane_loss(problem, i, y)
+            score = plane_scale(form, loss) * plane_score(problem, i, y, w)
+            if score <= 0.0:
+                return np.inf
+            better = plane_offset(form, loss) / score
+            if better <= c * (1.0 + 1e-15):  # violated by rounding only
+                break
+            c = better
+    return c
+
+
+@kernel
+def total_slack_cost(form: Formulation, violation: Array) -> float:
+    """``Σ_i cost_i(violation_i)``, summed in the order of the examples."""
+    total = 0.0
+    for i in range(violation.shape[0]):
+        total += slack_cost(form, i, violation[i])
+    return total
+
+
+class DualSolver(ABC):
+    """Weights and certificate; subclasses hold the multipliers and say how a pass moves them."""
+
+    name = "dual"
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.compiled = compiled
+        self.form = form
+        self.workers = workers
+        self.options = {**self.defaults, **(options or {})}
+        self.rng = np.random.default_rng(seed)
+        self.exact = compiled.exact
+        self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
+        self.active = np.flatnonzero(form.cap > 0.0)
+        self.w = np.zeros(compiled.n_weights)
+        self.gaps = np.zeros(compiled.n)
+        self.violation = np.zeros(compiled.n)
+        self.clock = 0
+        self.visits = 0.0  # since the average was started
+        self.oracle_calls = 0
+        self._certificates = 0
+        self._average_leads = True
+        self._stretch = 1.0
+        self._best: Array | None = None
+        self._best_primal = math.inf
+
+    # What a subclass provides --------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def n_planes(self) -> int:
+        """Planes in the working set."""
+
+    @abstractmethod
+    def sweep(self) -> float:
+        """One pass over the data; the gap estimated along the way."""
+
+    @abstractmethod
+    def _linear(self) -> float:
+        """``Σ α·b``."""
+
+    @abstractmethod
+    def _sums(self) -> Array:
+        """``A_i = Σ_y α_i(y)``."""
+
+    @abstractmethod
+    def _reach(self) -> float:
+        """Largest ``‖a·Δf‖/b`` of the planes known."""
+
+    @abstractmethod
+    def _find_violations(self) -> None:
+        """Fill ``violation`` for the weights ``self.w``; what is found may enter the working set."""
+
+    @abstractmethod
+    def _add_drift(self, factor: float, w: Array) -> None:
+        """``w += factor·Σ drift·a·Δf``."""
+
+    @abstractmethod
+    def _clear_drift(self) -> None:
+        """Forget the drift."""
+
+    # The dual side -------------------------------------------------------------------------
+
+    def dual(self) -> float:
+        """``D(α)``; for a hard margin, of the best multiple of α."""
+        square = float(self.w @ self.w)
+        if self.hard:
+            return self._linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
+        ridge = float(self.form.ridge @ self._sums() ** 2) if self.form.ridge.any() else 0.0
+        return self._linear() - 0.5 * square - 0.5 * ridge
+
+    def finished(self) -> str | None:
+        """A reason why no further pass can help, if there is one."""
+        if self.hard and self._linear() > 0.0:
+            norm = math.sqrt(float(self.w @ self.w))
+            if self._linear() * self._reach() * LEAST_MARGIN > norm:
+                raise ValueError(
+                    "C=inf asks for a hard margin, but the training data are not separable (any "
+                    f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
+                )
+        return None
+
+    # The primal side -----------------------------------------------------------------------
+
+    def _primal(self) -> float:
+        """True primal of what ``self.w`` holds now."""
+        half = 0.5 * float(self.w @ self.w)
+        self.oracle_calls += len(self.active)
+        if self.hard:
+            stretch = self.compiled.bind(feasible_stretch)
+            self._stretch = stretch(self.compiled.problem, self.form, self.w, 1e-12)
+            return half * self._stretch**2 if half > 0.0 else math.inf
+        self._find_violations()
+        return half + total_slack_cost(self.form, self.violation)
+
+    def _consider(self) -> float:
+        primal = self._primal()
+        if primal < self._best_primal or self._best is None:
+            if self._best is None:
+                self._best = np.empty_like(self.w)
+            self._best[:] = self.w
+            if self.hard and math.isfinite(primal):
+                self._best *= self._stretch
+            self._best_primal = primal
+        return primal
+
+    def certify(self) -> float:
+        """Certify the average or the last iterate, whichever led before; sometimes both.
+
+        The average is made where the weights stand and taken back, so that no third copy of
+        the weights is needed.
+        """
+        self._certificates += 1
+        both = self._certificates % 3 == 0 or self.hard
+        average = last = math.inf
+        if self.visits > 0 and (self._average_leads or both):
+            factor = self._average_factor()
+            self._add_drift(factor, self.w)
+            average = self._consider()
+            self._add_drift(-factor, self.w)
+        if not self._average_leads or both or self.visits == 0:
+            last = self._consider()
+        if both:
+            self._average_leads = average <= last
+        return min(average, last)
+
+    def _average_factor(self) -> float:
+        return -1.0 / (self.visits * (self.visits + 1.0))
+
+    def restart_average(self) -> None:
+        """Forget the iterates before this moment."""
+        self._clear_drift()
+        self.visits = 0.0
+
+    def candidate(self) -> Array:
+        """A copy of the averaged weights."""
+        copy = self.w.copy()
+        if self.visits > 0:
+            self._add_drift(self._average_factor(), copy)
+        return copy
+
+    def primal_of(self, weights: Array) -> float:
+        """True primal of given weights."""
+        kept, self.w = self.w, weights
+        try:
+            return self._primal()
+        finally:
+            self.w = kept
+
+    def best(self) -> tuple[Array, float]:
+        """Weights of the least certified primal so far, and that primal."""
+        if self._best is None:
+            return self.w, math.inf
+        return self._best, self._best_primal

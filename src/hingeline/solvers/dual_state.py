@@ -1,0 +1,128 @@
+"""The dual state over planes found by decoding, shared by the solvers that keep a working set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hingeline._numba import kernel
+from hingeline.formulations import Formulation, most_violated
+from hingeline.solvers.certificate import DualSolver
+from hingeline.solvers.parallel import Workers
+from hingeline.structures.base import Compiled, output_length, planes_add
+from hingeline.working_set import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert, planes
+
+Array = np.ndarray[Any, Any]
+
+
+@kernel
+def find_planes(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    clock: int,
+    patience: int,
+    scratch: Array,
+    violation: Array,
+) -> None:
+    """Decode the examples of ``order`` against w and put what is violated into their sets.
+
+    Writes ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of
+    ``order`` may run in threads.
+    """
+    longest = 1
+    for i in order:
+        longest = max(longest, output_length(problem, i))
+    buffer = np.empty(longest, dtype=np.int32)
+    for i in order:
+        if form.cap[i] == 0.0:
+            violation[i] = 0.0
+            continue
+        y = buffer[: output_length(problem, i)]
+        h = most_violated(problem, form, i, w, 1.0, y)
+        violation[i] = max(h, 0.0)
+        if h > 0.0:
+            insert(problem, form, ws, i, y, clock, patience, scratch)
+
+
+@kernel
+def add_planes(problem: Any, ws: WorkingSet, masses: Array, factor: float, w: Array) -> None:
+    """``w += factor · Σ mass·a·Δf`` with one mass per slot (multipliers, or their drift)."""
+    for i in range(ws.count.shape[0]):
+        m = ws.count[i]
+        s = ws.slot[i]
+        steps = np.empty(m)
+        some = False
+        for j in range(m):
+            steps[j] = factor * masses[s + j] * ws.scale[s + j]
+            some = some or steps[j] != 0.0
+        if some:
+            planes_add(problem, i, planes(ws, i), steps, w)
+
+
+class PlaneSolver(DualSolver):
+    """A dual solver whose multipliers sit on the planes of a working set."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: WorkingSet | None = None,
+    ) -> None:
+        super().__init__(compiled, form, workers, seed, options)
+        self.ws = empty_working_set(compiled.lengths) if start is None else start
+        if start is not None:
+            self._add(self.ws.alpha, 1.0, self.w)
+
+    @property
+    def n_planes(self) -> int:
+        """Planes in the working set."""
+        return self.ws.n_planes
+
+    def find(self, order: Array, patience: int) -> None:
+        """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
+        kernel = self.compiled.bind(find_planes)
+        self.workers.map(
+            lambda part, scratch: kernel(
+                self.compiled.problem,
+                self.form,
+                self.ws,
+                part,
+                self.w,
+                self.clock,
+                patience,
+                scratch,
+                self.violation,
+            ),
+            order,
+        )
+
+    def _find_violations(self) -> None:
+        # Planes may carry a share in the average that is being certified: overwrite none.
+        self.find(np.arange(self.compiled.n), FREE_SLOTS_ONLY)
+
+    def _linear(self) -> float:
+        return float(self.ws.alpha @ self.ws.offset)
+
+    def _sums(self) -> Array:
+        return np.add.reduceat(self.ws.alpha, self.ws.slot)
+
+    def _reach(self) -> float:
+        used = self.ws.offset > 0.0
+        norms = self.ws.scale[used] * np.sqrt(self.ws.sqnorm[used])
+        return float((norms / self.ws.offset[used]).max(initial=0.0))
+
+    def _add(self, masses: Array, factor: float, w: Array) -> None:
+        self.compiled.bind(add_planes)(self.compiled.problem, self.ws, masses, factor, w)
+
+    def _add_drift(self, factor: float, w: Array) -> None:
+        self._add(self.ws.drift, factor, w)
+
+    def _clear_drift(self) -> None:
+        self.ws.drift[:] = 0.0

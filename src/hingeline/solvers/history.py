@@ -1,0 +1,79 @@
+"""What a run leaves behind: rows of its curve, and the state a callback sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+class HistoryRow(NamedTuple):
+    """One pass. Primal and gap are ``nan`` between certificates; objectives are in units of P."""
+
+    time: float  # seconds since the fit began
+    passes: int  # passes over the data
+    oracle_calls: int  # decodes
+    primal: float  # best certified primal so far
+    dual: float
+    gap: float  # best primal − best dual
+    estimate: float  # gap over the planes known, summed while the pass went on
+    planes: int  # planes in the working set
+
+
+@dataclass
+class PassState:
+    """What a callback is given after each pass.
+
+    Attributes
+    ----------
+    row : HistoryRow
+        The latest row of the curve.
+    relative_gap : float
+        Certified relative gap, ``nan`` where this pass made no certificate.
+    """
+
+    row: HistoryRow
+    relative_gap: float
+    _weights: Callable[[], Array] = field(repr=False)
+    _chosen: Array | None = field(default=None, repr=False)
+    _reason: str | None = field(default=None, repr=False)
+
+    @property
+    def weights(self) -> Array:
+        """A copy of the flat weights a fit that stopped now would try (the running average)."""
+        return self._weights()
+
+    def stop(self, reason: str, weights: Array | None = None) -> None:
+        """End the fit after this pass, keeping ``weights`` if they are given."""
+        self._reason = reason
+        self._chosen = weights
+
+
+@dataclass
+class Result:
+    """Outcome of a run: weights, certificate and how it came to stop."""
+
+    weights: Array
+    primal: float
+    dual: float
+    gap: float
+    relative_gap: float
+    n_iter: int
+    converged: bool
+    exact: bool
+    stop_reason: str
+    history: list[HistoryRow]
+
+
+def relative(gap: float, primal: float) -> float:
+    """``(P − D)/P₊``, where 0/0 counts as converged."""
+    if math.isnan(gap):
+        return math.nan
+    if gap <= 0.0:
+        return 0.0
+    return gap / primal if primal > 0.0 else math.inf

@@ -1,0 +1,263 @@
+"""Sequential dual method: decode, keep the planes, solve each example's small dual exactly.
+
+For the problem of :mod:`hingeline.formulations`, one example at a time with all others fixed::
+
+    max  Σ_j δ_j g_j − ½ δᵀ(G + r·11ᵀ)δ     over α ≥ 0, Σ α ≤ cap,   δ = α − α_old
+
+``g_j = b_j − a_j w·Δf_j − r·A`` is the gradient and G the Gram matrix of the example's planes. The
+true output is a plane like any other (Δf = 0, b = 0) that holds the rest ``cap − A`` of the mass, so
+one kind of step does everything: move mass from a plane of small gradient that has some to the one
+with the largest. A step costs O(planes) on G; the weights are touched once, at the end.
+
+Passes that decode (type I) find new planes and alternate with passes over the planes already
+there (type II), in which examples with little left to gain are skipped. S. Keerthi et al., *A
+sequential dual method for large scale multi-class linear SVMs* (2008); P. Balamurugan et al.,
+*A sequential dual method for structural SVMs* (2011).
+
+Averaging. With iterates ``w_1 … w_K`` (one a visit) the average with weights ∝ k is
+``w̄ = w_K − u/(K(K+1))`` for ``u = Σ_k k(k−1)·(w_k − w_{k−1})``. The sum is kept per plane
+(``drift``), not per weight: it costs nothing at a visit and no second copy of the weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline._numba import helper, kernel
+from hingeline.formulations import Formulation, slack_cost
+from hingeline.solvers.dual_state import PlaneSolver
+from hingeline.structures.base import planes_add, planes_score
+from hingeline.working_set import WorkingSet, grown, planes
+
+Array = np.ndarray[Any, Any]
+
+
+@kernel
+def pair_steps(
+    gram: Array,
+    alpha: Array,
+    gradient: Array,
+    cap: float,
+    ridge: float,
+    accuracy: float,
+    limit: int,
+) -> None:
+    """Maximise one example's dual over its planes by pair steps, second-order choice.
+
+    ``gram`` is (m, m) without the ridge; alpha and gradient change in place. Stops when the
+    largest gradient exceeds the least one that still has mass by no more than ``accuracy``.
+    """
+    m = alpha.shape[0]
+    total = 0.0
+    for j in range(m):
+        total += alpha[j]
+    for _ in range(limit):
+        up = -1  # −1 is the true output: gradient 0, curvature 0
+        top = 0.0
+        for j in range(m):
+            if gradient[j] > top:
+                top = gradient[j]
+                up = j
+        # The partner promises the largest gain (top − g)²/curvature among those with mass.
+        down = -2
+        gain = 0.0
+        span = 0.0
+        curve = 1.0
+        if up >= 0 and total < cap:
+            span = top
+            curve = gram[up, up] + ridge
+            gain = span * span / max(curve, 1e-300)
+            down = -1
+        worst = span
+        for j in range(m):
+            if alpha[j] > 0.0 and j != up:
+                difference = top - gradient[j]
+                worst = max(worst, difference)
+                if difference > 0.0:
+                    if up >= 0:
+                        c = gram[up, up] + gram[j, j] - 2.0 * gram[up, j]
+                    else:
+                        c = gram[j, j] + ridge
+                    value = difference * difference / max(c, 1e-300)
+                    if value > gain:
+                        gain = value
+                        span = difference
+                        curve = c
+                        down = j
+        if down == -2 or worst <= accuracy:
+            break
+        step = span / curve if curve > 0.0 else np.inf
+        room = cap - total if down == -1 else alpha[down]
+        step = min(step, room)
+        if step == np.inf:
+            break
+        if up >= 0:
+            alpha[up] += step
+        if down >= 0:
+            # Exactly zero when emptied, so that the slot can be used again.
+            alpha[down] = 0.0 if step == room else alpha[down] - step
+        if up >= 0 and down >= 0:
+            for k in range(m):
+                gradient[k] -= step * (gram[up, k] - gram[down, k])
+        elif up >= 0:
+            total = cap if step == room else total + step
+            for k in range(m):
+                gradient[k] -= step * (gram[up, k] + ridge)
+        else:
+            total -= step
+            for k in range(m):
+                gradient[k] += step * (gram[down, k] + ridge)
+
+
+@helper
+def visit(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    i: int,
+    w: Array,
+    coefficient: float,
+    clock: int,
+    precision: float,
+    floor: float,
+) -> float:
+    """Solve example i's dual over its planes and carry the change into w.
+
+    Returns the gap the example had before, over the planes it knows.
+    """
+    m = ws.count[i]
+    if m == 0:
+        return 0.0
+    s = ws.slot[i]
+    room = ws.capacity[i]
+    g = ws.gram_start[i]
+    gram = ws.gram[g : g + room * room].reshape((room, room))
+    alpha = ws.alpha[s : s + m]
+    before = alpha.copy()
+    ys = planes(ws, i)
+    scores = np.empty(m)
+    planes_score(problem, i, ys, w, scores)
+    ridge = form.ridge[i]
+    total = 0.0
+    for j in range(m):
+        total += alpha[j]
+    gradient = np.empty(m)
+    top = 0.0
+    linear = 0.0
+    least = 0.0 if total < form.cap[i] else np.inf
+    for j in range(m):
+        value = ws.offset[s + j] - ws.scale[s + j] * scores[j]
+        top = max(top, value)
+        linear += alpha[j] * value
+        gradient[j] = value - ridge * total
+        if alpha[j] > 0.0:
+            least = min(least, gradient[j])
+    if form.cap[i] < np.inf or ridge > 0.0:
+        gap = slack_cost(form, i, top) + 0.5 * ridge * total * total - linear
+    else:  # hard margin: any violation costs infinitely much, so count what the dual can gain
+        gap = top - linear
+    spread = max(0.0, top - ridge * total) - least
+    if spread <= floor:
+        return gap
+    pair_steps(
+        gram, alpha, gradient, form.cap[i], ridge, max(precision * spread, 0.5 * floor), 10 * m + 10
+    )
+    steps = scores  # no longer needed: the buffer serves again
+    for j in range(m):
+        if alpha[j] > 0.0:
+            ws.stamp[s + j] = clock
+        change = alpha[j] - before[j]
+        ws.drift[s + j] += coefficient * change
+        steps[j] = ws.scale[s + j] * change
+    planes_add(problem, i, ys, steps, w)
+    return gap
+
+
+@kernel
+def move_mass(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    visits: float,
+    clock: int,
+    precision: float,
+    floor: float,
+    gaps: Array,
+) -> None:
+    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
+    k = visits
+    for i in order:
+        k += 1.0
+        gaps[i] = visit(problem, form, ws, i, w, k * (k - 1.0), clock, precision, floor)
+
+
+class SDM(PlaneSolver):
+    """Sequential dual method over planes; see the head of this module.
+
+    Options
+    -------
+    block : int
+        Examples decoded against the same weights before their mass is moved, in order. The same
+        for any number of threads.
+    cached_passes : int
+        Type II passes after each type I pass.
+    precision : float
+        Each example's dual is solved until its largest violation has shrunk by this factor.
+    patience : int
+        Passes after which a plane without mass may make room for a new one.
+    skip : float
+        Type II passes leave out examples whose last gap was below this fraction of the mean.
+    """
+
+    name = "sdm"
+    defaults: ClassVar[dict[str, Any]] = {
+        "block": None,
+        "cached_passes": 1,
+        "precision": 0.1,
+        "patience": 5,
+        "skip": 0.1,
+    }
+
+    def sweep(self) -> float:
+        """One decoding pass and the cached passes after it."""
+        options = self.options
+        self.clock += 1
+        order = self.rng.permutation(self.active)
+        block = options["block"] or default_block(len(order))
+        for lo in range(0, len(order), block):
+            part = order[lo : lo + block]
+            self.find(part, options["patience"])
+            self._move(part)
+        self.oracle_calls += len(order)
+        self.ws = grown(self.ws, self.clock, options["patience"])
+        estimate = float(self.gaps.sum())
+        for _ in range(options["cached_passes"]):
+            worth = self.gaps > options["skip"] * self.gaps[self.active].mean()
+            self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.count > 0))))
+        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
+            self.restart_average()  # it covers the later half of the run, 16 passes at most
+        return estimate
+
+    def _move(self, order: Array) -> None:
+        self.compiled.bind(move_mass)(
+            self.compiled.problem,
+            self.form,
+            self.ws,
+            order,
+            self.w,
+            self.visits,
+            self.clock,
+            self.options["precision"],
+            0.0,
+            self.gaps,
+        )
+        self.visits += len(order)
+
+
+def default_block(n: int) -> int:
+    """Block size by the number of examples: small against n, large enough to feed threads."""
+    return max(1, min(64, n // 32))

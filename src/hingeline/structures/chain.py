@@ -1,0 +1,462 @@
+"""Chains: sequences with emission, transition and boundary weights.
+
+An output is one label per position. With tokens ``x_1 … x_T`` and labels ``y_1 … y_T``::
+
+    w·f(x, y) = Σ_t x_t·E[y_t] + Σ_{t>1} A[y_{t−1}, y_t] + a[y_1] + b[y_T]
+
+The flat weight vector holds E feature-major (``E[feature, label]``, rows padded to ``stride``),
+then A, then the start weights a and the end weights b. The loss is a sum over positions of
+``cost[true label, predicted label]`` (Hamming: 0 on the diagonal, 1 elsewhere).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._numba import helper
+from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors
+from hingeline.structures.base import register
+
+Array = np.ndarray[Any, Any]
+
+#: Sequences up to this length keep the inner products of their tokens (Gram table).
+GRAM_LENGTH = 128
+
+
+class ChainProblem(NamedTuple):
+    """Sequences as one CSR matrix of tokens; see the module's head for the weights."""
+
+    indptr: Array  # (tokens + 1,) int64
+    indices: Array  # int32
+    values: Array  # float64 or float32
+    offsets: Array  # (n + 1,) int64: the tokens of sequence i
+    labels: Array  # (tokens,) int32
+    cost: Array  # (labels, stride) float64
+    token_gram: Array  # float32, NaN where not yet computed
+    gram_start: Array  # (n,) int64, −1 where a sequence has no table
+    n_features: int
+    n_labels: int
+    stride: int
+    boundary: int  # 1 if there are start and end weights
+
+
+def padded(n_labels: int) -> int:
+    """Length of a label row: the next multiple of eight."""
+    return (n_labels + 7) // 8 * 8
+
+
+def n_weights(problem: ChainProblem) -> int:
+    """Length of the flat weight vector, padding included."""
+    rows = problem.n_features + problem.n_labels + 2 * problem.boundary
+    return int(rows * problem.stride)
+
+
+def scratch_size(problem: ChainProblem) -> int:
+    """Length of the scratch vector of :func:`plane_sqdist`."""
+    return int(problem.n_features + (problem.n_labels + 2) * problem.stride)
+
+
+def make_problem(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    offsets: Array,
+    labels: Array,
+    n_features: int,
+    cost: Array,
+    boundary: bool,
+    cache_mb: float = 512.0,
+) -> ChainProblem:
+    """Lay out sequences for the kernels; ``cost`` is (labels, labels)."""
+    n_labels = cost.shape[0]
+    stride = padded(n_labels)
+    padded_cost = np.zeros((n_labels, stride))
+    padded_cost[:, :n_labels] = cost
+    lengths = np.diff(offsets)
+    sizes = np.where(lengths <= GRAM_LENGTH, lengths * (lengths + 1) // 2, 0)
+    ends = np.cumsum(sizes)
+    kept = (sizes > 0) & (ends * 4 <= cache_mb * 2**20)
+    gram_start = np.where(kept, ends - sizes, -1)
+    return ChainProblem(
+        indptr=np.ascontiguousarray(indptr, dtype=np.int64),
+        indices=np.ascontiguousarray(indices, dtype=np.int32),
+        values=np.ascontiguousarray(values),
+        offsets=np.ascontiguousarray(offsets, dtype=np.int64),
+        labels=np.ascontiguousarray(labels, dtype=np.int32),
+        cost=padded_cost,
+        token_gram=np.full(int(ends[kept].max(initial=0)), np.nan, dtype=np.float32),
+        gram_start=gram_start.astype(np.int64),
+        n_features=int(n_features),
+        n_labels=int(n_labels),
+        stride=int(stride),
+        boundary=int(boundary),
+    )
+
+
+@helper
+def _emission(problem: ChainProblem, w: Array) -> Array:
+    d = problem.n_features
+    s = problem.stride
+    return w[: d * s].reshape((d, s))
+
+
+@helper
+def _transition(problem: ChainProblem, w: Array) -> Array:
+    d = problem.n_features
+    s = problem.stride
+    m = problem.n_labels
+    return w[d * s : (d + m) * s].reshape((m, s))
+
+
+@helper
+def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) -> Array:
+    """(T, stride) emission scores with boundary weights and the scaled loss added."""
+    lo = problem.offsets[i]
+    hi = problem.offsets[i + 1]
+    stride = problem.stride
+    scores = np.empty((hi - lo, stride))
+    gather_rows(
+        problem.indptr, problem.indices, problem.values, lo, hi, _emission(problem, w), scores
+    )
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * stride
+        start = w[at : at + stride]
+        end = w[at + stride : at + 2 * stride]
+        for k in range(stride):
+            scores[0, k] += start[k]
+            scores[hi - lo - 1, k] += end[k]
+    if loss_scale != 0.0:
+        for t in range(hi - lo):
+            row = problem.cost[problem.labels[lo + t]]
+            for k in range(stride):
+                scores[t, k] += loss_scale * row[k]
+    return scores
+
+
+@helper
+def output_length(problem: ChainProblem, i: int) -> int:
+    return problem.offsets[i + 1] - problem.offsets[i]  # type: ignore[no-any-return]
+
+
+@helper
+def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    scores = position_scores(problem, i, w, loss_scale)
+    return max_sum(scores, _transition(problem, w), problem.n_labels, y_out)
+
+
+@helper
+def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
+    lo = problem.offsets[i]
+    total = 0.0
+    for t in range(y.shape[0]):
+        total += problem.cost[problem.labels[lo + t], y[t]]
+    return total
+
+
+@helper
+def truth(problem: ChainProblem, i: int, y_out: Array) -> None:
+    lo = problem.offsets[i]
+    for t in range(y_out.shape[0]):
+        y_out[t] = problem.labels[lo + t]
+
+
+@helper
+def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
+    lo = problem.offsets[i]
+    length = y.shape[0]
+    E = _emission(problem, w)
+    A = _transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    total = 0.0
+    changed = False  # whether the label before differs
+    for t in range(length):
+        a = labels[t]
+        b = y[t]
+        differs = a != b
+        if differs:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                row = E[problem.indices[p]]
+                total += problem.values[p] * (row[a] - row[b])
+        if t > 0 and (differs or changed):
+            total += A[labels[t - 1], a] - A[y[t - 1], b]
+        changed = differs
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * problem.stride
+        total += w[at + labels[0]] - w[at + y[0]]
+        at += problem.stride
+        total += w[at + labels[length - 1]] - w[at + y[length - 1]]
+    return total
+
+
+@helper
+def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
+    lo = problem.offsets[i]
+    length = y.shape[0]
+    E = _emission(problem, w)
+    A = _transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    changed = False
+    for t in range(length):
+        a = labels[t]
+        b = y[t]
+        differs = a != b
+        if differs:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                row = E[problem.indices[p]]
+                v = step * problem.values[p]
+                row[a] += v
+                row[b] -= v
+        if t > 0 and (differs or changed):
+            A[labels[t - 1], a] += step
+            A[y[t - 1], b] -= step
+        changed = differs
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * problem.stride
+        w[at + labels[0]] += step
+        w[at + y[0]] -= step
+        at += problem.stride
+        w[at + labels[length - 1]] += step
+        w[at + y[length - 1]] -= step
+
+
+@helper
+def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
+    """All planes at once: each position at which any of them differs is gathered once."""
+    lo = problem.offsets[i]
+    m, length = ys.shape
+    stride = problem.stride
+    A = _transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    row = np.empty((1, stride))
+    for j in range(m):
+        out[j] = 0.0
+    for t in range(length):
+        a = labels[t]
+        gathered = False
+        for j in range(m):
+            b = ys[j, t]
+            if b != a:
+                if not gathered:
+                    gathered = True
+                    gather_rows(
+                        problem.indptr,
+                        problem.indices,
+                        problem.values,
+                        lo + t,
+                        lo + t + 1,
+                        _emission(problem, w),
+                        row,
+                    )
+                out[j] += row[0, a] - row[0, b]
+                if t > 0:
+                    out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
+            elif t > 0 and ys[j, t - 1] != labels[t - 1]:
+                out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * stride
+        for j in range(m):
+            out[j] += w[at + labels[0]] - w[at + ys[j, 0]]
+            out[j] += w[at + stride + labels[length - 1]] - w[at + stride + ys[j, length - 1]]
+
+
+@helper
+def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
+    """``w += Σ_j steps_j·Δf(y_j)``: the changes of one position are summed before they are spread."""
+    lo = problem.offsets[i]
+    m, length = ys.shape
+    stride = problem.stride
+    E = _emission(problem, w)
+    A = _transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    change = np.zeros(stride)
+    seen = np.zeros(stride, dtype=np.int8)
+    touched = np.empty(m + 1, dtype=np.int64)
+    for t in range(length):
+        a = labels[t]
+        count = 0
+        for j in range(m):
+            b = ys[j, t]
+            if steps[j] == 0.0:
+                continue
+            if b != a:
+                if count == 0:
+                    touched[0] = a
+                    count = 1
+                if seen[b] == 0:
+                    seen[b] = 1
+                    touched[count] = b
+                    count += 1
+                change[a] += steps[j]
+                change[b] -= steps[j]
+            if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
+                A[labels[t - 1], a] += steps[j]
+                A[ys[j, t - 1], b] -= steps[j]
+        if count > 0:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                row = E[problem.indices[p]]
+                v = problem.values[p]
+                for k in range(count):
+                    row[touched[k]] += v * change[touched[k]]
+            for k in range(count):
+                change[touched[k]] = 0.0
+                seen[touched[k]] = 0
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * stride
+        for j in range(m):
+            w[at + labels[0]] += steps[j]
+            w[at + ys[j, 0]] -= steps[j]
+            w[at + stride + labels[length - 1]] += steps[j]
+            w[at + stride + ys[j, length - 1]] -= steps[j]
+
+
+@helper
+def _token_dot(problem: ChainProblem, s: int, t: int) -> float:
+    """``x_s·x_t`` of two CSR rows with sorted indices."""
+    p = problem.indptr[s]
+    q = problem.indptr[t]
+    p_end = problem.indptr[s + 1]
+    q_end = problem.indptr[t + 1]
+    total = 0.0
+    while p < p_end and q < q_end:
+        f = problem.indices[p]
+        g = problem.indices[q]
+        if f == g:
+            total += problem.values[p] * problem.values[q]
+            p += 1
+            q += 1
+        elif f < g:
+            p += 1
+        else:
+            q += 1
+    return total
+
+
+@helper
+def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, where: Array) -> float:
+    """``‖Σ_t x_t ⊗ (e_{y_t} − e_{z_t})‖²`` from the sequence's table of token products.
+
+    ``where`` lists the positions at which y and z differ.
+    """
+    lo = problem.offsets[i]
+    gram = problem.token_gram
+    base = problem.gram_start[i]
+    total = 0.0
+    for p in range(where.shape[0]):
+        s = where[p]
+        for q in range(p + 1):
+            t = where[q]
+            sign = int(y[s] == y[t]) + int(z[s] == z[t]) - int(y[s] == z[t]) - int(z[s] == y[t])
+            if sign == 0:
+                continue
+            at = base + s * (s + 1) // 2 + t
+            value = gram[at]
+            if np.isnan(value):
+                value = np.float32(_token_dot(problem, lo + s, lo + t))
+                gram[at] = value
+            total += sign * value if p == q else 2 * sign * value
+    return total
+
+
+@helper
+def _emission_sqdist_scatter(
+    problem: ChainProblem, i: int, y: Array, z: Array, where: Array, scratch: Array
+) -> float:
+    """The same by summing the tokens of one label at a time: linear in the length."""
+    lo = problem.offsets[i]
+    total = 0.0
+    for k in range(problem.n_labels):
+        touched = False
+        for t in where:
+            if y[t] == k or z[t] == k:
+                touched = True
+                sign = 1.0 if y[t] == k else -1.0
+                for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                    scratch[problem.indices[p]] += sign * problem.values[p]
+        if touched:
+            for t in where:
+                if y[t] == k or z[t] == k:
+                    for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                        f = problem.indices[p]
+                        total += scratch[f] * scratch[f]
+                        scratch[f] = 0.0
+    return total
+
+
+@helper
+def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
+    length = y.shape[0]
+    stride = problem.stride
+    where = np.empty(length, dtype=np.int64)
+    count = 0
+    for t in range(length):
+        if y[t] != z[t]:
+            where[count] = t
+            count += 1
+    where = where[:count]
+    if problem.gram_start[i] >= 0:
+        total = _emission_sqdist_gram(problem, i, y, z, where)
+    else:
+        total = _emission_sqdist_scatter(problem, i, y, z, where, scratch)
+    # Transitions into each differing position, and out of the last of a run.
+    counts = scratch[problem.n_features :]
+    for clear in range(2):
+        for p in range(count):
+            for t in range(where[p], where[p] + 2):
+                if t == 0 or t == length or (t > where[p] and y[t] != z[t]):
+                    continue
+                here = y[t - 1] * stride + y[t]
+                there = z[t - 1] * stride + z[t]
+                if clear == 0:
+                    counts[here] += 1.0
+                    counts[there] -= 1.0
+                else:
+                    total += counts[here] * counts[here]
+                    counts[here] = 0.0
+                    total += counts[there] * counts[there]
+                    counts[there] = 0.0
+    if problem.boundary == 1 and count > 0:
+        if where[0] == 0:
+            total += 2.0
+        if where[count - 1] == length - 1:
+            total += 2.0
+    return total
+
+
+@helper
+def n_loss_values(problem: ChainProblem, i: int) -> int:
+    return problem.offsets[i + 1] - problem.offsets[i] + 1  # type: ignore[no-any-return]
+
+
+@helper
+def decode_by_loss(
+    problem: ChainProblem, i: int, w: Array, losses: Array, scores: Array, ys: Array
+) -> int:
+    """Plain Hamming loss only: the estimator refuses other costs before it comes to this."""
+    lo = problem.offsets[i]
+    hi = problem.offsets[i + 1]
+    table = position_scores(problem, i, w, 0.0)
+    max_sum_by_errors(
+        table, _transition(problem, w), problem.n_labels, problem.labels[lo:hi], scores, ys
+    )
+    unit = problem.cost[0, 1] if problem.n_labels > 1 else 1.0
+    for e in range(hi - lo + 1):
+        losses[e] = unit * e
+    return hi - lo + 1  # type: ignore[no-any-return]
+
+
+register(
+    ChainProblem,
+    output_length=output_length,
+    decode=decode,
+    plane_score=plane_score,
+    plane_add=plane_add,
+    plane_sqdist=plane_sqdist,
+    planes_score=planes_score,
+    planes_add=planes_add,
+    plane_loss=plane_loss,
+    truth=truth,
+    n_loss_values=n_loss_values,
+    decode_by_loss=decode_by_loss,
+)

@@ -1,0 +1,254 @@
+"""Multi-class: one label per example, one weight vector per class (Crammer and Singer).
+
+``w·f(x, y) = x·W[y]``; the flat weight vector is ``W[feature, class]`` with rows padded to
+``stride``. The loss is ``cost[true class, predicted class]``. The outputs are few enough that all
+of them are the working set: ``all_scores`` reads every class in one sweep over x.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._numba import helper
+from hingeline.inference.viterbi import gather_rows
+from hingeline.structures.base import Compiled, register
+from hingeline.structures.chain import padded
+
+Array = np.ndarray[Any, Any]
+
+
+class MulticlassProblem(NamedTuple):
+    """Examples as CSR rows; see the module's head for the weights."""
+
+    indptr: Array  # (n + 1,) int64
+    indices: Array  # int32
+    values: Array  # float64 or float32
+    labels: Array  # (n,) int32
+    cost: Array  # (classes, stride) float64
+    sqnorm: Array  # (n,) ‖x_i‖²
+    n_features: int
+    n_labels: int
+    stride: int
+
+
+def make_problem(
+    indptr: Array, indices: Array, values: Array, labels: Array, n_features: int, cost: Array
+) -> MulticlassProblem:
+    """Lay out CSR rows for the kernels; ``cost`` is (classes, classes)."""
+    n_labels = cost.shape[0]
+    stride = padded(n_labels)
+    padded_cost = np.zeros((n_labels, stride))
+    padded_cost[:, :n_labels] = cost
+    squares = np.concatenate([[0.0], np.cumsum(np.asarray(values, dtype=np.float64) ** 2)])
+    return MulticlassProblem(
+        indptr=np.ascontiguousarray(indptr, dtype=np.int64),
+        indices=np.ascontiguousarray(indices, dtype=np.int32),
+        values=np.ascontiguousarray(values),
+        labels=np.ascontiguousarray(labels, dtype=np.int32),
+        cost=padded_cost,
+        sqnorm=np.diff(squares[indptr]),
+        n_features=int(n_features),
+        n_labels=int(n_labels),
+        stride=int(stride),
+    )
+
+
+def compile_problem(problem: MulticlassProblem) -> Compiled:
+    """The problem with the sizes that solvers need."""
+    return Compiled(
+        problem,
+        lengths=np.ones(len(problem.labels), dtype=np.int64),
+        n_weights=problem.n_features * problem.stride,
+        scratch_size=1,
+        n_outputs=problem.n_labels,
+    )
+
+
+@helper
+def _matrix(problem: MulticlassProblem, w: Array) -> Array:
+    return w.reshape((problem.n_features, problem.stride))
+
+
+@helper
+def class_scores(problem: MulticlassProblem, i: int, w: Array) -> Array:
+    """``x_i·W[k]`` for every class, padding included."""
+    scores = np.empty((1, problem.stride))
+    gather_rows(
+        problem.indptr, problem.indices, problem.values, i, i + 1, _matrix(problem, w), scores
+    )
+    return scores[0]
+
+
+@helper
+def output_length(problem: MulticlassProblem, i: int) -> int:
+    return 1
+
+
+@helper
+def decode(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    scores = class_scores(problem, i, w)
+    if loss_scale != 0.0:
+        row = problem.cost[problem.labels[i]]
+        for k in range(problem.n_labels):
+            scores[k] += loss_scale * row[k]
+    best = 0
+    for k in range(1, problem.n_labels):
+        if scores[k] > scores[best]:
+            best = k
+    y_out[0] = best
+    return scores[best]  # type: ignore[no-any-return]
+
+
+@helper
+def plane_score(problem: MulticlassProblem, i: int, y: Array, w: Array) -> float:
+    a = problem.labels[i]
+    b = y[0]
+    W = _matrix(problem, w)
+    total = 0.0
+    if a != b:
+        for p in range(problem.indptr[i], problem.indptr[i + 1]):
+            row = W[problem.indices[p]]
+            total += problem.values[p] * (row[a] - row[b])
+    return total
+
+
+@helper
+def plane_add(problem: MulticlassProblem, i: int, y: Array, step: float, w: Array) -> None:
+    a = problem.labels[i]
+    b = y[0]
+    W = _matrix(problem, w)
+    if a != b:
+        for p in range(problem.indptr[i], problem.indptr[i + 1]):
+            row = W[problem.indices[p]]
+            v = step * problem.values[p]
+            row[a] += v
+            row[b] -= v
+
+
+@helper
+def planes_score(problem: MulticlassProblem, i: int, ys: Array, w: Array, out: Array) -> None:
+    for j in range(ys.shape[0]):
+        out[j] = plane_score(problem, i, ys[j], w)
+
+
+@helper
+def planes_add(problem: MulticlassProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
+    for j in range(ys.shape[0]):
+        if steps[j] != 0.0:
+            plane_add(problem, i, ys[j], steps[j], w)
+
+
+@helper
+def plane_sqdist(problem: MulticlassProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
+    return 0.0 if y[0] == z[0] else 2.0 * problem.sqnorm[i]  # type: ignore[no-any-return]
+
+
+@helper
+def plane_loss(problem: MulticlassProblem, i: int, y: Array) -> float:
+    return problem.cost[problem.labels[i], y[0]]  # type: ignore[no-any-return]
+
+
+@helper
+def truth(problem: MulticlassProblem, i: int, y_out: Array) -> None:
+    y_out[0] = problem.labels[i]
+
+
+@helper
+def n_loss_values(problem: MulticlassProblem, i: int) -> int:
+    return problem.n_labels
+
+
+@helper
+def decode_by_loss(
+    problem: MulticlassProblem, i: int, w: Array, losses: Array, scores: Array, ys: Array
+) -> int:
+    """Every class, whatever its loss: exact for any cost matrix."""
+    by_class = class_scores(problem, i, w)
+    for k in range(problem.n_labels):
+        losses[k] = problem.cost[problem.labels[i], k]
+        scores[k] = by_class[k]
+        ys[k, 0] = k
+    return problem.n_labels
+
+
+@helper
+def n_outputs(problem: MulticlassProblem) -> int:
+    return problem.n_labels
+
+
+@helper
+def all_losses(problem: MulticlassProblem, i: int, out: Array) -> None:
+    row = problem.cost[problem.labels[i]]
+    for k in range(problem.n_labels):
+        out[k] = row[k]
+
+
+@helper
+def all_scores(problem: MulticlassProblem, i: int, w: Array, out: Array) -> None:
+    scores = class_scores(problem, i, w)
+    own = scores[problem.labels[i]]
+    for k in range(problem.n_labels):
+        out[k] = own - scores[k]
+
+
+@helper
+def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
+    W = _matrix(problem, w)
+    own = problem.labels[i]
+    change = np.zeros(problem.stride)
+    touched = np.empty(problem.n_labels, dtype=np.int64)
+    count = 0
+    total = 0.0
+    for k in range(problem.n_labels):
+        if steps[k] != 0.0 and k != own:
+            change[k] = -steps[k]
+            total += steps[k]
+            touched[count] = k
+            count += 1
+    if count == 0:
+        return
+    change[own] = total
+    if 4 * (count + 1) >= problem.stride:  # whole vectors are cheaper than single entries
+        for p in range(problem.indptr[i], problem.indptr[i + 1]):
+            row = W[problem.indices[p]]
+            v = problem.values[p]
+            for k in range(problem.stride):
+                row[k] += v * change[k]
+    else:
+        for p in range(problem.indptr[i], problem.indptr[i + 1]):
+            row = W[problem.indices[p]]
+            v = problem.values[p]
+            row[own] += v * total
+            for k in range(count):
+                row[touched[k]] += v * change[touched[k]]
+
+
+@helper
+def all_inner(problem: MulticlassProblem, i: int, j: int, k: int) -> float:
+    own = problem.labels[i]
+    if j == own or k == own:
+        return 0.0
+    return problem.sqnorm[i] * (2.0 if j == k else 1.0)  # type: ignore[no-any-return]
+
+
+register(
+    MulticlassProblem,
+    output_length=output_length,
+    decode=decode,
+    plane_score=plane_score,
+    plane_add=plane_add,
+    planes_score=planes_score,
+    planes_add=planes_add,
+    plane_sqdist=plane_sqdist,
+    plane_loss=plane_loss,
+    truth=truth,
+    n_loss_values=n_loss_values,
+    decode_by_loss=decode_by_loss,
+    n_outputs=n_outputs,
+    all_losses=all_losses,
+    all_scores=all_scores,
+    all_add=all_add,
+    all_inner=all_inner,
+)
