@@ -31,7 +31,9 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.extending import register_jitable
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, overload, register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,6 +124,30 @@ def uncached(function: F) -> F:
 def helper(function: F) -> F:
     """Mark a function that kernels may call; it remains plain Python for everyone else."""
     return register_jitable(fastmath=FASTMATH)(function)  # type: ignore[no-any-return]
+
+
+@intrinsic
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte = ir.IntType(8).as_pointer()
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        builder.call(function, [pointer, flag(0), flag(3), flag(1)])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+def prefetch(array: Any, index: int) -> None:
+    """Ask the processor to load ``array[index]`` soon; a hint that computes nothing."""
+
+
+@overload(prefetch, strict=False)
+def _compiled_prefetch(array: Any, index: Any) -> Any:
+    return lambda array, index: _prefetch(array, index)
 
 
 def cache_is_cold() -> bool:

@@ -32,8 +32,6 @@ from hingeline._numba import helper
 from hingeline.structures.base import (
     decode,
     decode_by_loss,
-    n_loss_values,
-    output_length,
     plane_loss,
     plane_score,
 )
@@ -102,6 +100,19 @@ def slack_cost(form: Formulation, i: int, h: float) -> float:
 
 
 @helper
+def example_gap(form: Formulation, i: int, top: float, total: float, linear: float) -> float:
+    """Example i's share of ``P − D`` at equal weights, over the planes looked at.
+
+    ``top`` is the largest hinge, ``total`` the sum of the multipliers and ``linear`` that of
+    multipliers times hinges. A hard margin's slack costs infinitely much: there it is what the
+    dual can still gain, up to scale.
+    """
+    if form.cap[i] == np.inf and form.ridge[i] == 0.0:
+        return max(top, 0.0) - linear
+    return slack_cost(form, i, top) + 0.5 * form.ridge[i] * total * total - linear  # type: ignore[no-any-return]
+
+
+@helper
 def most_violated(
     problem: Any, form: Formulation, i: int, w: Array, stretch: float, y_out: Array
 ) -> float:
@@ -114,20 +125,13 @@ def most_violated(
     if form.root == 0 and form.rescaled == 0:
         decode(problem, i, w, 1.0 / stretch, y_out)
         return plane_loss(problem, i, y_out) - stretch * plane_score(problem, i, y_out, w)
-    length = output_length(problem, i)
-    size = n_loss_values(problem, i)
-    losses = np.empty(size)
-    scores = np.empty(size)
-    ys = np.empty((size, length), dtype=np.int32)
-    count = decode_by_loss(problem, i, w, losses, scores, ys)
+    losses, ys = decode_by_loss(problem, i, w)
     best = -np.inf
-    for k in range(count):
-        if scores[k] == -np.inf:
-            continue
+    for k in range(losses.shape[0]):
         a = plane_scale(form, losses[k])
         value = plane_offset(form, losses[k]) - stretch * a * plane_score(problem, i, ys[k], w)
         if value > best:
             best = value
-            for t in range(length):
+            for t in range(y_out.shape[0]):
                 y_out[t] = ys[k, t]
     return best

@@ -93,6 +93,7 @@ class DualSolver(ABC):
         self.options = {**self.defaults, **(options or {})}
         self.rng = np.random.default_rng(seed)
         self.exact = compiled.exact
+        self.satisfied = False  # a stopping rule of the solver's own is met
         self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = np.zeros(compiled.n_weights)
@@ -178,6 +179,11 @@ class DualSolver(ABC):
 
     def _consider(self) -> float:
         primal = self._primal()
+        self._keep(primal)
+        return primal
+
+    def _keep(self, primal: float) -> None:
+        """Remember ``self.w`` if its true primal is the least so far."""
         if primal < self._best_primal or self._best is None:
             if self._best is None:
                 self._best = np.empty_like(self.w)
@@ -185,7 +191,6 @@ class DualSolver(ABC):
             if self.hard and math.isfinite(primal):
                 self._best *= self._stretch
             self._best_primal = primal
-        return primal
 
     def certify(self) -> float:
         """Certify the average or the last iterate, whichever led before; sometimes both.

@@ -6,14 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._numba import helper, kernel
 from hingeline.formulations import Formulation, most_violated
 from hingeline.solvers.certificate import DualSolver
 from hingeline.solvers.parallel import Workers
-from hingeline.structures.base import Compiled, output_length, planes_add
+from hingeline.structures.base import Compiled, output_length, planes_add, planes_score
 from hingeline.working_set import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert, planes
 
 Array = np.ndarray[Any, Any]
+
+
+@helper
+def known_slack(problem: Any, ws: WorkingSet, i: int, w: Array) -> float:
+    """``max(0, max_{y ∈ S_i} H(y))`` over the planes of example i."""
+    m = ws.count[i]
+    scores = np.empty(m)
+    if m > 0:
+        planes_score(problem, i, planes(ws, i), w, scores)
+    slack = 0.0
+    s = ws.slot[i]
+    for j in range(m):
+        slack = max(slack, ws.offset[s + j] - ws.scale[s + j] * scores[j])
+    return slack
 
 
 @kernel
@@ -23,6 +37,7 @@ def find_planes(
     ws: WorkingSet,
     order: Array,
     w: Array,
+    epsilon: float,
     clock: int,
     patience: int,
     scratch: Array,
@@ -30,7 +45,8 @@ def find_planes(
 ) -> None:
     """Decode the examples of ``order`` against w and put what is violated into their sets.
 
-    Writes ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of
+    A plane enters if its hinge exceeds that of all planes known by more than ``epsilon``; with a
+    negative epsilon, which spares the comparison, if it is violated at all. Writes ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of
     ``order`` may run in threads.
     """
     longest = 1
@@ -44,7 +60,7 @@ def find_planes(
         y = buffer[: output_length(problem, i)]
         h = most_violated(problem, form, i, w, 1.0, y)
         violation[i] = max(h, 0.0)
-        if h > 0.0:
+        if h > 0.0 and (epsilon < 0.0 or h > known_slack(problem, ws, i, w) + epsilon):
             insert(problem, form, ws, i, y, clock, patience, scratch)
 
 
@@ -85,7 +101,7 @@ class PlaneSolver(DualSolver):
         """Planes in the working set."""
         return self.ws.n_planes
 
-    def find(self, order: Array, patience: int) -> None:
+    def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
         kernel = self.compiled.bind(find_planes)
         self.workers.map(
@@ -95,6 +111,7 @@ class PlaneSolver(DualSolver):
                 self.ws,
                 part,
                 self.w,
+                epsilon,
                 self.clock,
                 patience,
                 scratch,

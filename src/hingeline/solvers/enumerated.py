@@ -5,9 +5,10 @@ multipliers are a dense (examples, outputs) table and one sweep over x scores ev
 Only outputs that have mass, or whose gradient exceeds the least one that has, can gain: the pair
 steps run on these few.
 
-Shrinking. After a full pass the examples with little left to gain rest while the others are
-visited again, several times; the next full pass looks at all of them. That is where the time goes
-at large C, and LIBLINEAR's edge too (S. Keerthi et al., *A sequential dual method for large scale
+Shrinking. Each sweep looks at all examples once, at fixed weights and in threads: that gives every
+example's gap and, for nothing, the true primal of the last iterate. Then mass is moved in several
+passes over the examples with something to gain, in order. Late in a run these are few, which is
+LIBLINEAR's edge at large C too (S. Keerthi et al., *A sequential dual method for large scale
 multi-class linear SVMs*, 2008, section 4).
 """
 
@@ -18,30 +19,60 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hingeline._numba import helper, kernel
-from hingeline.formulations import Formulation, plane_offset, plane_scale, slack_cost
-from hingeline.solvers.certificate import DualSolver
+from hingeline.formulations import Formulation, example_gap, plane_offset, plane_scale, example_gap
+from hingeline.solvers.certificate import DualSolver, total_slack_cost
 from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import pair_steps
-from hingeline.structures.base import Compiled, all_add, all_inner, all_losses, all_scores
+from hingeline.structures.base import (
+    Compiled,
+    all_add,
+    all_inner,
+    all_losses,
+    all_prefetch,
+    all_scores,
+)
 
 Array = np.ndarray[Any, Any]
 
 
+@helper
+def hinges(problem: Any, form: Formulation, i: int, w: Array, losses: Array, out: Array) -> None:
+    """``b_k − a_k w·Δf_k`` of every output; their losses in ``losses``."""
+    all_losses(problem, i, losses)
+    all_scores(problem, i, w, out)
+    if form.root == 0 and form.rescaled == 0:
+        for k in range(losses.shape[0]):
+            out[k] = losses[k] - out[k]
+    else:
+        for k in range(losses.shape[0]):
+            out[k] = plane_offset(form, losses[k]) - plane_scale(form, losses[k]) * out[k]
+
+
 @kernel
-def find_violations(
-    problem: Any, form: Formulation, order: Array, w: Array, n_outputs: int, violation: Array
+def find_gaps(
+    problem: Any,
+    form: Formulation,
+    order: Array,
+    w: Array,
+    alpha: Array,
+    violation: Array,
+    gaps: Array,
 ) -> None:
-    """``violation[i] = max(0, max_k b_k − a_k w·Δf_k)`` for the examples of ``order``."""
-    losses = np.empty(n_outputs)
-    scores = np.empty(n_outputs)
+    """Each example's largest hinge and gap at fixed weights; parts may run in threads."""
+    m = alpha.shape[1]
+    losses = np.empty(m)
+    values = np.empty(m)
     for i in order:
-        all_losses(problem, i, losses)
-        all_scores(problem, i, w, scores)
-        worst = 0.0
-        for k in range(n_outputs):
-            value = plane_offset(form, losses[k]) - plane_scale(form, losses[k]) * scores[k]
-            worst = max(worst, value)
-        violation[i] = worst if form.cap[i] > 0.0 else 0.0
+        hinges(problem, form, i, w, losses, values)
+        top = 0.0
+        total = 0.0
+        linear = 0.0
+        for k in range(m):
+            top = max(top, values[k])
+            total += alpha[i, k]
+            linear += alpha[i, k] * values[k]
+        violation[i] = top if form.cap[i] > 0.0 else 0.0
+        gaps[i] = example_gap(form, i, top, total, linear)
 
 
 @helper
@@ -55,67 +86,70 @@ def visit(
     coefficient: float,
     precision: float,
     work: Array,
+    chosen: Array,
+    gram: Array,
 ) -> float:
     """Solve example i's dual and carry the change into w; returns the gap it had before.
 
-    ``work`` is (6, outputs): losses, scores, and the chosen outputs' multipliers, gradients,
-    steps and indices.
+    ``work`` is (5, outputs): losses, hinges, and the chosen outputs' multipliers, gradients and
+    steps; ``chosen`` and ``gram`` are buffers too.
     """
     m = alpha.shape[0]
     losses = work[0]
-    gradient = work[1]
-    all_losses(problem, i, losses)
-    all_scores(problem, i, w, gradient)
-    ridge = form.ridge[i]
+    values = work[1]
+    hinges(problem, form, i, w, losses, values)
     cap = form.cap[i]
-    total = 0.0
-    for k in range(m):
-        total += alpha[k]
     top = 0.0
+    total = 0.0
     linear = 0.0
+    for k in range(m):
+        top = max(top, values[k])
+        total += alpha[k]
+        linear += alpha[k] * values[k]
+    if total == 0.0 and top == 0.0:
+        return 0.0
+    ridge = form.ridge[i]
+    gap = example_gap(form, i, top, total, linear)
+    # Gradients are ``values − ridge·total``; the true output stands for gradient 0.
+    shift = ridge * total
     least = 0.0 if total < cap else np.inf
     for k in range(m):
-        value = plane_offset(form, losses[k]) - plane_scale(form, losses[k]) * gradient[k]
-        top = max(top, value)
-        gradient[k] = value - ridge * total
         if alpha[k] > 0.0:
-            linear += alpha[k] * value
-            least = min(least, gradient[k])
-    if cap < np.inf or ridge > 0.0:
-        gap = slack_cost(form, i, top) + 0.5 * ridge * total * total - linear
-    else:  # hard margin: any violation costs infinitely much, so count what the dual can gain
-        gap = top - linear
-    spread = max(0.0, top - ridge * total) - least
+            least = min(least, values[k] - shift)
+    spread = max(0.0, top - shift) - least
     if spread <= 0.0:
         return gap
-    # Only these can take part; with equal norms all others would have to be overtaken first.
+    # Only these can take part: the others would have to be overtaken first.
+    masses = work[2]
+    gradient = work[3]
     count = 0
-    chosen = work[5]
     for k in range(m):
-        if alpha[k] > 0.0 or (gradient[k] > least and plane_scale(form, losses[k]) > 0.0):
-            if all_inner(problem, i, k, k) == 0.0 and losses[k] == 0.0:
-                continue
-            work[2, count] = alpha[k]
-            work[3, count] = gradient[k]
+        if alpha[k] > 0.0 or values[k] - shift > least:
+            if plane_scale(form, losses[k]) == 0.0 or (
+                losses[k] == 0.0 and all_inner(problem, i, k, k) == 0.0
+            ):
+                continue  # the true output, or one that no weights can tell from it
+            masses[count] = alpha[k]
+            gradient[count] = values[k] - shift
             chosen[count] = k
             count += 1
     if count == 0:
         return gap
-    gram = np.empty((count, count))
     for p in range(count):
-        a = plane_scale(form, losses[int(chosen[p])])
+        a = plane_scale(form, losses[chosen[p]])
         for q in range(p + 1):
-            b = plane_scale(form, losses[int(chosen[q])])
-            value = a * b * all_inner(problem, i, int(chosen[p]), int(chosen[q]))
+            b = plane_scale(form, losses[chosen[q]])
+            value = a * b * all_inner(problem, i, chosen[p], chosen[q])
             gram[p, q] = value
             gram[q, p] = value
-    masses = work[2, :count]
-    pair_steps(gram, masses, work[3, :count], cap, ridge, precision * spread, 10 * count + 10)
+    pair_steps(
+        gram, masses[:count], gradient[:count], cap, ridge, precision * spread, 10 * count + 10
+    )
     steps = work[4]
     for k in range(m):
         steps[k] = 0.0
     for p in range(count):
-        k = int(chosen[p])
+        k = chosen[p]
         change = masses[p] - alpha[k]
         if change != 0.0:
             alpha[k] = masses[p]
@@ -138,11 +172,19 @@ def move_all(
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    work = np.empty((6, alpha.shape[1]))
+    m = alpha.shape[1]
+    work = np.empty((5, m))
+    chosen = np.empty(m, dtype=np.int64)
+    gram = np.empty((m, m))
     k = visits
-    for i in order:
+    for t in range(order.shape[0]):
+        if t + 1 < order.shape[0]:
+            all_prefetch(problem, order[t + 1])
+        i = order[t]
         k += 1.0
-        gaps[i] = visit(problem, form, i, alpha[i], drift[i], w, k * (k - 1.0), precision, work)
+        gaps[i] = visit(
+            problem, form, i, alpha[i], drift[i], w, k * (k - 1.0), precision, work, chosen, gram
+        )
 
 
 @kernel
@@ -190,21 +232,57 @@ def largest_reach(problem: Any, form: Formulation, n: int, m: int) -> float:
     return reach
 
 
+@kernel
+def mean_square(problem: Any, form: Formulation, n: int, m: int) -> float:
+    """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
+    losses = np.empty(m)
+    total = 0.0
+    count = 0
+    for i in range(n):
+        all_losses(problem, i, losses)
+        for k in range(m):
+            if losses[k] > 0.0:
+                scale = plane_scale(form, losses[k])
+                total += scale * scale * all_inner(problem, i, k, k)
+                count += 1
+    return total / max(count, 1)
+
+
+def shuffled(rng: np.random.Generator, examples: Array) -> Array:
+    """A random order of short runs: neighbours in memory stay together."""
+    run = 8
+    if len(examples) < 64 * run:
+        return rng.permutation(examples)
+    whole = len(examples) // run * run
+    runs = rng.permutation(examples[:whole].reshape(-1, run), axis=0)
+    return np.concatenate([runs.ravel(), examples[whole:]])
+
+
 class EnumeratedSDM(DualSolver):
     """Sequential dual method over all outputs; see the head of this module.
 
     Options
     -------
-    cached_passes : int
-        Passes over the examples worth it, after each full pass.
+    passes : int
+        Passes over the examples worth it, after each look at all of them.
     precision : float
         Each example's dual is solved until its largest violation has shrunk by this factor.
     skip : float
-        Those passes leave out examples whose last gap was below this fraction of the mean.
+        Passes leave out examples whose last gap was below this fraction of the mean.
+    stage_factor, stage_sweeps : float, int
+        Large C is approached in stages: ``stage_sweeps`` sweeps at a C small enough for one step
+        to fill an example, then again at ``stage_factor`` times as much with all multipliers
+        scaled up, and so on. The multipliers are feasible for the final C all along.
     """
 
     name = "sdm"
-    defaults: ClassVar[dict[str, Any]] = {"cached_passes": 5, "precision": 0.1, "skip": 0.3}
+    defaults: ClassVar[dict[str, Any]] = {
+        "passes": 10,
+        "precision": 0.1,
+        "skip": 0.3,
+        "stage_factor": 3.2,
+        "stage_sweeps": 2,
+    }
 
     def __init__(
         self,
@@ -220,8 +298,18 @@ class EnumeratedSDM(DualSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
+        self.stages: list[float] = []  # factors on the caps, still to come before the last: 1
         if start is not None:
             add_all(compiled.problem, form, self.alpha, 1.0, self.w)
+        elif not self.hard and not form.ridge.any():
+            self.stages = self._plan_stages()
+
+    def _plan_stages(self) -> list[float]:
+        square = mean_square(self.compiled.problem, self.form, *self.alpha.shape)
+        reach = float(self.form.cap.mean()) * square  # steps that fill an average example
+        factor = self.options["stage_factor"]
+        count = int(np.floor(np.log(max(reach, 1.0)) / np.log(factor))) if factor > 1.0 else 0
+        return [factor**-k for k in range(count, 0, -1)]
 
     @property
     def n_planes(self) -> int:
@@ -229,24 +317,49 @@ class EnumeratedSDM(DualSolver):
         return int(np.count_nonzero(self.alpha))
 
     def sweep(self) -> float:
-        """A full pass, then passes over the examples with something to gain."""
+        """A look at all examples, then passes over those with something to gain."""
         self.clock += 1
-        self._move(self.rng.permutation(self.active))
-        self.oracle_calls += len(self.active)
-        estimate = float(self.gaps.sum())
-        for _ in range(self.options["cached_passes"]):
-            worth = self.gaps > self.options["skip"] * self.gaps[self.active].mean()
-            order = self.rng.permutation(np.flatnonzero(worth))
-            self._move(order)
-            self.oracle_calls += len(order)
+        stage = self._stage()
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
-            self.restart_average()
-        return estimate
+            self.restart_average()  # it covers the later half of the run, 16 passes at most
+        self._look(self.w, stage)
+        self._keep(0.5 * float(self.w @ self.w) + total_slack_cost(self.form, self.violation))
+        estimate = float(self.gaps.sum())
+        for _ in range(self.options["passes"]):
+            worth = self.gaps >= self.options["skip"] * max(self.gaps[self.active].mean(), 1e-300)
+            self._move(np.flatnonzero(worth), stage)
+        return estimate if stage is self.form else np.inf
 
-    def _move(self, order: Array) -> None:
+    def _look(self, w: Array, form: Formulation) -> None:
+        """Hinges and gaps of all examples at weights w, in threads."""
+        self.workers.map(
+            lambda part, scratch: find_gaps(
+                self.compiled.problem, form, part, w, self.alpha, self.violation, self.gaps
+            ),
+            np.arange(self.compiled.n),
+        )
+        self.oracle_calls += self.compiled.n
+
+    def _stage(self) -> Formulation:
+        """The formulation of this sweep, after scaling the multipliers where a stage begins."""
+        at, within = divmod(self.clock - 1, self.options["stage_sweeps"])
+        if not self.stages or at > len(self.stages):
+            return self.form
+        if within == 0 and at > 0:
+            before = self.stages[at - 1]
+            now = self.stages[at] if at < len(self.stages) else 1.0
+            self.alpha *= now / before
+            self.w *= now / before
+            self.restart_average()
+        if at == len(self.stages):
+            return self.form
+        return self.form._replace(cap=self.form.cap * self.stages[at])
+
+    def _move(self, examples: Array, form: Formulation) -> None:
+        order = shuffled(self.rng, examples)
         move_all(
             self.compiled.problem,
-            self.form,
+            form,
             order,
             self.alpha,
             self.drift,
@@ -256,19 +369,12 @@ class EnumeratedSDM(DualSolver):
             self.gaps,
         )
         self.visits += len(order)
+        self.oracle_calls += len(order)
 
     def _find_violations(self) -> None:
-        self.workers.map(
-            lambda part, scratch: find_violations(
-                self.compiled.problem,
-                self.form,
-                part,
-                self.w,
-                self.alpha.shape[1],
-                self.violation,
-            ),
-            np.arange(self.compiled.n),
-        )
+        kept = self.gaps.copy()
+        self._look(self.w, self.form)
+        self.gaps = kept
 
     def _linear(self) -> float:
         return float(sum_offsets(self.compiled.problem, self.form, self.alpha))

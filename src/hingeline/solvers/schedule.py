@@ -30,6 +30,7 @@ class Solver(Protocol):
     """What the loop asks of a solver."""
 
     exact: bool
+    satisfied: bool
 
     @property
     def n_planes(self) -> int:
@@ -96,33 +97,40 @@ def run(solver: Solver, limits: Limits) -> Result:
     history: list[HistoryRow] = []
     best_dual = -math.inf
     gap = rel = math.nan
+    best_primal = math.inf
     passes = last_certificate = 0
     reason = ""
     estimate = math.inf
     chosen: Array | None = None
 
-    def certify() -> None:
-        nonlocal gap, rel, last_certificate
-        solver.certify()
-        last_certificate = passes
+    def update() -> bool:
+        """Take over the solver's best primal; whether it is news."""
+        nonlocal gap, rel, best_primal
+        primal = solver.best()[1]
+        news = primal < best_primal
+        best_primal = primal
         if solver.exact:
-            gap = solver.best()[1] - best_dual
-            rel = relative(gap, solver.best()[1])
+            gap = primal - best_dual
+            rel = relative(gap, primal)
+        return news
 
     try:
         while not reason:
             estimate = solver.sweep()
             passes += 1
             best_dual = max(best_dual, solver.dual())
-            scale = best_dual + 0.5 * estimate
-            fresh = _certificate_due(passes, last_certificate, estimate, scale, limits.tol)
-            if fresh:
-                certify()
+            fresh = update()
+            if not rel <= limits.tol and _certificate_due(
+                passes, last_certificate, estimate, best_dual + 0.5 * estimate, limits.tol
+            ):
+                solver.certify()
+                last_certificate = passes
+                fresh = update() or fresh
             row = HistoryRow(
                 time=time.perf_counter() - limits.started,
                 passes=passes,
                 oracle_calls=solver.oracle_calls,
-                primal=solver.best()[1] if fresh else math.nan,
+                primal=best_primal if fresh else math.nan,
                 dual=best_dual,
                 gap=gap if fresh else math.nan,
                 estimate=estimate,
@@ -138,7 +146,7 @@ def run(solver: Solver, limits: Limits) -> Result:
                 if state._reason is not None and not reason:
                     reason = f"callback: {state._reason}"
                     chosen = state._chosen
-            if fresh and rel <= limits.tol:
+            if rel <= limits.tol:
                 reason = "converged"
             elif not reason:
                 reason = _ceiling(limits, passes, row.time) or solver.finished() or ""
@@ -147,16 +155,17 @@ def run(solver: Solver, limits: Limits) -> Result:
         if passes == 0:
             raise
 
-    if last_certificate < passes or reason == "interrupted":
+    if not rel <= limits.tol and last_certificate < passes or reason == "interrupted":
         best_dual = max(best_dual, solver.dual())
-        certify()
+        solver.certify()
+        update()
     weights, primal = solver.best()
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
         gap = primal - best_dual if solver.exact else math.nan
         rel = relative(gap, primal)
-    converged = bool(rel <= limits.tol)
-    if converged and chosen is None:
+    converged = bool(rel <= limits.tol) or solver.satisfied
+    if rel <= limits.tol and chosen is None:
         reason = "converged"
     history[-1] = history[-1]._replace(primal=solver.best()[1], dual=best_dual, gap=gap)
     _warn(limits, reason, converged, rel, passes)

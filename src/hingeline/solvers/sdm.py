@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hingeline._numba import helper, kernel
-from hingeline.formulations import Formulation, slack_cost
+from hingeline.formulations import Formulation, example_gap
 from hingeline.solvers.dual_state import PlaneSolver
 from hingeline.structures.base import planes_add, planes_score
 from hingeline.working_set import WorkingSet, grown, planes
@@ -154,10 +154,7 @@ def visit(
         gradient[j] = value - ridge * total
         if alpha[j] > 0.0:
             least = min(least, gradient[j])
-    if form.cap[i] < np.inf or ridge > 0.0:
-        gap = slack_cost(form, i, top) + 0.5 * ridge * total * total - linear
-    else:  # hard margin: any violation costs infinitely much, so count what the dual can gain
-        gap = top - linear
+    gap = example_gap(form, i, top, total, linear)
     spread = max(0.0, top - ridge * total) - least
     if spread <= floor:
         return gap
@@ -204,7 +201,8 @@ class SDM(PlaneSolver):
         Examples decoded against the same weights before their mass is moved, in order. The same
         for any number of threads.
     cached_passes : int
-        Type II passes after each type I pass.
+        Type II passes after each type I pass; five times as many once decoding finds new planes
+        for fewer than one example in twenty.
     precision : float
         Each example's dual is solved until its largest violation has shrunk by this factor.
     patience : int
@@ -226,6 +224,9 @@ class SDM(PlaneSolver):
         """One decoding pass and the cached passes after it."""
         options = self.options
         self.clock += 1
+        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
+            self.restart_average()  # it covers the later half of the run, 16 passes at most
+        known = self.n_planes
         order = self.rng.permutation(self.active)
         block = options["block"] or default_block(len(order))
         for lo in range(0, len(order), block):
@@ -235,11 +236,14 @@ class SDM(PlaneSolver):
         self.oracle_calls += len(order)
         self.ws = grown(self.ws, self.clock, options["patience"])
         estimate = float(self.gaps.sum())
-        for _ in range(options["cached_passes"]):
+        passes = options["cached_passes"]
+        if 20 * (self.n_planes - known) <= len(order):  # decoding hardly finds anything any more
+            passes *= 5
+        for _ in range(passes):
             worth = self.gaps > options["skip"] * self.gaps[self.active].mean()
+            if not worth.any():
+                break
             self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.count > 0))))
-        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
-            self.restart_average()  # it covers the later half of the run, 16 passes at most
         return estimate
 
     def _move(self, order: Array) -> None:

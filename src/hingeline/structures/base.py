@@ -23,13 +23,14 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     ``l_i(y)``
 ``truth(problem, i, y_out)``
     writes ``y_i``
-``n_loss_values(problem, i)`` and ``decode_by_loss(problem, i, w, losses, scores, ys)``
-    optional: for every loss value its best score ``w·f(x_i, y)`` and output; what slack rescaling
-    and the square-root loss need. Returns how many rows were filled.
+``decode_by_loss(problem, i, w)``
+    optional: for every loss value that occurs, that value and the best-scoring output with it, as
+    two arrays; what slack rescaling and the square-root loss need
 ``n_outputs(problem)``, ``all_losses(problem, i, out)``, ``all_scores(problem, i, w, out)``,
 ``all_add(problem, i, steps, w)``, ``all_inner(problem, i, j, k)``
     optional, for structures with so few outputs that all of them are the working set: losses,
-    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``
+    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``; ``all_prefetch(problem, i)``
+    is a hint that example i comes soon
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ PRIMITIVES = (
     "plane_sqdist",
     "plane_loss",
     "truth",
-    "n_loss_values",
     "decode_by_loss",
     "n_outputs",
     "all_losses",
     "all_scores",
     "all_add",
     "all_inner",
+    "all_prefetch",
 )
 
 Array = np.ndarray[Any, Any]
@@ -145,17 +146,9 @@ def truth(problem: Any, i: int, y_out: Array) -> None:
 
 
 @_primitive
-def n_loss_values(problem: Any, i: int) -> int:
-    """Rows that :func:`decode_by_loss` may fill."""
-    return _IMPLEMENTATIONS[type(problem)]["n_loss_values"](problem, i)  # type: ignore[no-any-return]
-
-
-@_primitive
-def decode_by_loss(problem: Any, i: int, w: Array, losses: Array, scores: Array, ys: Array) -> int:
-    """Best output of every loss value; how many rows were filled."""
-    return _IMPLEMENTATIONS[type(problem)]["decode_by_loss"](  # type: ignore[no-any-return]
-        problem, i, w, losses, scores, ys
-    )
+def decode_by_loss(problem: Any, i: int, w: Array) -> tuple[Array, Array]:
+    """Loss values and, for each, the best output among those with that loss."""
+    return _IMPLEMENTATIONS[type(problem)]["decode_by_loss"](problem, i, w)  # type: ignore[no-any-return]
 
 
 @_primitive
@@ -186,6 +179,12 @@ def all_add(problem: Any, i: int, steps: Array, w: Array) -> None:
 def all_inner(problem: Any, i: int, j: int, k: int) -> float:
     """``Δf_i(j)·Δf_i(k)``."""
     return _IMPLEMENTATIONS[type(problem)]["all_inner"](problem, i, j, k)  # type: ignore[no-any-return]
+
+
+@_primitive
+def all_prefetch(problem: Any, i: int) -> None:
+    """Hint that example i is read soon."""
+    _IMPLEMENTATIONS[type(problem)]["all_prefetch"](problem, i)
 
 
 @dataclass(frozen=True)

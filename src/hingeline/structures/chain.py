@@ -17,7 +17,7 @@ import numpy as np
 
 from hingeline._numba import helper
 from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors
-from hingeline.structures.base import register
+from hingeline.structures.base import Compiled, register
 
 Array = np.ndarray[Any, Any]
 
@@ -43,19 +43,19 @@ class ChainProblem(NamedTuple):
 
 
 def padded(n_labels: int) -> int:
-    """Length of a label row: the next multiple of eight."""
-    return (n_labels + 7) // 8 * 8
+    """Length of a label row: the next multiple of four, one vector of doubles."""
+    return (n_labels + 3) // 4 * 4
 
 
-def n_weights(problem: ChainProblem) -> int:
-    """Length of the flat weight vector, padding included."""
+def compile_problem(problem: ChainProblem) -> Compiled:
+    """The problem with the sizes that solvers need."""
     rows = problem.n_features + problem.n_labels + 2 * problem.boundary
-    return int(rows * problem.stride)
-
-
-def scratch_size(problem: ChainProblem) -> int:
-    """Length of the scratch vector of :func:`plane_sqdist`."""
-    return int(problem.n_features + (problem.n_labels + 2) * problem.stride)
+    return Compiled(
+        problem,
+        lengths=np.diff(problem.offsets),
+        n_weights=int(rows * problem.stride),
+        scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
+    )
 
 
 def make_problem(
@@ -425,25 +425,30 @@ def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Arr
 
 
 @helper
-def n_loss_values(problem: ChainProblem, i: int) -> int:
-    return problem.offsets[i + 1] - problem.offsets[i] + 1  # type: ignore[no-any-return]
-
-
-@helper
-def decode_by_loss(
-    problem: ChainProblem, i: int, w: Array, losses: Array, scores: Array, ys: Array
-) -> int:
-    """Plain Hamming loss only: the estimator refuses other costs before it comes to this."""
+def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Array]:
+    """Plain Hamming loss only: other costs are refused before it comes to this."""
     lo = problem.offsets[i]
     hi = problem.offsets[i + 1]
-    table = position_scores(problem, i, w, 0.0)
+    best = np.empty(hi - lo + 1)
+    ys = np.empty((hi - lo + 1, hi - lo), dtype=np.int32)
     max_sum_by_errors(
-        table, _transition(problem, w), problem.n_labels, problem.labels[lo:hi], scores, ys
+        position_scores(problem, i, w, 0.0),
+        _transition(problem, w),
+        problem.n_labels,
+        problem.labels[lo:hi],
+        best,
+        ys,
     )
     unit = problem.cost[0, 1] if problem.n_labels > 1 else 1.0
-    for e in range(hi - lo + 1):
-        losses[e] = unit * e
-    return hi - lo + 1  # type: ignore[no-any-return]
+    losses = np.empty(hi - lo + 1)
+    count = 0
+    for errors in range(hi - lo + 1):
+        if best[errors] > -np.inf:
+            losses[count] = unit * errors
+            for t in range(hi - lo):
+                ys[count, t] = ys[errors, t]
+            count += 1
+    return losses[:count], ys[:count]
 
 
 register(
@@ -457,6 +462,5 @@ register(
     planes_add=planes_add,
     plane_loss=plane_loss,
     truth=truth,
-    n_loss_values=n_loss_values,
     decode_by_loss=decode_by_loss,
 )

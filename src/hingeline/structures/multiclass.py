@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._numba import helper, prefetch
 from hingeline.inference.viterbi import gather_rows
 from hingeline.structures.base import Compiled, register
 from hingeline.structures.chain import padded
@@ -156,21 +156,10 @@ def truth(problem: MulticlassProblem, i: int, y_out: Array) -> None:
 
 
 @helper
-def n_loss_values(problem: MulticlassProblem, i: int) -> int:
-    return problem.n_labels
-
-
-@helper
-def decode_by_loss(
-    problem: MulticlassProblem, i: int, w: Array, losses: Array, scores: Array, ys: Array
-) -> int:
+def decode_by_loss(problem: MulticlassProblem, i: int, w: Array) -> tuple[Array, Array]:
     """Every class, whatever its loss: exact for any cost matrix."""
-    by_class = class_scores(problem, i, w)
-    for k in range(problem.n_labels):
-        losses[k] = problem.cost[problem.labels[i], k]
-        scores[k] = by_class[k]
-        ys[k, 0] = k
-    return problem.n_labels
+    losses = problem.cost[problem.labels[i], : problem.n_labels].copy()
+    return losses, np.arange(problem.n_labels).astype(np.int32).reshape((problem.n_labels, 1))
 
 
 @helper
@@ -210,7 +199,9 @@ def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
     if count == 0:
         return
     change[own] = total
-    if 4 * (count + 1) >= problem.stride:  # whole vectors are cheaper than single entries
+    if (
+        problem.stride <= 32 or 4 * (count + 1) >= problem.stride
+    ):  # whole vectors are cheaper than single entries
         for p in range(problem.indptr[i], problem.indptr[i + 1]):
             row = W[problem.indices[p]]
             v = problem.values[p]
@@ -233,6 +224,14 @@ def all_inner(problem: MulticlassProblem, i: int, j: int, k: int) -> float:
     return problem.sqnorm[i] * (2.0 if j == k else 1.0)  # type: ignore[no-any-return]
 
 
+@helper
+def all_prefetch(problem: MulticlassProblem, i: int) -> None:
+    for p in range(problem.indptr[i], problem.indptr[i + 1], 8):
+        prefetch(problem.values, p)
+    for p in range(problem.indptr[i], problem.indptr[i + 1], 16):
+        prefetch(problem.indices, p)
+
+
 register(
     MulticlassProblem,
     output_length=output_length,
@@ -244,11 +243,11 @@ register(
     plane_sqdist=plane_sqdist,
     plane_loss=plane_loss,
     truth=truth,
-    n_loss_values=n_loss_values,
     decode_by_loss=decode_by_loss,
     n_outputs=n_outputs,
     all_losses=all_losses,
     all_scores=all_scores,
     all_add=all_add,
     all_inner=all_inner,
+    all_prefetch=all_prefetch,
 )

@@ -1,0 +1,309 @@
+"""A user's own structure: three methods to start with, more for speed.
+
+Methods are plain Python (they work at once) or ``@njit`` static methods (compiled into the same
+solver source). The choice is made by looking: if all methods are compiled, so are the solvers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import is_jitted
+
+from hingeline._numba import uncached
+from hingeline.structures.base import Compiled
+from hingeline.structures.twin import make_binder
+
+Array = np.ndarray[Any, Any]
+
+_REQUIRED = ("joint_feature", "loss", "decode")
+_OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss")
+
+
+class Structure:
+    """Base class of a user's own structure.
+
+    An output is an int vector. Required, as methods or as ``@staticmethod @njit`` functions:
+
+    ``joint_feature(x, y)``
+        the feature vector f(x, y), float64, always of the same length
+    ``loss(y_true, y)``
+        l(y) ≥ 0, zero for the true output
+    ``decode(x, w, y_true, loss_scale)``
+        an output that maximises ``w·f(x, y) + loss_scale·loss(y_true, y)``. In prediction
+        ``loss_scale`` is 0 and ``y_true`` an empty vector.
+
+    Optional, for speed: ``plane_score(x, y_true, y, w)`` (``w·(f(x, y_true) − f(x, y))``),
+    ``plane_add(x, y_true, y, step, w)`` (adds step times that difference to w, in place) and
+    ``plane_sqdist(x, y, z)`` (``‖f(x, y) − f(x, z)‖²``). Optional, for slack rescaling and squared
+    slack: ``decode_by_loss(x, w, y_true)``, which returns an array of all loss values and an int
+    array with, in each row, the best-scoring output of that loss.
+
+    Set ``exact = False`` if ``decode`` may miss the maximum: the fit then reports no gap.
+
+    Compiled methods want every x to be an array of one dtype and number of dimensions (1 to 3).
+    ``hingeline.testing.check_structure`` tests whether the methods fit together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hingeline import SSVM, Structure
+    >>> class Multiclass(Structure):
+    ...     def joint_feature(self, x, y):
+    ...         f = np.zeros((3, len(x)))
+    ...         f[y[0]] = x
+    ...         return f.ravel()
+    ...
+    ...     def loss(self, y_true, y):
+    ...         return float(y_true[0] != y[0])
+    ...
+    ...     def decode(self, x, w, y_true, loss_scale):
+    ...         scores = w.reshape(3, -1) @ x
+    ...         if loss_scale:
+    ...             scores = scores + loss_scale * (np.arange(3) != y_true[0])
+    ...         return np.array([np.argmax(scores)])
+    >>> X = [np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([-1.0, -1.0])]
+    >>> SSVM(Multiclass(), C=10.0).fit(X, [0, 1, 2]).predict(X)
+    [array([0], dtype=int32), array([1], dtype=int32), array([2], dtype=int32)]
+    """
+
+    exact: bool = True
+
+    def pack(self, y: Any) -> Array:
+        """An output as an int32 vector; override together with :meth:`unpack` for other types."""
+        vector = np.atleast_1d(np.asarray(y))
+        if vector.ndim != 1 or vector.dtype.kind not in "iu":
+            raise TypeError(
+                "an output must be an int or a vector of ints: convert it, or override "
+                f"{type(self).__name__}.pack() and .unpack(); got {type(y).__name__}."
+            )
+        return vector.astype(np.int32)
+
+    def unpack(self, vector: Array) -> Any:
+        """The output that a vector stands for."""
+        return vector
+
+
+class CustomProblem(NamedTuple):
+    """Examples of a compiled structure: arrays laid end to end."""
+
+    x: Array
+    x_start: Array
+    x_shape: Array  # (n, ndim)
+    y: Array  # int32
+    y_start: Array
+
+
+class PythonProblem(NamedTuple):
+    """Examples of an interpreted structure: any objects."""
+
+    x: Sequence[Any]
+    y: Sequence[Array]
+
+
+def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
+    """The structure's methods, checked for the required ones."""
+    if not isinstance(structure, Structure):
+        raise TypeError(
+            "structure must be an instance of a subclass of hingeline.Structure, got "
+            f"{structure!r}."
+        )
+    found = {}
+    for name in _REQUIRED + _OPTIONAL:
+        method = getattr(structure, name, None)
+        if method is not None:
+            found[name] = method
+    missing = [name for name in _REQUIRED if name not in found]
+    if missing:
+        raise TypeError(
+            f"{type(structure).__name__} lacks {', '.join(missing)}: a structure needs "
+            f"{', '.join(_REQUIRED)}."
+        )
+    return found
+
+
+def is_compiled(structure: Structure) -> bool:
+    """Whether all methods are numba functions, so that solvers are compiled around them."""
+    return all(is_jitted(method) for method in methods_of(structure).values())
+
+
+def _layout(arrays: Sequence[Array]) -> tuple[Array, Array]:
+    sizes = np.array([a.size for a in arrays], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return np.concatenate([a.ravel() for a in arrays]), starts
+
+
+def _uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
+    arrays = [np.asarray(x) for x in X]
+    first = arrays[0]
+    for i, a in enumerate(arrays):
+        if a.dtype.kind not in "fiub" or not 1 <= a.ndim <= 3 or a.ndim != first.ndim:
+            raise TypeError(
+                f"X[{i}]: the methods of {type(structure).__name__} are compiled, so every x must "
+                "be a numeric array with the same number of dimensions (1 to 3); use plain Python "
+                "methods for other inputs."
+            )
+    dtype = np.result_type(*{a.dtype for a in arrays})
+    return [np.ascontiguousarray(a, dtype=dtype) for a in arrays]
+
+
+def _accessors(dimensions: int) -> Callable[..., Any]:
+    """How compiled code gets x back in its own shape."""
+    if dimensions == 1:
+
+        def get(problem: CustomProblem, i: int) -> Array:
+            return problem.x[problem.x_start[i] : problem.x_start[i + 1]]
+
+    elif dimensions == 2:
+
+        def get(problem: CustomProblem, i: int) -> Array:
+            shape = (problem.x_shape[i, 0], problem.x_shape[i, 1])
+            return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
+
+    else:
+
+        def get(problem: CustomProblem, i: int) -> Array:
+            shape = (problem.x_shape[i, 0], problem.x_shape[i, 1], problem.x_shape[i, 2])
+            return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
+
+    return get
+
+
+def _primitives(
+    methods: dict[str, Callable[..., Any]],
+    get: Callable[..., Any],
+    gold: Callable[..., Any],
+    wrap: Callable[[Any], Any],
+) -> dict[str, Callable[..., Any]]:
+    """The primitives of :mod:`hingeline.structures.base` from a user's methods."""
+    joint_feature, loss, best = (methods[name] for name in _REQUIRED)
+    get, gold = wrap(get), wrap(gold)
+
+    def output_length(problem: Any, i: int) -> int:
+        return len(gold(problem, i))
+
+    def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+        x = get(problem, i)
+        y_true = gold(problem, i)
+        y = best(x, w, y_true, loss_scale)
+        y_out[:] = y
+        return np.sum(w * joint_feature(x, y_out)) + loss_scale * loss(y_true, y_out)  # type: ignore[no-any-return]
+
+    def plane_loss(problem: Any, i: int, y: Array) -> float:
+        return loss(gold(problem, i), y)  # type: ignore[no-any-return]
+
+    def truth(problem: Any, i: int, y_out: Array) -> None:
+        y_out[:] = gold(problem, i)
+
+    if "plane_score" in methods:
+        own_score = methods["plane_score"]
+
+        def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
+            return own_score(get(problem, i), gold(problem, i), y, w)  # type: ignore[no-any-return]
+    else:
+
+        def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
+            x = get(problem, i)
+            return np.sum(w * (joint_feature(x, gold(problem, i)) - joint_feature(x, y)))  # type: ignore[no-any-return]
+
+    if "plane_add" in methods:
+        own_add = methods["plane_add"]
+
+        def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
+            own_add(get(problem, i), gold(problem, i), y, step, w)
+    else:
+
+        def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
+            x = get(problem, i)
+            w += step * (joint_feature(x, gold(problem, i)) - joint_feature(x, y))
+
+    if "plane_sqdist" in methods:
+        own_sqdist = methods["plane_sqdist"]
+
+        def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
+            return own_sqdist(get(problem, i), y, z)  # type: ignore[no-any-return]
+    else:
+
+        def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
+            x = get(problem, i)
+            return np.sum((joint_feature(x, y) - joint_feature(x, z)) ** 2)  # type: ignore[no-any-return]
+
+    score_one, add_one = wrap(plane_score), wrap(plane_add)
+
+    def planes_score(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
+        for j in range(ys.shape[0]):
+            out[j] = score_one(problem, i, ys[j], w)
+
+    def planes_add(problem: Any, i: int, ys: Array, steps: Array, w: Array) -> None:
+        for j in range(ys.shape[0]):
+            if steps[j] != 0.0:
+                add_one(problem, i, ys[j], steps[j], w)
+
+    made = {
+        "output_length": wrap(output_length),
+        "decode": wrap(decode),
+        "plane_score": score_one,
+        "plane_add": add_one,
+        "planes_score": wrap(planes_score),
+        "planes_add": wrap(planes_add),
+        "plane_sqdist": wrap(plane_sqdist),
+        "plane_loss": wrap(plane_loss),
+        "truth": wrap(truth),
+    }
+    if "decode_by_loss" in methods:
+        own_by_loss = methods["decode_by_loss"]
+
+        def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
+            losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
+            return losses, ys.astype(np.int32)
+
+    else:
+        # Compiled kernels contain the call even where the formulation never makes it.
+        def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
+            return np.empty(0), np.empty((0, len(gold(problem, i))), dtype=np.int32)
+
+    made["decode_by_loss"] = wrap(decode_by_loss)
+    return made
+
+
+def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) -> Compiled:
+    """Examples of a user's structure, with twins of the kernels that call its methods."""
+    methods = methods_of(structure)
+    lengths = np.array([len(y) for y in Y], dtype=np.int64)
+    problem: CustomProblem | PythonProblem
+    if is_compiled(structure):
+        arrays = _uniform_arrays(structure, X)
+        x, x_start = _layout(arrays)
+        y, y_start = _layout(Y)
+        shapes = np.array([a.shape for a in arrays], dtype=np.int64)
+        problem = CustomProblem(x, x_start, shapes, y, y_start)
+
+        def gold(problem: CustomProblem, i: int) -> Array:
+            return problem.y[problem.y_start[i] : problem.y_start[i + 1]]
+
+        primitives = _primitives(methods, _accessors(arrays[0].ndim), gold, uncached)
+        size = len(methods["joint_feature"](arrays[0], Y[0]))
+        bind = make_binder(primitives, compiled=True)
+    else:
+        problem = PythonProblem(list(X), list(Y))
+
+        def get(problem: PythonProblem, i: int) -> Any:
+            return problem.x[i]
+
+        def gold_object(problem: PythonProblem, i: int) -> Array:
+            return problem.y[i]
+
+        primitives = _primitives(methods, get, gold_object, lambda function: function)
+        size = len(methods["joint_feature"](X[0], Y[0]))
+        bind = make_binder(primitives, compiled=False)
+    return Compiled(
+        problem,
+        lengths=lengths,
+        n_weights=size,
+        scratch_size=1,
+        exact=bool(structure.exact),
+        threads=is_compiled(structure),
+        bind=bind,
+    )
