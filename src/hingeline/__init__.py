@@ -1,0 +1,21 @@
+"""Structured SVMs: labels, sequences and your own structures, trained to a certified optimum."""
+
+from hingeline.callbacks import EarlyStopping
+from hingeline.estimators.chain import ChainSSVM
+from hingeline.estimators.custom import SSVM
+from hingeline.estimators.multiclass import MulticlassSSVM
+from hingeline.solvers.history import HistoryRow, PassState
+from hingeline.structures.custom import Structure
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SSVM",
+    "ChainSSVM",
+    "EarlyStopping",
+    "HistoryRow",
+    "MulticlassSSVM",
+    "PassState",
+    "Structure",
+    "__version__",
+]

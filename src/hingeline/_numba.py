@@ -104,11 +104,11 @@ CACHE_FOLDER = _cache_folder()
 def kernel(function: F) -> F:
     """Compile ``function`` as an entry point: cached on disk, without the GIL."""
     if CACHE_FOLDER is None:
-        return numba.njit(nogil=True, fastmath=FASTMATH)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, fastmath=FASTMATH)(function)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(CACHE_FOLDER)
     try:
-        return numba.njit(cache=True, nogil=True, fastmath=FASTMATH)(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, nogil=True, fastmath=FASTMATH)(function)
     finally:
         numba.config.CACHE_DIR = before
 
@@ -118,12 +118,12 @@ def uncached(function: F) -> F:
 
     A foreign type or function in a cached kernel would poison its index for everybody.
     """
-    return numba.njit(nogil=True, fastmath=FASTMATH)(function)  # type: ignore[no-any-return]
+    return numba.njit(nogil=True, fastmath=FASTMATH)(function)
 
 
 def helper(function: F) -> F:
     """Mark a function that kernels may call; it remains plain Python for everyone else."""
-    return register_jitable(fastmath=FASTMATH)(function)  # type: ignore[no-any-return]
+    return register_jitable(fastmath=FASTMATH)(function)
 
 
 @intrinsic

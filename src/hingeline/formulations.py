@@ -95,8 +95,8 @@ def slack_cost(form: Formulation, i: int, h: float) -> float:
     if h <= 0.0 or form.cap[i] == 0.0:
         return 0.0
     if form.ridge[i] > 0.0:
-        return 0.5 * h * h / form.ridge[i]  # type: ignore[no-any-return]
-    return form.cap[i] * h  # type: ignore[no-any-return]
+        return 0.5 * h * h / form.ridge[i]
+    return form.cap[i] * h
 
 
 @helper
@@ -109,7 +109,7 @@ def example_gap(form: Formulation, i: int, top: float, total: float, linear: flo
     """
     if form.cap[i] == np.inf and form.ridge[i] == 0.0:
         return max(top, 0.0) - linear
-    return slack_cost(form, i, top) + 0.5 * form.ridge[i] * total * total - linear  # type: ignore[no-any-return]
+    return slack_cost(form, i, top) + 0.5 * form.ridge[i] * total * total - linear
 
 
 @helper

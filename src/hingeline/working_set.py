@@ -1,7 +1,7 @@
 """The dual state: for each example the planes found so far, their multipliers and Gram matrix.
 
 Everything lies in flat pools. Example i owns ``capacity[i]`` slots from ``slot[i]`` on, of which
-``count[i]`` are in use; plane j of it is the output ``y[y_start[i] + j·length …]`` and row j of the
+``used[i]`` are in use; plane j of it is the output ``y[y_start[i] + j·length …]`` and row j of the
 ``capacity × capacity`` block of inner products ``a_j Δf_j · a_k Δf_k`` from ``gram_start[i]`` on.
 Kernels never allocate: an example that finds no free slot raises ``wanted`` and gets more room
 from :func:`grown` between two passes. A plane is only ever overwritten while its multiplier is 0.
@@ -33,7 +33,7 @@ class WorkingSet(NamedTuple):
 
     length: Array  # (n,) int64 length of an output
     capacity: Array  # (n,) int64
-    count: Array  # (n,) int64
+    used: Array  # (n,) int64
     slot: Array  # (n,) int64 first slot
     y_start: Array  # (n,) int64
     gram_start: Array  # (n,) int64
@@ -50,7 +50,7 @@ class WorkingSet(NamedTuple):
     @property
     def n_planes(self) -> int:
         """Planes in use."""
-        return int(self.count.sum())
+        return int(self.used.sum())
 
 
 def empty_working_set(lengths: Array, capacity: Array | int = FIRST_CAPACITY) -> WorkingSet:
@@ -69,7 +69,7 @@ def empty_working_set(lengths: Array, capacity: Array | int = FIRST_CAPACITY) ->
     return WorkingSet(
         length=lengths,
         capacity=room,
-        count=np.zeros(n, dtype=np.int64),
+        used=np.zeros(n, dtype=np.int64),
         slot=slot,
         y_start=y_start,
         gram_start=gram_start,
@@ -86,10 +86,11 @@ def empty_working_set(lengths: Array, capacity: Array | int = FIRST_CAPACITY) ->
 
 
 @kernel
-def _copy_planes(old: WorkingSet, new: WorkingSet) -> None:
-    for i in range(old.count.shape[0]):
-        m = old.count[i]
-        new.count[i] = m
+def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
+    """Take over all planes; ``new`` has room for them, and may have more examples."""
+    for i in range(old.used.shape[0]):
+        m = old.used[i]
+        new.used[i] = m
         s = old.slot[i]
         t = new.slot[i]
         for j in range(m):
@@ -112,20 +113,18 @@ def _copy_planes(old: WorkingSet, new: WorkingSet) -> None:
 @helper
 def _idle(ws: WorkingSet, slot: int, clock: int, patience: int) -> bool:
     """Whether a plane may go: no mass for long, and no share in the averaged weights."""
-    return (  # type: ignore[no-any-return]
-        ws.alpha[slot] == 0.0 and ws.drift[slot] == 0.0 and ws.stamp[slot] + patience <= clock
-    )
+    return ws.alpha[slot] == 0.0 and ws.drift[slot] == 0.0 and ws.stamp[slot] + patience <= clock
 
 
 @kernel
 def _mark_full(ws: WorkingSet, clock: int, patience: int) -> None:
     """Ask for room where the next new plane would find neither a free slot nor an idle one."""
-    for i in range(ws.count.shape[0]):
-        if ws.count[i] < ws.capacity[i]:
+    for i in range(ws.used.shape[0]):
+        if ws.used[i] < ws.capacity[i]:
             continue
         s = ws.slot[i]
         full = True
-        for j in range(ws.count[i]):
+        for j in range(ws.used[i]):
             if _idle(ws, s + j, clock, patience):
                 full = False
         if full:
@@ -138,7 +137,7 @@ def grown(ws: WorkingSet, clock: int, patience: int) -> WorkingSet:
     if not ws.wanted.any():
         return ws
     new = empty_working_set(ws.length, np.where(ws.wanted > 0, 2 * ws.capacity, ws.capacity))
-    _copy_planes(ws, new)
+    copy_planes(ws, new)
     return new
 
 
@@ -153,14 +152,14 @@ def plane(ws: WorkingSet, i: int, j: int) -> Array:
 def planes(ws: WorkingSet, i: int) -> Array:
     """The outputs of all planes of example i, (count, length)."""
     at = ws.y_start[i]
-    return ws.y[at : at + ws.count[i] * ws.length[i]].reshape((ws.count[i], ws.length[i]))
+    return ws.y[at : at + ws.used[i] * ws.length[i]].reshape((ws.used[i], ws.length[i]))
 
 
 @helper
 def find(ws: WorkingSet, i: int, y: Array) -> int:
     """Which plane of example i is y; −1 if none."""
     length = ws.length[i]
-    for j in range(ws.count[i]):
+    for j in range(ws.used[i]):
         at = ws.y_start[i] + j * length
         k = 0
         while k < length and ws.y[at + k] == y[k]:
@@ -173,14 +172,14 @@ def find(ws: WorkingSet, i: int, y: Array) -> int:
 @helper
 def _free_slot(ws: WorkingSet, i: int, clock: int, patience: int) -> int:
     """A slot for a new plane: an unused one, or that of a plane long idle; −1 if none."""
-    if ws.count[i] < ws.capacity[i]:
-        ws.count[i] += 1
-        return ws.count[i] - 1  # type: ignore[no-any-return]
+    if ws.used[i] < ws.capacity[i]:
+        ws.used[i] += 1
+        return ws.used[i] - 1
     oldest = -1
     if patience == FREE_SLOTS_ONLY:
         return oldest
     s = ws.slot[i]
-    for j in range(ws.count[i]):
+    for j in range(ws.used[i]):
         if _idle(ws, s + j, clock, patience) and (
             oldest < 0 or ws.stamp[s + j] < ws.stamp[s + oldest]
         ):
@@ -230,7 +229,7 @@ def insert(
     ws.stamp[s + j] = clock
     room = ws.capacity[i]
     g = ws.gram_start[i]
-    for k in range(ws.count[i]):
+    for k in range(ws.used[i]):
         if k == j:
             inner = sqnorm
         else:

@@ -83,7 +83,7 @@ def max_sum(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> f
                 top = s
                 arg = j
         y_out[t - 1] = arg
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 @helper
@@ -144,3 +144,28 @@ def max_sum_by_errors(
                     top = s
                     arg = j
             ys[errors, t - 1] = arg
+
+
+@helper
+def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) -> None:
+    """``out[t, k]``: value of the best path that has label k at position t."""
+    length = scores.shape[0]
+    for k in range(n_labels):
+        out[0, k] = scores[0, k]
+    for t in range(1, length):
+        for k in range(n_labels):
+            best = -np.inf
+            for j in range(n_labels):
+                best = max(best, out[t - 1, j] + transitions[j, k])
+            out[t, k] = best + scores[t, k]
+    after = np.zeros(n_labels)  # best continuation behind each label
+    reach = np.empty(n_labels)
+    for t in range(length - 2, -1, -1):
+        for k in range(n_labels):
+            reach[k] = after[k] + scores[t + 1, k]
+        for j in range(n_labels):
+            best = -np.inf
+            for k in range(n_labels):
+                best = max(best, transitions[j, k] + reach[k])
+            after[j] = best
+            out[t, j] += best

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 @helper
 def known_slack(problem: Any, ws: WorkingSet, i: int, w: Array) -> float:
     """``max(0, max_{y ∈ S_i} H(y))`` over the planes of example i."""
-    m = ws.count[i]
+    m = ws.used[i]
     scores = np.empty(m)
     if m > 0:
         planes_score(problem, i, planes(ws, i), w, scores)
@@ -67,8 +67,8 @@ def find_planes(
 @kernel
 def add_planes(problem: Any, ws: WorkingSet, masses: Array, factor: float, w: Array) -> None:
     """``w += factor · Σ mass·a·Δf`` with one mass per slot (multipliers, or their drift)."""
-    for i in range(ws.count.shape[0]):
-        m = ws.count[i]
+    for i in range(ws.used.shape[0]):
+        m = ws.used[i]
         s = ws.slot[i]
         steps = np.empty(m)
         some = False
@@ -77,6 +77,21 @@ def add_planes(problem: Any, ws: WorkingSet, masses: Array, factor: float, w: Ar
             some = some or steps[j] != 0.0
         if some:
             planes_add(problem, i, planes(ws, i), steps, w)
+
+
+@kernel
+def scores_of(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Array) -> None:
+    """``a·w·Δf`` of every plane whose entry in ``wanted`` is not 0."""
+    for i in range(ws.used.shape[0]):
+        m = ws.used[i]
+        s = ws.slot[i]
+        some = False
+        for j in range(m):
+            some = some or wanted[s + j] != 0.0
+        if some:
+            planes_score(problem, i, planes(ws, i), w, out[s : s + m])
+            for j in range(m):
+                out[s + j] *= ws.scale[s + j]
 
 
 class PlaneSolver(DualSolver):
@@ -143,3 +158,31 @@ class PlaneSolver(DualSolver):
 
     def _clear_drift(self) -> None:
         self.ws.drift[:] = 0.0
+
+    # What :func:`hingeline.solvers.subspace.subspace_step` asks for -------------------------
+
+    def masses(self) -> Array:
+        """All multipliers, flat."""
+        return self.ws.alpha
+
+    def owners(self) -> Array:
+        """The example of each multiplier."""
+        return np.repeat(np.arange(self.compiled.n), self.ws.capacity)
+
+    def products(self, support: Array, vector: Array) -> Array:
+        """``a·Δf·vector`` of the planes in ``support``."""
+        wanted = np.zeros_like(self.ws.alpha)
+        wanted[support] = 1.0
+        out = np.zeros_like(self.ws.alpha)
+        self.compiled.bind(scores_of)(self.compiled.problem, self.ws, wanted, vector, out)
+        return np.asarray(out[support])
+
+    def hinges_of(self, support: Array) -> Array:
+        """``b − a·w·Δf`` of the planes in ``support``."""
+        return np.asarray(self.ws.offset[support] - self.products(support, self.w))
+
+    def combine(self, support: Array, steps: Array, out: Array) -> None:
+        """``out += Σ steps·a·Δf``."""
+        spread = np.zeros_like(self.ws.alpha)
+        spread[support] = steps
+        self._add(spread, 1.0, out)

@@ -23,6 +23,7 @@ from hingeline.formulations import Formulation, example_gap, plane_offset, plane
 from hingeline.solvers.certificate import DualSolver, total_slack_cost
 from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import pair_steps
+from hingeline.solvers.subspace import subspace_step
 from hingeline.structures.base import (
     Compiled,
     all_add,
@@ -205,16 +206,30 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
 
 
 @kernel
-def sum_offsets(problem: Any, form: Formulation, alpha: Array) -> float:
-    """``Σ α·b``."""
-    n, m = alpha.shape
+def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, out: Array) -> None:
+    """``a·w·Δf`` of the (example, output) pairs numbered ``example·m + output``, in order."""
     losses = np.empty(m)
-    total = 0.0
+    scores = np.empty(m)
+    last = -1
+    for p in range(slots.shape[0]):
+        i = slots[p] // m
+        k = slots[p] % m
+        if i != last:
+            all_losses(problem, i, losses)
+            all_scores(problem, i, w, scores)
+            last = i
+        out[p] = plane_scale(form, losses[k]) * scores[k]
+
+
+@kernel
+def all_offsets(problem: Any, form: Formulation, out: Array) -> None:
+    """``b`` of every example and output."""
+    n, m = out.shape
+    losses = np.empty(m)
     for i in range(n):
         all_losses(problem, i, losses)
         for k in range(m):
-            total += alpha[i, k] * plane_offset(form, losses[k])
-    return total
+            out[i, k] = plane_offset(form, losses[k])
 
 
 @kernel
@@ -273,6 +288,8 @@ class EnumeratedSDM(DualSolver):
         Large C is approached in stages: ``stage_sweeps`` sweeps at a C small enough for one step
         to fill an example, then again at ``stage_factor`` times as much with all multipliers
         scaled up, and so on. The multipliers are feasible for the final C all along.
+    cg_steps : int
+        Conjugate gradient steps over all planes with mass, late in the run.
     """
 
     name = "sdm"
@@ -282,6 +299,7 @@ class EnumeratedSDM(DualSolver):
         "skip": 0.3,
         "stage_factor": 3.2,
         "stage_sweeps": 2,
+        "cg_steps": 30,
     }
 
     def __init__(
@@ -298,6 +316,8 @@ class EnumeratedSDM(DualSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
+        self.offsets = np.empty(shape)
+        all_offsets(compiled.problem, form, self.offsets)
         self.stages: list[float] = []  # factors on the caps, still to come before the last: 1
         if start is not None:
             add_all(compiled.problem, form, self.alpha, 1.0, self.w)
@@ -328,6 +348,8 @@ class EnumeratedSDM(DualSolver):
         for _ in range(self.options["passes"]):
             worth = self.gaps >= self.options["skip"] * max(self.gaps[self.active].mean(), 1e-300)
             self._move(np.flatnonzero(worth), stage)
+        if stage is self.form and not self.hard and self.clock > 4:
+            subspace_step(self, estimate, self.options["cg_steps"])
         return estimate if stage is self.form else np.inf
 
     def _look(self, w: Array, form: Formulation) -> None:
@@ -371,13 +393,39 @@ class EnumeratedSDM(DualSolver):
         self.visits += len(order)
         self.oracle_calls += len(order)
 
+    # What :func:`subspace_step` asks for ----------------------------------------------------
+
+    def masses(self) -> Array:
+        """All multipliers, flat."""
+        return self.alpha.reshape(-1)
+
+    def owners(self) -> Array:
+        """The example of each multiplier."""
+        return np.repeat(np.arange(self.alpha.shape[0]), self.alpha.shape[1])
+
+    def products(self, support: Array, vector: Array) -> Array:
+        """``a·Δf·vector`` of the planes in ``support``."""
+        out = np.empty(len(support))
+        scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
+        return out
+
+    def hinges_of(self, support: Array) -> Array:
+        """``b − a·w·Δf`` of the planes in ``support``."""
+        return self.offsets.reshape(-1)[support] - self.products(support, self.w)
+
+    def combine(self, support: Array, steps: Array, out: Array) -> None:
+        """``out += Σ steps·a·Δf``."""
+        spread = np.zeros(self.alpha.shape)
+        spread.reshape(-1)[support] = steps
+        add_all(self.compiled.problem, self.form, spread, 1.0, out)
+
     def _find_violations(self) -> None:
         kept = self.gaps.copy()
         self._look(self.w, self.form)
         self.gaps = kept
 
     def _linear(self) -> float:
-        return float(sum_offsets(self.compiled.problem, self.form, self.alpha))
+        return float(np.vdot(self.alpha, self.offsets))
 
     def _sums(self) -> Array:
         return np.asarray(self.alpha.sum(axis=1))

@@ -66,7 +66,7 @@ def optimise(
     """
     worst = 0.0
     for i in order:
-        m = ws.count[i]
+        m = ws.used[i]
         if m == 0:
             continue
         s = ws.slot[i]

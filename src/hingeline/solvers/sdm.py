@@ -28,6 +28,7 @@ import numpy as np
 from hingeline._numba import helper, kernel
 from hingeline.formulations import Formulation, example_gap
 from hingeline.solvers.dual_state import PlaneSolver
+from hingeline.solvers.subspace import subspace_step
 from hingeline.structures.base import planes_add, planes_score
 from hingeline.working_set import WorkingSet, grown, planes
 
@@ -127,7 +128,7 @@ def visit(
 
     Returns the gap the example had before, over the planes it knows.
     """
-    m = ws.count[i]
+    m = ws.used[i]
     if m == 0:
         return 0.0
     s = ws.slot[i]
@@ -209,6 +210,8 @@ class SDM(PlaneSolver):
         Passes after which a plane without mass may make room for a new one.
     skip : float
         Type II passes leave out examples whose last gap was below this fraction of the mean.
+    cg_steps : int
+        Conjugate gradient steps over all planes with mass, late in the run.
     """
 
     name = "sdm"
@@ -218,6 +221,7 @@ class SDM(PlaneSolver):
         "precision": 0.1,
         "patience": 5,
         "skip": 0.1,
+        "cg_steps": 30,
     }
 
     def sweep(self) -> float:
@@ -243,7 +247,9 @@ class SDM(PlaneSolver):
             worth = self.gaps > options["skip"] * self.gaps[self.active].mean()
             if not worth.any():
                 break
-            self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.count > 0))))
+            self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))))
+        if not self.hard and self.clock > 4:
+            subspace_step(self, estimate, options["cg_steps"])
         return estimate
 
     def _move(self, order: Array) -> None:

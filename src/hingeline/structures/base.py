@@ -94,19 +94,19 @@ def _primitive(stub: F) -> F:
 @_primitive
 def output_length(problem: Any, i: int) -> int:
     """Length of an output of example i."""
-    return _IMPLEMENTATIONS[type(problem)]["output_length"](problem, i)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["output_length"](problem, i)
 
 
 @_primitive
 def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     """Best output under score plus scaled loss, and its value."""
-    return _IMPLEMENTATIONS[type(problem)]["decode"](problem, i, w, loss_scale, y_out)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["decode"](problem, i, w, loss_scale, y_out)
 
 
 @_primitive
 def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
     """``w·Δf_i(y)``."""
-    return _IMPLEMENTATIONS[type(problem)]["plane_score"](problem, i, y, w)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["plane_score"](problem, i, y, w)
 
 
 @_primitive
@@ -130,13 +130,13 @@ def planes_add(problem: Any, i: int, ys: Array, steps: Array, w: Array) -> None:
 @_primitive
 def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
     """``‖f(x_i, y) − f(x_i, z)‖²``."""
-    return _IMPLEMENTATIONS[type(problem)]["plane_sqdist"](problem, i, y, z, scratch)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["plane_sqdist"](problem, i, y, z, scratch)
 
 
 @_primitive
 def plane_loss(problem: Any, i: int, y: Array) -> float:
     """``l_i(y)``."""
-    return _IMPLEMENTATIONS[type(problem)]["plane_loss"](problem, i, y)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["plane_loss"](problem, i, y)
 
 
 @_primitive
@@ -148,13 +148,13 @@ def truth(problem: Any, i: int, y_out: Array) -> None:
 @_primitive
 def decode_by_loss(problem: Any, i: int, w: Array) -> tuple[Array, Array]:
     """Loss values and, for each, the best output among those with that loss."""
-    return _IMPLEMENTATIONS[type(problem)]["decode_by_loss"](problem, i, w)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["decode_by_loss"](problem, i, w)
 
 
 @_primitive
 def n_outputs(problem: Any) -> int:
     """Number of outputs, the same for every example."""
-    return _IMPLEMENTATIONS[type(problem)]["n_outputs"](problem)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["n_outputs"](problem)
 
 
 @_primitive
@@ -178,7 +178,7 @@ def all_add(problem: Any, i: int, steps: Array, w: Array) -> None:
 @_primitive
 def all_inner(problem: Any, i: int, j: int, k: int) -> float:
     """``Δf_i(j)·Δf_i(k)``."""
-    return _IMPLEMENTATIONS[type(problem)]["all_inner"](problem, i, j, k)  # type: ignore[no-any-return]
+    return _IMPLEMENTATIONS[type(problem)]["all_inner"](problem, i, j, k)
 
 
 @_primitive

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors
+from hingeline._numba import helper, kernel
+from hingeline.inference.viterbi import gather_rows, max_marginals, max_sum, max_sum_by_errors
 from hingeline.structures.base import Compiled, register
 
 Array = np.ndarray[Any, Any]
@@ -137,7 +137,7 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
 
 @helper
 def output_length(problem: ChainProblem, i: int) -> int:
-    return problem.offsets[i + 1] - problem.offsets[i]  # type: ignore[no-any-return]
+    return problem.offsets[i + 1] - problem.offsets[i]
 
 
 @helper
@@ -449,6 +449,25 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
                 ys[count, t] = ys[errors, t]
             count += 1
     return losses[:count], ys[:count]
+
+
+@kernel
+def decode_all(problem: ChainProblem, order: Array, w: Array, y_out: Array) -> None:
+    """Best label of every token of the sequences in ``order``; parts may run in threads."""
+    for i in order:
+        decode(problem, i, w, 0.0, y_out[problem.offsets[i] : problem.offsets[i + 1]])
+
+
+@kernel
+def max_marginals_all(problem: ChainProblem, order: Array, w: Array, out: Array) -> None:
+    """Max-marginals of every token; ``out`` is (tokens, labels)."""
+    for i in order:
+        max_marginals(
+            position_scores(problem, i, w, 0.0),
+            _transition(problem, w),
+            problem.n_labels,
+            out[problem.offsets[i] : problem.offsets[i + 1]],
+        )
 
 
 register(

@@ -22,6 +22,9 @@ _REQUIRED = ("joint_feature", "loss", "decode")
 _OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss")
 
 
+_BINDERS: dict[tuple[Any, ...], Callable[[Any], Any]] = {}
+
+
 class Structure:
     """Base class of a user's own structure.
 
@@ -189,10 +192,10 @@ def _primitives(
         y_true = gold(problem, i)
         y = best(x, w, y_true, loss_scale)
         y_out[:] = y
-        return np.sum(w * joint_feature(x, y_out)) + loss_scale * loss(y_true, y_out)  # type: ignore[no-any-return]
+        return np.sum(w * joint_feature(x, y_out)) + loss_scale * loss(y_true, y_out)
 
     def plane_loss(problem: Any, i: int, y: Array) -> float:
-        return loss(gold(problem, i), y)  # type: ignore[no-any-return]
+        return loss(gold(problem, i), y)
 
     def truth(problem: Any, i: int, y_out: Array) -> None:
         y_out[:] = gold(problem, i)
@@ -201,12 +204,12 @@ def _primitives(
         own_score = methods["plane_score"]
 
         def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
-            return own_score(get(problem, i), gold(problem, i), y, w)  # type: ignore[no-any-return]
+            return own_score(get(problem, i), gold(problem, i), y, w)
     else:
 
         def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
             x = get(problem, i)
-            return np.sum(w * (joint_feature(x, gold(problem, i)) - joint_feature(x, y)))  # type: ignore[no-any-return]
+            return np.sum(w * (joint_feature(x, gold(problem, i)) - joint_feature(x, y)))
 
     if "plane_add" in methods:
         own_add = methods["plane_add"]
@@ -223,12 +226,12 @@ def _primitives(
         own_sqdist = methods["plane_sqdist"]
 
         def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
-            return own_sqdist(get(problem, i), y, z)  # type: ignore[no-any-return]
+            return own_sqdist(get(problem, i), y, z)
     else:
 
         def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
             x = get(problem, i)
-            return np.sum((joint_feature(x, y) - joint_feature(x, z)) ** 2)  # type: ignore[no-any-return]
+            return np.sum((joint_feature(x, y) - joint_feature(x, z)) ** 2)
 
     score_one, add_one = wrap(plane_score), wrap(plane_add)
 
@@ -283,9 +286,13 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         def gold(problem: CustomProblem, i: int) -> Array:
             return problem.y[problem.y_start[i] : problem.y_start[i + 1]]
 
-        primitives = _primitives(methods, _accessors(arrays[0].ndim), gold, uncached)
+        # One set of twins per set of methods: a second fit must not compile again.
+        key = (*methods.values(), arrays[0].ndim)
+        if key not in _BINDERS:
+            primitives = _primitives(methods, _accessors(arrays[0].ndim), gold, uncached)
+            _BINDERS[key] = make_binder(primitives, compiled=True)
+        bind = _BINDERS[key]
         size = len(methods["joint_feature"](arrays[0], Y[0]))
-        bind = make_binder(primitives, compiled=True)
     else:
         problem = PythonProblem(list(X), list(Y))
 

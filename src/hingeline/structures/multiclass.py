@@ -98,7 +98,7 @@ def decode(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, y_ou
         if scores[k] > scores[best]:
             best = k
     y_out[0] = best
-    return scores[best]  # type: ignore[no-any-return]
+    return scores[best]
 
 
 @helper
@@ -142,12 +142,12 @@ def planes_add(problem: MulticlassProblem, i: int, ys: Array, steps: Array, w: A
 
 @helper
 def plane_sqdist(problem: MulticlassProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
-    return 0.0 if y[0] == z[0] else 2.0 * problem.sqnorm[i]  # type: ignore[no-any-return]
+    return 0.0 if y[0] == z[0] else 2.0 * problem.sqnorm[i]
 
 
 @helper
 def plane_loss(problem: MulticlassProblem, i: int, y: Array) -> float:
-    return problem.cost[problem.labels[i], y[0]]  # type: ignore[no-any-return]
+    return problem.cost[problem.labels[i], y[0]]
 
 
 @helper
@@ -221,7 +221,7 @@ def all_inner(problem: MulticlassProblem, i: int, j: int, k: int) -> float:
     own = problem.labels[i]
     if j == own or k == own:
         return 0.0
-    return problem.sqnorm[i] * (2.0 if j == k else 1.0)  # type: ignore[no-any-return]
+    return problem.sqnorm[i] * (2.0 if j == k else 1.0)
 
 
 @helper

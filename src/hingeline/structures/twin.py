@@ -22,7 +22,7 @@ _STUBS = {getattr(base, name): name for name in base.PRIMITIVES}
 
 
 def _source(function: Any) -> FunctionType:
-    return function.py_func if is_jitted(function) else function  # type: ignore[no-any-return]
+    return function.py_func if is_jitted(function) else function
 
 
 def _names(code: CodeType) -> set[str]:

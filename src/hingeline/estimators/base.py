@@ -1,0 +1,264 @@
+"""What the estimators share: parameters, the run of a solver, and the certificate it leaves."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from hingeline._numba import CACHE_FOLDER
+from hingeline.estimators.validation import as_callbacks
+from hingeline.formulations import Formulation, make_formulation, needs_losses
+from hingeline.solvers.certificate import DualSolver
+from hingeline.solvers.dual_state import PlaneSolver
+from hingeline.solvers.enumerated import EnumeratedSDM
+from hingeline.solvers.fsmo import FSMO
+from hingeline.solvers.history import HistoryRow, Result
+from hingeline.solvers.parallel import Workers, effective_n_jobs
+from hingeline.solvers.schedule import Limits, run
+from hingeline.solvers.sdm import SDM
+from hingeline.structures.base import Compiled
+from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
+
+Array = np.ndarray[Any, Any]
+
+#: A dense (examples, outputs) table of multipliers may take this much memory.
+ENUMERATED_MB = 1024
+
+
+@dataclass
+class DualMemory:
+    """The multipliers of a finished fit, for the next one to start from."""
+
+    compiled: Compiled
+    form: Formulation
+    multipliers: WorkingSet | Array
+
+
+class BaseSSVM(BaseEstimator):
+    """Parameters common to all estimators, and the fit around a compiled problem."""
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        slack: str = "max",
+        rescale: str = "margin",
+        nu: float | None = None,
+        loss: Any = "zero_one",
+        solver: str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        class_weight: Any = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.C = C
+        self.slack = slack
+        self.rescale = rescale
+        self.nu = nu
+        self.loss = loss
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.solver_options = solver_options
+
+    def _solver_class(self, compiled: Compiled | None) -> type[DualSolver]:
+        """The solver that the parameters ask for; None: as if outputs were few."""
+        if self.solver == "fsmo":
+            return FSMO
+        few = compiled is None or (
+            compiled.n_outputs is not None
+            and compiled.n * compiled.n_outputs * 16 <= ENUMERATED_MB * 2**20
+        )
+        return EnumeratedSDM if few and self._enumerable else SDM
+
+    _enumerable = False
+
+    def _known_options(self) -> dict[str, Any]:
+        return dict(self._solver_class(None).defaults)
+
+    def _solve(
+        self, compiled: Compiled, weights: Array, start: DualMemory | None, kind: str
+    ) -> tuple[Result, DualMemory]:
+        """Run the solver and take over its certificate."""
+        began = time.perf_counter()
+        form = make_formulation(float(self.C), self.slack, self.rescale, weights)
+        solver_class = self._solver_class(compiled)
+        options = dict(self.solver_options or {})
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
+        multipliers = None if start is None else carried_over(start, compiled, form, solver_class)
+        limits = Limits(
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            max_time=self.max_time,
+            callbacks=as_callbacks(self.callbacks),
+            report=self._report if self.verbose else None,
+            name=type(self).__name__,
+            started=began,
+        )
+        with announced(f"{kind}-{solver_class.__name__}-{self.slack}-{self.rescale}", compiled):
+            with Workers(n_jobs, compiled.scratch_size) as workers:
+                arguments: tuple[Any, ...] = (compiled, form, workers, seed, options)
+                solver: DualSolver
+                if multipliers is None:
+                    solver = solver_class(*arguments)
+                else:
+                    solver = solver_class(*arguments, multipliers)  # type: ignore[call-arg]
+                result = run(solver, limits)
+        kept = solver.ws if isinstance(solver, PlaneSolver) else solver.alpha  # type: ignore[attr-defined]
+        return result, DualMemory(compiled, form, kept)
+
+    def _previous(self, problem: Any) -> DualMemory | None:
+        """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
+        dual: DualMemory | None = getattr(self, "_dual", None)
+        if not self.warm_start or dual is None:
+            return None
+        if same_examples(dual.compiled.problem, problem):
+            return dual
+        warnings.warn(
+            "warm_start=True, but the training data are not those of the previous fit: starting "
+            "afresh (use partial_fit to add examples).",
+            UserWarning,
+            stacklevel=4,
+        )
+        return None
+
+    def _store(self, result: Result) -> None:
+        self.weights_ = result.weights
+        self.primal_objective_ = result.primal
+        self.dual_objective_ = result.dual
+        self.duality_gap_ = result.gap
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        self.oracle_exact_ = result.exact
+        self.stop_reason_ = result.stop_reason
+        self.history_ = result.history
+
+    def _report(self, row: HistoryRow, relative_gap: float) -> None:
+        if self.verbose >= 2 or not np.isnan(row.primal):
+            gap = "" if np.isnan(row.gap) else f"  gap {100 * relative_gap:.3g} %"
+            print(
+                f"pass {row.passes:4d}  {row.time:7.2f} s  dual {row.dual:.6g}"
+                f"  planes {row.planes}{gap}",
+                file=sys.stderr,
+            )
+
+    def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:
+        """Refuse formulations that need the best output of every loss value."""
+        if needs_losses(self.slack, self.rescale) and not has_oracle:
+            raise ValueError(
+                f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for {why}; "
+                "slack='max' with rescale='margin' works with any loss."
+            )
+
+    def with_weights(self, weights: Array) -> Any:
+        """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
+
+        The copy carries no certificate: its gap is ``nan``.
+        """
+        if np.shape(weights) != np.shape(self.weights_):
+            raise ValueError(
+                f"weights has shape {np.shape(weights)}, expected {np.shape(self.weights_)}."
+            )
+        other = type(self)(**self.get_params(deep=False))
+        for name, value in vars(self).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(other, name, value)
+        other.weights_ = np.array(weights, dtype=np.float64)
+        other.primal_objective_ = other.duality_gap_ = np.nan
+        other.converged_ = False
+        other.stop_reason_ = "weights were replaced"
+        other.history_ = []
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_dual", None)  # training data and multipliers stay behind
+        return state
+
+
+def same_examples(a: Any, b: Any) -> bool:
+    """Whether two problems hold the same examples (a table that fills up apart)."""
+    return type(a) is type(b) and all(
+        np.array_equal(x, y)
+        for name, x, y in zip(a._fields, a, b, strict=True)
+        if name != "token_gram"
+    )
+
+
+def carried_over(
+    start: DualMemory, compiled: Compiled, form: Formulation, solver_class: type[DualSolver]
+) -> WorkingSet | Array | None:
+    """Multipliers made feasible for another C, other weights or more examples; None if impossible.
+
+    Under linear slack an example's multipliers are scaled with its bound, so that those at the
+    bound stay there. Planes of another rescaling are other planes: nothing is carried over.
+    """
+    before = start.form
+    dense = isinstance(start.multipliers, np.ndarray)
+    if (before.root, before.rescaled) != (form.root, form.rescaled) or dense != (
+        solver_class is EnumeratedSDM
+    ):
+        return None
+    known = len(before.cap)
+    cap = form.cap[:known]
+    finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
+    factor = np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0)
+    if isinstance(start.multipliers, np.ndarray):
+        alpha = np.zeros((compiled.n, start.multipliers.shape[1]))
+        alpha[:known] = start.multipliers * factor[:, None]
+        sums = alpha.sum(axis=1)
+        over = sums > form.cap
+        alpha[over] *= (form.cap[over] / sums[over])[:, None]
+        return alpha
+    old = start.multipliers
+    capacity = np.full(compiled.n, FIRST_CAPACITY)
+    capacity[:known] = old.capacity
+    ws = empty_working_set(compiled.lengths, capacity)
+    copy_planes(old, ws)
+    sums = np.add.reduceat(old.alpha, old.slot) * factor
+    factor *= np.where(sums > cap, cap / np.where(sums > 0, sums, 1.0), 1.0)
+    ws.alpha[: len(old.alpha)] *= np.repeat(factor, old.capacity)
+    ws.drift[:] = 0.0
+    ws.stamp[:] = 0
+    return ws
+
+
+class announced:  # noqa: N801
+    """Say once that kernels are being compiled, where they are not on disk yet."""
+
+    def __init__(self, kind: str, compiled: Compiled) -> None:
+        self.marker = None if CACHE_FOLDER is None else CACHE_FOLDER / f"{kind}.compiled"
+        self.own = compiled.threads and compiled.bind.__name__ != "<lambda>"
+
+    def __enter__(self) -> None:
+        if self.own or self.marker is None or not self.marker.exists():
+            where = "for this structure" if self.own else "once; later runs find them on disk"
+            print(f"hingeline: compiling kernels ({where})…", file=sys.stderr, flush=True)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None and not self.own and self.marker is not None:
+            try:
+                self.marker.touch()
+            except OSError:
+                pass

@@ -1,0 +1,363 @@
+"""Sequence labelling: one label per token, with transitions between neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.sequences import find_classes, stack_labels, stack_sequences
+from hingeline.estimators.validation import (
+    check_class_weight,
+    check_common,
+    check_loss,
+    check_sample_weight,
+)
+from hingeline.solvers.parallel import Workers, effective_n_jobs
+from hingeline.structures import chain
+
+Array = np.ndarray[Any, Any]
+
+
+class ChainSSVM(BaseSSVM):
+    """Structured SVM for sequences, solved to a certificate.
+
+    The score of labels y for tokens x is ``Σ_t x_t·E[y_t] + Σ_t A[y_{t−1}, y_t] + a[y_1] + b[y_T]``;
+    training minimises ``½‖w‖² + C Σ_i s_i·max_y [l_i(y) − w·Δf_i(y)]₊`` and its variants.
+
+    Parameters
+    ----------
+    C : float, default=0.1
+        Weight of a sequence's slack; ``float("inf")`` for a hard margin.
+    slack : {"max", "squared"}, default="max"
+        Linear slack, or ``½·slack²`` with the square root of the loss.
+    rescale : {"margin", "slack"}, default="margin"
+        Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
+        slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
+        for other losses.
+    nu : None
+        Reserved for ``slack="nu"``.
+    loss : "hamming", array, or (scale, loss)
+        Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
+        (true, predicted), in the order of ``classes_``.
+    solver : {"auto", "sdm", "fsmo"}, default="auto"
+        ``"auto"`` is ``"sdm"``.
+    tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
+        As in :class:`hingeline.MulticlassSSVM`.
+    class_weight : dict or "balanced", optional
+        Multiplies the loss of tokens whose true label it is.
+    fit_intercept : bool, default=True
+        Append a constant feature to every token. Its weights are regularised like any other.
+    boundary : bool, default=True
+        Weights for the first and the last label of a sequence.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    emission_coef_ : ndarray of shape (labels, features)
+        With ``fit_intercept`` the constant feature's weights are ``intercept_``.
+    transition_coef_ : ndarray of shape (labels, labels)
+        ``[from, to]``.
+    start_coef_, end_coef_ : ndarray of shape (labels,)
+    weights_ : ndarray
+        The flat vector the solver works on.
+    primal_objective_, dual_objective_, duality_gap_ : float
+        Certificate; the gap is absolute.
+    n_iter_, converged_, stop_reason_, oracle_exact_, history_
+        How the run went.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hingeline import ChainSSVM
+    >>> X = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
+    >>> y = [["a", "b", "a"], ["a", "b"]]
+    >>> tagger = ChainSSVM(C=10.0, random_state=0).fit(X, y)
+    >>> [list(map(str, labels)) for labels in tagger.predict(X)]
+    [['a', 'b', 'a'], ['a', 'b']]
+    """
+
+    def __init__(
+        self,
+        C: float = 0.1,
+        *,
+        slack: str = "max",
+        rescale: str = "margin",
+        nu: float | None = None,
+        loss: Any = "hamming",
+        solver: str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        boundary: bool = True,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            slack=slack,
+            rescale=rescale,
+            nu=nu,
+            loss=loss,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            max_time=max_time,
+            class_weight=class_weight,
+            warm_start=warm_start,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+            solver_options=solver_options,
+        )
+        self.fit_intercept = fit_intercept
+        self.boundary = boundary
+
+    def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
+        """Train on sequences.
+
+        Parameters
+        ----------
+        X : list of arrays or sparse matrices (tokens, features), or all tokens stacked
+            One entry per sequence; stacked tokens want ``lengths``.
+        y : list of label sequences, or all labels in one sequence
+        lengths : array-like of int, optional
+            Tokens of each sequence, for stacked X and y.
+        sample_weight : array-like, one per sequence, optional
+            Multiplies a sequence's slack; 0 drops it.
+
+        Returns
+        -------
+        self
+        """
+        check_common(self, self._known_options())
+        matrix, offsets = stack_sequences(X, lengths)
+        flat = stack_labels(y, offsets, lengths)
+        self.n_features_in_ = matrix.shape[1]
+        self.classes_, index = find_classes(flat)
+        labels = np.array([index[_plain(label)] for label in flat], dtype=np.int32)
+        weights = check_sample_weight(sample_weight, len(offsets) - 1)
+        problem = self._problem(self._with_constant(matrix), offsets, labels)
+        self._run(problem, weights, self._previous(problem), self.warm_start)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, lengths: Any = None, classes: Any = None, sample_weight: Any = None
+    ) -> ChainSSVM:
+        """Add sequences to those seen so far and go on from the multipliers reached.
+
+        The solution is that of a fit on all sequences together. Data and multipliers are kept in
+        memory for it (not when pickled).
+
+        Parameters
+        ----------
+        X, y, lengths, sample_weight : as for :meth:`fit`
+        classes : sequence, optional
+            All labels that will come; needed at the first call if y lacks some.
+
+        Returns
+        -------
+        self
+        """
+        check_common(self, self._known_options())
+        matrix, offsets = stack_sequences(X, lengths)
+        flat = stack_labels(y, offsets, lengths)
+        dual = getattr(self, "_dual", None)
+        if dual is None:
+            self.n_features_in_ = matrix.shape[1]
+            self.classes_, _ = find_classes(flat if classes is None else list(classes))
+        elif matrix.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {matrix.shape[1]} features, but the sequences before had "
+                f"{self.n_features_in_}."
+            )
+        index = {_plain(label): k for k, label in enumerate(self.classes_)}
+        for label in flat:
+            if _plain(label) not in index:
+                raise ValueError(
+                    f"y holds {label!r}, which is not among classes_: pass all labels as classes= "
+                    "at the first call."
+                )
+        labels = np.array([index[_plain(label)] for label in flat], dtype=np.int32)
+        weights = check_sample_weight(sample_weight, len(offsets) - 1)
+        tokens = self._with_constant(matrix)
+        if dual is not None:
+            old = dual.compiled.problem
+            before = sp.csr_matrix(
+                (old.values, old.indices, old.indptr), shape=(len(old.labels), old.n_features)
+            )
+            tokens = sp.vstack([before, tokens], format="csr")
+            labels = np.concatenate([old.labels, labels])
+            offsets = np.concatenate([old.offsets, old.offsets[-1] + offsets[1:]])
+            weights = np.concatenate([self._weights, weights])
+        self._run(self._problem(tokens, offsets, labels), weights, dual, True)
+        return self
+
+    def _run(self, problem: Any, weights: Array, start: Any, keep: bool) -> None:
+        result, dual = self._solve(chain.compile_problem(problem), weights, start, "chain")
+        self._store(result)
+        if keep:
+            self._dual = dual
+            self._weights = weights
+
+    def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
+        if not self.fit_intercept:
+            return matrix
+        constant = sp.csr_matrix(np.ones((matrix.shape[0], 1), dtype=matrix.dtype))
+        return sp.hstack([matrix, constant], format="csr")
+
+    def _problem(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> chain.ChainProblem:
+        n_labels = len(self.classes_)
+        cost = check_loss(self.loss, "hamming", n_labels, vector=True)
+        cost = check_class_weight(self.class_weight, list(self.classes_), labels)[:, None] * cost
+        wrong = cost[~np.eye(n_labels, dtype=bool)]
+        self._refuse_without_oracle(
+            bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
+        )
+        return chain.make_problem(
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            offsets,
+            labels,
+            matrix.shape[1],
+            cost,
+            self.boundary,
+        )
+
+    # Weights by name -----------------------------------------------------------------------
+
+    def _block(self, first: int, count: int) -> Array:
+        check_is_fitted(self, "weights_")
+        stride = chain.padded(len(self.classes_))
+        rows = self.weights_.reshape(-1, stride)[first : first + count]
+        return rows[:, : len(self.classes_)]
+
+    @property
+    def _n_rows(self) -> int:
+        return int(self.n_features_in_ + bool(self.fit_intercept))
+
+    @property
+    def emission_coef_(self) -> Array:
+        """(labels, features), a view."""
+        return self._block(0, self.n_features_in_).T
+
+    @property
+    def intercept_(self) -> Array:
+        """Weights of the constant feature, zero without one."""
+        if not self.fit_intercept:
+            return np.zeros(len(self.classes_))
+        return self._block(self.n_features_in_, 1)[0]
+
+    @property
+    def transition_coef_(self) -> Array:
+        """``[from, to]``, a view."""
+        return self._block(self._n_rows, len(self.classes_))
+
+    @property
+    def start_coef_(self) -> Array:
+        """Weights of the first label, zero without ``boundary``."""
+        if not self.boundary:
+            return np.zeros(len(self.classes_))
+        return self._block(self._n_rows + len(self.classes_), 1)[0]
+
+    @property
+    def end_coef_(self) -> Array:
+        """Weights of the last label, zero without ``boundary``."""
+        if not self.boundary:
+            return np.zeros(len(self.classes_))
+        return self._block(self._n_rows + len(self.classes_) + 1, 1)[0]
+
+    # Prediction ----------------------------------------------------------------------------
+
+    def _ready(self, X: Any, lengths: Any) -> chain.ChainProblem:
+        check_is_fitted(self, "weights_")
+        matrix, offsets = stack_sequences(X, lengths)
+        if matrix.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}."
+            )
+        matrix = self._with_constant(matrix)
+        n_labels = len(self.classes_)
+        return chain.make_problem(
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            offsets,
+            np.zeros(matrix.shape[0], dtype=np.int32),
+            matrix.shape[1],
+            np.zeros((n_labels, n_labels)),
+            self.boundary,
+            cache_mb=0.0,
+        )
+
+    def _over_sequences(self, kernel: Any, problem: chain.ChainProblem, out: Array) -> list[Array]:
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            workers.map(
+                lambda part, scratch: kernel(problem, part, self.weights_, out),
+                np.arange(len(problem.offsets) - 1),
+            )
+        return np.split(out, problem.offsets[1:-1])
+
+    def predict(self, X: Any, lengths: Any = None) -> list[Array]:
+        """Labels of every sequence.
+
+        Parameters
+        ----------
+        X, lengths : as for :meth:`fit`
+
+        Returns
+        -------
+        list of ndarray, one per sequence
+        """
+        problem = self._ready(X, lengths)
+        numbers = np.empty(problem.offsets[-1], dtype=np.int32)
+        self._over_sequences(chain.decode_all, problem, numbers)
+        return np.split(self.classes_[numbers], problem.offsets[1:-1])
+
+    def decision_function(self, X: Any, lengths: Any = None) -> list[Array]:
+        """Max-marginals: for each token and label, the score of the best path through it.
+
+        Parameters
+        ----------
+        X, lengths : as for :meth:`fit`
+
+        Returns
+        -------
+        list of ndarray of shape (tokens, labels)
+        """
+        problem = self._ready(X, lengths)
+        out = np.empty((problem.offsets[-1], len(self.classes_)))
+        return self._over_sequences(chain.max_marginals_all, problem, out)
+
+    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
+        """Share of tokens labelled right.
+
+        Parameters
+        ----------
+        X, y, lengths : as for :meth:`fit`
+        sample_weight : array-like, one per sequence, optional
+        """
+        predicted = self.predict(X, lengths)
+        offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
+        flat = stack_labels(y, offsets, lengths)
+        right = np.array(
+            [_plain(a) == _plain(b) for a, b in zip(np.concatenate(predicted), flat, strict=True)]
+        )
+        weights = check_sample_weight(sample_weight, len(predicted))
+        return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label

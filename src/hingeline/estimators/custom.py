@@ -1,0 +1,185 @@
+"""Training of a user's own structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.core.errors import NumbaError
+from sklearn.utils.validation import check_is_fitted
+
+from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.validation import check_common, check_finite, check_sample_weight
+from hingeline.structures.custom import Structure, compile_problem, methods_of
+
+Array = np.ndarray[Any, Any]
+
+
+class SSVM(BaseSSVM):
+    """Structured SVM for a structure of your own.
+
+    Parameters
+    ----------
+    structure : Structure
+        What an output is; see :class:`hingeline.Structure`. Plain Python methods run interpreted,
+        ``@njit`` methods are compiled into the solver.
+    C : float, default=1.0
+        Weight of an example's slack; ``float("inf")`` for a hard margin.
+    slack, rescale : str
+        ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
+    tol, max_iter, max_time, solver, warm_start, n_jobs, random_state, verbose, callbacks
+        As in :class:`hingeline.MulticlassSSVM`; threads serve compiled structures only.
+    solver_options : dict, optional
+        What only one solver knows.
+
+    Attributes
+    ----------
+    weights_ : ndarray
+        In the order of the structure's joint features.
+    primal_objective_, dual_objective_, duality_gap_, n_iter_, converged_, stop_reason_,
+    oracle_exact_, history_
+        Certificate and curve.
+    """
+
+    def __init__(
+        self,
+        structure: Structure | None = None,
+        C: float = 1.0,
+        *,
+        slack: str = "max",
+        rescale: str = "margin",
+        nu: float | None = None,
+        solver: str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.structure = structure
+        self.C = C
+        self.slack = slack
+        self.rescale = rescale
+        self.nu = nu
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.solver_options = solver_options
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SSVM:
+        """Train on inputs X and outputs y, lists of one length.
+
+        Parameters
+        ----------
+        X : list
+            Inputs, in whatever form the structure's methods take them.
+        y : list
+            Outputs that the structure's ``pack`` accepts.
+        sample_weight : array-like, one per example, optional
+
+        Returns
+        -------
+        self
+        """
+        check_common(self, self._known_options())
+        if self.structure is None:
+            raise TypeError("structure is missing: pass an instance of your subclass of Structure.")
+        methods = methods_of(self.structure)
+        if not hasattr(X, "__len__") or not hasattr(y, "__len__"):
+            raise TypeError("X and y must be lists of one length.")
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} examples and y has {len(y)}: they must agree.")
+        if len(X) == 0:
+            raise ValueError("X is empty: there are no examples.")
+        self._refuse_without_oracle(
+            "decode_by_loss" in methods,
+            f"{type(self.structure).__name__}, which lacks decode_by_loss()",
+        )
+        outputs = [self.structure.pack(output) for output in y]
+        weights = check_sample_weight(sample_weight, len(outputs))
+        first = np.asarray(methods["joint_feature"](X[0], outputs[0]), dtype=np.float64)
+        if first.ndim != 1:
+            raise ValueError(f"joint_feature must return a vector, got shape {first.shape}.")
+        check_finite(first, "joint_feature(X[0], y[0])")
+        try:
+            compiled = compile_problem(self.structure, X, outputs)
+            previous = getattr(self, "_dual", None) if self.warm_start else None
+            if previous is not None and not self._same(previous, X, outputs):
+                previous = None
+            result, dual = self._solve(compiled, weights, previous, "custom")
+        except NumbaError as error:
+            raise TypeError(
+                f"the compiled methods of {type(self.structure).__name__} do not fit the solver: "
+                f"{str(error).strip().splitlines()[-1]} (run hingeline.testing.check_structure, or "
+                "start with plain Python methods)."
+            ) from error
+        self._store(result)
+        if self.warm_start:
+            self._dual, self._data = dual, (X, outputs)
+        return self
+
+    def _same(self, previous: Any, X: Any, outputs: list[Array]) -> bool:
+        before, known = self._data
+        return before is X and all(
+            np.array_equal(a, b) for a, b in zip(known, outputs, strict=False)
+        )
+
+    def predict(self, X: Any) -> list[Any]:
+        """Best output of every input.
+
+        Parameters
+        ----------
+        X : list
+        """
+        check_is_fitted(self, "weights_")
+        assert self.structure is not None
+        nothing = np.empty(0, dtype=np.int32)
+        return [
+            self.structure.unpack(np.asarray(self._decode(x, nothing), dtype=np.int32)) for x in X
+        ]
+
+    def _decode(self, x: Any, nothing: Array) -> Any:
+        return self.structure.decode(x, self.weights_, nothing, 0.0)  # type: ignore[union-attr]
+
+    def decision_function(self, X: Any) -> Array:
+        """Score ``w·f(x, ŷ)`` of the best output of every input.
+
+        Parameters
+        ----------
+        X : list
+        """
+        check_is_fitted(self, "weights_")
+        methods = methods_of(self.structure)  # type: ignore[arg-type]
+        nothing = np.empty(0, dtype=np.int32)
+        return np.array(
+            [
+                self.weights_ @ methods["joint_feature"](x, np.asarray(self._decode(x, nothing)))
+                for x in X
+            ]
+        )
+
+    def score(self, X: Any, y: Any) -> float:
+        """Minus the mean loss of the predictions.
+
+        Parameters
+        ----------
+        X, y : as for :meth:`fit`
+        """
+        methods = methods_of(self.structure)  # type: ignore[arg-type]
+        assert self.structure is not None
+        nothing = np.empty(0, dtype=np.int32)
+        losses = [
+            methods["loss"](self.structure.pack(truth), np.asarray(self._decode(x, nothing)))
+            for x, truth in zip(X, y, strict=True)
+        ]
+        return -float(np.mean(losses))

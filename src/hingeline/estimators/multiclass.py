@@ -1,0 +1,307 @@
+"""Multi-class classification by one joint maximum-margin problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hingeline.estimators.base import BaseSSVM, DualMemory
+from hingeline.estimators.validation import (
+    check_class_weight,
+    check_common,
+    check_loss,
+    check_sample_weight,
+)
+from hingeline.structures import multiclass
+
+Array = np.ndarray[Any, Any]
+
+
+class MulticlassSSVM(ClassifierMixin, BaseSSVM):
+    """Multi-class support vector machine (Crammer and Singer), solved to a certificate.
+
+    Minimises ``½‖W‖² + C Σ_i s_i·max_y [l(y_i, y) + W_y·x_i − W_{y_i}·x_i]₊`` (``slack="max"``,
+    ``rescale="margin"``) and its variants with squared slack, slack rescaling or a hard margin.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the slack; ``float("inf")`` for a hard margin.
+    slack : {"max", "squared"}, default="max"
+        Linear slack, or ``½·slack²`` with the square root of the loss.
+    rescale : {"margin", "slack"}, default="margin"
+        Whether the loss is the margin asked for, or multiplies the slack.
+    nu : None
+        Reserved for ``slack="nu"``.
+    loss : "zero_one", array of shape (classes, classes), or (scale, loss)
+        Cost of predicting the column's class for the row's, in the order of ``classes_``.
+    solver : {"auto", "sdm", "fsmo"}, default="auto"
+        ``"auto"`` is ``"sdm"``, which keeps all classes in the working set; ``"fsmo"`` finds
+        planes by cutting planes.
+    tol : float, default=1e-2
+        Certified relative gap ``(P − D)/P`` to stop at.
+    max_iter : int, default=1000
+        Ceiling on passes over the data.
+    max_time : float, optional
+        Ceiling on seconds.
+    class_weight : dict or "balanced", optional
+        Multiplies the weight of the examples of a class.
+    fit_intercept : bool, default=True
+        Append a constant feature. Its weight is regularised like any other.
+    warm_start : bool, default=False
+        Start from the multipliers of the previous fit if the data are the same.
+    n_jobs : int, optional
+        Threads; the weights do not depend on it.
+    random_state : int, RandomState or None
+        Order of the examples. An int makes weights bit-identical.
+    verbose : int, default=0
+        1: a line per certificate, 2: per pass.
+    callbacks : callable or list of callables, optional
+        Called after each pass with a :class:`hingeline.PassState`.
+    solver_options : dict, optional
+        What only one solver knows; see :mod:`hingeline.solvers`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_classes, n_features)
+    intercept_ : ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+    weights_ : ndarray
+        The flat vector the solver works on.
+    primal_objective_, dual_objective_, duality_gap_ : float
+        Certificate; the gap is absolute.
+    n_iter_, converged_, stop_reason_, oracle_exact_, history_
+        How the run went.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from hingeline import MulticlassSSVM
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSSVM(C=1.0, tol=1e-3, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    >>> model.duality_gap_ <= 1e-3 * model.primal_objective_
+    True
+    """
+
+    _enumerable = True
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        slack: str = "max",
+        rescale: str = "margin",
+        nu: float | None = None,
+        loss: Any = "zero_one",
+        solver: str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            slack=slack,
+            rescale=rescale,
+            nu=nu,
+            loss=loss,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            max_time=max_time,
+            class_weight=class_weight,
+            warm_start=warm_start,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+            solver_options=solver_options,
+        )
+        self.fit_intercept = fit_intercept
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSSVM:
+        """Train on X (n, features), dense or sparse, and labels y.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+            Multiplies an example's slack; 0 drops it.
+
+        Returns
+        -------
+        self
+        """
+        check_common(self, self._known_options())
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
+            )
+        weights = check_sample_weight(sample_weight, len(labels))
+        self._fit_labels(self._csr(X), labels, weights, None)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> MulticlassSSVM:
+        """Add examples to those seen so far and go on from the multipliers reached.
+
+        The solution is that of a fit on all examples together. Data and multipliers are kept in
+        memory for it (not when pickled).
+
+        Parameters
+        ----------
+        X, y, sample_weight : as for :meth:`fit`
+        classes : array-like, optional
+            All labels that will come; needed at the first call if y lacks some.
+
+        Returns
+        -------
+        self
+        """
+        check_common(self, self._known_options())
+        first = not hasattr(self, "_dual")
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first
+        )
+        check_classification_targets(y)
+        if first:
+            self.classes_ = np.unique(y if classes is None else classes)
+            if len(self.classes_) < 2:
+                raise ValueError("at least 2 classes are needed: pass classes= at the first call.")
+        labels = np.searchsorted(self.classes_, y)
+        known = (labels < len(self.classes_)) & (
+            self.classes_[np.minimum(labels, len(self.classes_) - 1)] == y
+        )
+        if not known.all():
+            raise ValueError(
+                f"y holds {y[~known][0]!r}, which is not among classes_: pass all labels as classes= "
+                "at the first call."
+            )
+        weights = check_sample_weight(sample_weight, len(labels))
+        matrix = self._csr(X)
+        if first:
+            self._fit_labels(matrix, labels, weights, None, keep=True)
+            return self
+        old = self._dual.compiled.problem
+        rows = sp.vstack(
+            [
+                sp.csr_matrix(
+                    (old.values, old.indices, old.indptr),
+                    shape=(len(old.labels), old.n_features),
+                ),
+                matrix,
+            ],
+            format="csr",
+        )
+        self._fit_labels(
+            rows,
+            np.concatenate([old.labels, labels]),
+            np.concatenate([self._weights, weights]),
+            self._dual,
+            keep=True,
+        )
+        return self
+
+    def _csr(self, X: Any) -> sp.csr_matrix:
+        """CSR with the constant feature, indices sorted."""
+        matrix = sp.csr_matrix(X)
+        if self.fit_intercept:
+            constant = np.ones((matrix.shape[0], 1), dtype=matrix.dtype)
+            matrix = sp.hstack([matrix, sp.csr_matrix(constant)], format="csr")
+        if not matrix.has_canonical_format:
+            matrix.sum_duplicates()
+        return matrix
+
+    def _fit_labels(
+        self,
+        matrix: sp.csr_matrix,
+        labels: Array,
+        weights: Array,
+        start: DualMemory | None,
+        keep: bool = False,
+    ) -> None:
+        cost = check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
+        by_class = check_class_weight(self.class_weight, list(self.classes_), labels)
+        problem = multiclass.make_problem(
+            matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost
+        )
+        if start is None:
+            start = self._previous(problem)
+        result, dual = self._solve(
+            multiclass.compile_problem(problem), weights * by_class[labels], start, "multiclass"
+        )
+        self._store(result)
+        self._stride = problem.stride
+        if keep or self.warm_start:
+            self._dual = dual
+            self._weights = weights
+
+    # Prediction ----------------------------------------------------------------------------
+
+    @property
+    def _matrix(self) -> Array:
+        """(features, classes), the constant feature last."""
+        return self.weights_.reshape(-1, self._stride)[:, : len(self.classes_)]
+
+    @property
+    def coef_(self) -> Array:
+        """Weights (classes, features), a view."""
+        check_is_fitted(self, "weights_")
+        return self._matrix[: self.n_features_in_].T
+
+    @property
+    def intercept_(self) -> Array:
+        """Weights of the constant feature, zero without one."""
+        check_is_fitted(self, "weights_")
+        if self.fit_intercept:
+            return self._matrix[self.n_features_in_]
+        return np.zeros(len(self.classes_))
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self, "weights_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(X @ self._matrix[: self.n_features_in_]) + self.intercept_
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores (n, classes); for two classes the second's lead over the first, (n,).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Labels of the highest score.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        """
+        best = np.argmax(self._scores(X), axis=1)
+        return np.asarray(self.classes_[best])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

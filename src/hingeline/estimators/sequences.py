@@ -1,0 +1,117 @@
+"""Sequences in the shapes people have them, as one CSR matrix of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hingeline.estimators.validation import numeric_matrix
+
+Array = np.ndarray[Any, Any]
+
+
+def check_lengths(lengths: Any, n_tokens: int) -> Array:
+    """Lengths of the sequences of a stacked matrix, as offsets."""
+    array = np.asarray(lengths)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError("lengths must be a vector of integers, one per sequence.")
+    if len(array) == 0:
+        raise ValueError("lengths is empty: there are no sequences.")
+    if (array <= 0).any():
+        where = int(np.flatnonzero(array <= 0)[0])
+        raise ValueError(f"lengths[{where}] is {array[where]}: drop empty sequences.")
+    if array.sum() != n_tokens:
+        raise ValueError(
+            f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows: they must agree."
+        )
+    return np.concatenate([[0], np.cumsum(array)]).astype(np.int64)
+
+
+def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
+    """All tokens as CSR rows, and the offsets of the sequences."""
+    if lengths is not None:
+        matrix = numeric_matrix(X, "X")
+        return matrix, check_lengths(lengths, matrix.shape[0])
+    if sp.issparse(X):
+        raise ValueError(
+            "X is one sparse matrix: pass lengths= to say where its sequences end, or a list of "
+            "matrices, one per sequence."
+        )
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object:
+        raise ValueError(
+            "X is one two-dimensional array: pass lengths= to say where its sequences end, or a "
+            "list of arrays, one per sequence."
+        )
+    if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
+        raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
+    if len(X) == 0:
+        raise ValueError("X is empty: there are no sequences.")
+    parts = []
+    for i, x in enumerate(X):
+        if not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0:
+            raise ValueError(f"X[{i}] is an empty sequence: drop it.")
+        part = numeric_matrix(x, f"X[{i}]")
+        if part.shape[0] == 0:
+            raise ValueError(f"X[{i}] is an empty sequence: drop it.")
+        if parts and part.shape[1] != parts[0].shape[1]:
+            raise ValueError(
+                f"X[{i}] has {part.shape[1]} features, but X[0] has {parts[0].shape[1]}: all "
+                "sequences must have the same features."
+            )
+        parts.append(part)
+    offsets = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])])
+    dtype = np.result_type(*{part.dtype for part in parts})
+    matrix = sp.vstack(parts, format="csr", dtype=dtype)
+    return matrix, offsets.astype(np.int64)
+
+
+def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
+    """All labels in one list, checked against the sequences."""
+    if lengths is not None:
+        flat = list(y)
+        if len(flat) != offsets[-1]:
+            raise ValueError(
+                f"y has {len(flat)} labels, but X has {offsets[-1]} rows: one label per row."
+            )
+        return flat
+    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
+        raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
+    if len(y) != len(offsets) - 1:
+        raise ValueError(
+            f"X has {len(offsets) - 1} sequences and y has {len(y)}: they must have one length."
+        )
+    flat = []
+    for i, labels in enumerate(y):
+        if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
+            raise TypeError(f"y[{i}] must be a sequence of labels, got {labels!r}.")
+        if len(labels) != offsets[i + 1] - offsets[i]:
+            raise ValueError(
+                f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)} "
+                "labels: they must have one length."
+            )
+        flat.extend(labels)
+    return flat
+
+
+def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
+    """The distinct labels, sorted where they can be, and their numbers."""
+    plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    for label in plain:
+        if label is None or (isinstance(label, float) and label != label):
+            raise ValueError(f"y holds {label!r}: every token needs a label.")
+    distinct = list(dict.fromkeys(plain))
+    try:
+        distinct.sort()
+    except TypeError:
+        pass  # labels of mixed types stay in the order of their first occurrence
+    classes = np.asarray(distinct)
+    if (
+        classes.ndim != 1
+        or [c.item() if isinstance(c, np.generic) else c for c in classes] != distinct
+    ):
+        classes = np.empty(len(distinct), dtype=object)
+        classes[:] = distinct
+    return classes, {label: k for k, label in enumerate(distinct)}

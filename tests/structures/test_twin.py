@@ -1,0 +1,390 @@
+"""Twins of the kernels around a user's structure do what the library's own structures do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy import sparse
+
+from hingeline._numba import uncached
+from hingeline.formulations import make_formulation
+from hingeline.solvers import dual_state, enumerated, sdm
+from hingeline.solvers.dual_state import add_planes, find_planes
+from hingeline.solvers.fsmo import FSMO
+from hingeline.solvers.parallel import Workers
+from hingeline.solvers.sdm import SDM, move_mass, pair_steps
+from hingeline.structures import chain, custom, multiclass
+from hingeline.structures.custom import Structure
+from hingeline.working_set import empty_working_set
+
+# isort: split
+from naive import (
+    brute_force_decode,
+    chain_joint_feature,
+    enumerate_outputs,
+    hamming,
+    random_chains,
+    random_multiclass,
+)
+
+N, D, K = 25, 6, 4  # four classes fill a padded row, so weights compare entry by entry
+#: No two outputs cost the same: a tie would be broken by rounding, which differs. For the same
+#: reason rounds() makes few steps: the gradients of an example that has been solved are tied.
+COST = np.random.default_rng(9).uniform(0.5, 2.0, (K, K)) * (1.0 - np.eye(K))
+FORMULATIONS = [(s, r) for s in ("max", "squared") for r in ("margin", "slack")]
+
+
+# A user's multiclass structure, three times -----------------------------------------------------
+
+
+class Plain(Structure):
+    """Plain Python methods, the three required ones and what slack rescaling needs."""
+
+    def joint_feature(self, x, y):
+        f = np.zeros((len(x), K))
+        f[:, y[0]] = x
+        return f.ravel()
+
+    def loss(self, y_true, y):
+        return COST[y_true[0], y[0]]
+
+    def decode(self, x, w, y_true, loss_scale):
+        scores = x @ w.reshape(-1, K)
+        if loss_scale:
+            scores = scores + loss_scale * COST[y_true[0]]
+        return np.array([np.argmax(scores)])
+
+    def decode_by_loss(self, x, w, y_true):
+        return COST[y_true[0]], np.arange(K).reshape(K, 1)
+
+
+class Quick(Plain):
+    """The optional methods too."""
+
+    def __init__(self):
+        self.calls = set()
+
+    def plane_score(self, x, y_true, y, w):
+        self.calls.add("plane_score")
+        W = w.reshape(-1, K)
+        return float(x @ (W[:, y_true[0]] - W[:, y[0]]))
+
+    def plane_add(self, x, y_true, y, step, w):
+        self.calls.add("plane_add")
+        W = w.reshape(-1, K)
+        W[:, y_true[0]] += step * x
+        W[:, y[0]] -= step * x
+
+    def plane_sqdist(self, x, y, z):
+        self.calls.add("plane_sqdist")
+        return 0.0 if y[0] == z[0] else 2.0 * float(x @ x)
+
+
+class Jitted(Structure):
+    """The same, compiled."""
+
+    @staticmethod
+    @njit
+    def joint_feature(x, y):
+        f = np.zeros((len(x), K))
+        f[:, y[0]] = x
+        return f.ravel()
+
+    @staticmethod
+    @njit
+    def loss(y_true, y):
+        return COST[y_true[0], y[0]]
+
+    @staticmethod
+    @njit
+    def decode(x, w, y_true, loss_scale):
+        W = w.reshape((len(x), K))
+        best = np.zeros(1, dtype=np.int64)
+        top = -np.inf
+        for k in range(K):
+            score = 0.0
+            for j in range(len(x)):
+                score += x[j] * W[j, k]
+            if loss_scale != 0.0:
+                score += loss_scale * COST[y_true[0], k]
+            if score > top:
+                top = score
+                best[0] = k
+        return best
+
+    @staticmethod
+    @njit
+    def decode_by_loss(x, w, y_true):
+        return COST[y_true[0]].copy(), np.arange(K).reshape((K, 1))
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    X, y = random_multiclass(np.random.default_rng(0), N, D, K)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def library(data) -> Any:
+    X, y = data
+    rows = sparse.csr_array(X)
+    problem = multiclass.make_problem(rows.indptr, rows.indices, rows.data, y, D, COST)
+    return multiclass.compile_problem(problem)
+
+
+def compile_user(structure: Structure, data: Any) -> Any:
+    X, y = data
+    return custom.compile_problem(structure, list(X), [structure.pack(label) for label in y])
+
+
+@pytest.fixture(scope="module")
+def twins(data) -> Any:
+    """The user's problems, compiled once: the twin kernels are kept by each problem's binder."""
+    return {
+        "plain": compile_user(Plain(), data),
+        "quick": compile_user(Quick(), data),
+        "jitted": compile_user(Jitted(), data),
+    }
+
+
+def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
+    """Two rounds of the two kernels behind ``"sdm"``, from random weights."""
+    find, move = compiled.bind(find_planes), compiled.bind(move_mass)
+    start = np.random.default_rng(2).normal(size=compiled.n_weights)
+    w = start.copy()
+    ws = empty_working_set(compiled.lengths)
+    violation, gaps = np.zeros(N), np.zeros(N)
+    scratch = np.zeros(compiled.scratch_size)
+    order = np.random.default_rng(1).permutation(N)
+    for clock in range(1, count + 1):
+        find(compiled.problem, form, ws, order, w, -1.0, clock, 2, scratch, violation)
+        move(compiled.problem, form, ws, order, w, (clock - 1.0) * N, clock, 0.9, 0.0, gaps)
+    again = start
+    compiled.bind(add_planes)(compiled.problem, ws, ws.alpha, 1.0, again)
+    return ws, w, violation, gaps, again
+
+
+# The same planes, multipliers and weights -------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "quick", "jitted"])
+@pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
+def test_twins_do_what_the_library_does(library, twins, kind, slack, rescale):
+    form = make_formulation(0.1, slack, rescale, np.ones(N))
+    ours, theirs = rounds(library, form), rounds(twins[kind], form)
+    assert ours[0].n_planes > N
+    for name in ("used", "y", "stamp"):
+        np.testing.assert_array_equal(getattr(theirs[0], name), getattr(ours[0], name), name)
+    for name in ("alpha", "offset", "scale", "sqnorm", "drift"):
+        np.testing.assert_allclose(
+            getattr(theirs[0], name), getattr(ours[0], name), rtol=1e-8, atol=1e-9, err_msg=name
+        )
+    np.testing.assert_allclose(theirs[0].gram, ours[0].gram, rtol=1e-6, atol=1e-6)
+    for mine, his in zip(ours[1:], theirs[1:], strict=True):
+        np.testing.assert_allclose(his, mine, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(theirs[4], theirs[1], rtol=0, atol=1e-10)  # start + Σ α·a·Δf
+
+
+def bounds(solver: Any, compiled: Any, form: Any, sweeps: int) -> tuple[float, float]:
+    """Certified primal and dual after some sweeps."""
+    with Workers(1, compiled.scratch_size) as workers:
+        state = solver(compiled, form, workers, 0)
+        for _ in range(sweeps):
+            state.sweep()
+            state.certify()
+        return state.best()[1], state.dual()
+
+
+def check_bounds(found: list[tuple[float, float]]) -> None:
+    """Runs part where ties are broken by rounding, but they bound the same optimum, closely."""
+    primals, duals = zip(*found, strict=True)
+    assert max(duals) <= min(primals) * (1 + 1e-12)
+    assert max(primals) - min(duals) <= 1e-2 * min(primals)
+
+
+@pytest.mark.parametrize("solver", [SDM, FSMO])
+@pytest.mark.parametrize("kind", ["plain", "jitted"])
+def test_whole_solvers_agree(library, twins, solver, kind):
+    form = make_formulation(1.0, "max", "margin", np.ones(N))
+    check_bounds([bounds(solver, c, form, 40) for c in (library, twins[kind])])
+
+
+def test_optional_methods_are_used(data):
+    structure = Quick()
+    rounds(compile_user(structure, data), make_formulation(1.0, "max", "margin", np.ones(N)))
+    assert structure.calls == {"plane_score", "plane_add", "plane_sqdist"}
+
+
+L, T = 3, 4
+
+
+class Chain(Structure):
+    """Outputs of different lengths, by enumeration."""
+
+    def joint_feature(self, x, y):
+        return chain_joint_feature(x, y, L, False)
+
+    def loss(self, y_true, y):
+        return hamming(y_true, y)
+
+    def decode(self, x, w, y_true, loss_scale):
+        gold = y_true if loss_scale else None
+        return np.array(brute_force_decode(x, w, gold, loss_scale, L, False)[1])
+
+    def decode_by_loss(self, x, w, y_true):
+        best: dict[float, Any] = {}
+        for y in enumerate_outputs(len(x), L):
+            loss, score = hamming(y_true, y), w @ self.joint_feature(x, y)
+            if loss not in best or score > best[loss][0]:
+                best[loss] = (score, y)
+        losses = sorted(best)
+        return np.array(losses), np.array([best[loss][1] for loss in losses])
+
+
+@pytest.mark.parametrize("solver", [SDM, FSMO])
+@pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), ("squared", "slack")])
+def test_a_chain_of_ones_own(solver, slack, rescale):
+    """Enough sweeps for working sets to fill up, be evicted from and grow."""
+    X, Y = random_chains(np.random.default_rng(4), 8, 3, L, T)
+    lengths = [len(y) for y in Y]
+    rows = sparse.csr_array(np.concatenate(X))
+    ours = chain.compile_problem(
+        chain.make_problem(
+            rows.indptr,
+            rows.indices,
+            rows.data,
+            np.concatenate([[0], np.cumsum(lengths)]),
+            np.concatenate(Y),
+            3,
+            1.0 - np.eye(L),
+            False,
+        )
+    )
+    structure = Chain()
+    theirs = custom.compile_problem(structure, X, [structure.pack(y) for y in Y])
+    form = make_formulation(1.0, slack, rescale, np.ones(8))
+    check_bounds([bounds(solver, c, form, 25) for c in (ours, theirs)])
+
+
+# Binding ----------------------------------------------------------------------------------------
+
+
+def test_the_librarys_own_structures_use_the_kernels_themselves(library):
+    assert library.bind(find_planes) is find_planes
+    assert library.bind(move_mass) is move_mass
+
+
+@pytest.mark.parametrize("kind", ["plain", "jitted"])
+def test_binding_leaves_the_library_untouched(library, twins, kind):
+    form = make_formulation(1.0, "max", "margin", np.ones(N))
+    rounds(library, form, 1)
+    watched = {find_planes: dual_state, move_mass: sdm}
+    before = {
+        k: (list(k.signatures), dict(k.py_func.__globals__), k.py_func.__code__) for k in watched
+    }
+    rounds(twins[kind], form, 1)
+    for function, module in watched.items():
+        signatures, scope, code = before[function]
+        assert function.signatures == signatures  # no user's type got into a cached kernel
+        assert function.py_func.__code__ is code
+        assert function.py_func.__globals__ is vars(module)
+        for name, value in scope.items():
+            assert vars(module)[name] is value, name
+
+
+@pytest.mark.parametrize("kind", ["plain", "jitted"])
+def test_a_twin_is_made_once_and_shares_what_needs_no_structure(twins, kind):
+    bind = twins[kind].bind
+    twin = bind(move_mass)
+    assert twin is bind(move_mass)
+    assert twin is not move_mass
+    source = getattr(twin, "py_func", twin)
+    assert source.__code__ is move_mass.py_func.__code__
+    visit = source.__globals__["visit"]
+    assert visit is not sdm.visit
+    assert getattr(visit, "py_func", visit).__globals__["pair_steps"] is pair_steps
+
+
+def test_compiled_twins_stay_out_of_the_disk_cache(twins):
+    assert type(twins["jitted"].bind(find_planes)._cache).__name__ == "NullCache"
+    assert not hasattr(twins["plain"].bind(find_planes), "py_func")
+
+
+def test_structures_of_the_same_class_do_not_share_twins(data):
+    one, other = compile_user(Quick(), data), compile_user(Quick(), data)
+    assert one.bind(find_planes) is not other.bind(find_planes)
+
+
+def test_a_primitive_the_structure_lacks_is_named(twins):
+    find_gaps = twins["plain"].bind(enumerated.find_gaps)
+    form = make_formulation(1.0, "max", "margin", np.ones(N))
+    with pytest.raises(NotImplementedError, match=r"all_losses\(\)"):
+        find_gaps(
+            twins["plain"].problem,
+            form,
+            np.arange(N),
+            np.zeros(D * K),
+            np.zeros((N, K)),
+            np.zeros(N),
+            np.zeros(N),
+        )
+
+
+# Checks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["joint_feature", "loss", "decode"])
+def test_a_structure_that_lacks_a_method_is_refused_by_name(data, name):
+    methods = {key: vars(Plain)[key] for key in ("joint_feature", "loss", "decode") if key != name}
+    Lacking = type("Lacking", (Structure,), methods)
+    with pytest.raises(TypeError, match=rf"Lacking lacks {name}:"):
+        compile_user(Lacking(), data)
+
+
+def test_an_empty_structure_is_told_of_all_three():
+    with pytest.raises(TypeError, match="joint_feature, loss, decode"):
+        custom.methods_of(Structure())
+
+
+@pytest.mark.parametrize("wrong", [Plain, object(), None])
+def test_what_is_no_structure_is_refused(wrong):
+    with pytest.raises(TypeError, match="instance of a subclass"):
+        custom.methods_of(wrong)
+
+
+def test_one_plain_method_makes_the_structure_interpreted(data, library):
+    class Mixed(Jitted):
+        def loss(self, y_true, y):
+            return COST[y_true[0], y[0]]
+
+    assert custom.is_compiled(Jitted())
+    assert not custom.is_compiled(Mixed())
+    compiled = compile_user(Mixed(), data)
+    assert not compiled.threads
+    form = make_formulation(1.0, "max", "margin", np.ones(N))
+    np.testing.assert_allclose(rounds(compiled, form, 1)[1], rounds(library, form, 1)[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_compiled_structures_get_x_back_in_its_own_shape(dimensions):
+    rng = np.random.default_rng(dimensions)
+    X = [rng.normal(size=rng.integers(1, 4, size=dimensions)) for _ in range(4)]
+    arrays = custom._uniform_arrays(Jitted(), X)
+    x, start = custom._layout(arrays)
+    shapes = np.array([a.shape for a in arrays])
+    y = np.zeros(4, dtype=np.int32)
+    problem = custom.CustomProblem(x, start, shapes, y, np.arange(5))
+    get = custom._accessors(dimensions)
+    for way in (get, uncached(get)):
+        for i in range(4):
+            np.testing.assert_array_equal(way(problem, i), X[i])
+
+
+@pytest.mark.parametrize("bad", [["a", "b"], [np.zeros(2), np.zeros((2, 2))], [{"a": 1}]])
+def test_compiled_structures_want_arrays_of_one_kind(bad):
+    at = len(bad) - 1 if not isinstance(bad[0], str) else 0
+    with pytest.raises(TypeError, match=rf"X\[{at}\]: the methods of Jitted are compiled"):
+        custom._uniform_arrays(Jitted(), bad)
