@@ -13,6 +13,7 @@ from scipy import sparse
 from hingeline import working_set
 from hingeline._numba import kernel
 from hingeline.formulations import make_formulation
+from hingeline.solvers import fsmo
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.parallel import Workers
@@ -283,6 +284,18 @@ def test_only_the_plane_idle_for_longest_is_overwritten(chains, way):
     assert ws.alpha[s : s + 4].tolist() == [0.5, 0.0, 0.0, 0.0]
     assert ws.drift[s : s + 4].tolist() == [0.0, 0.0, 0.0, -0.5]
     check_planes(chains, ws)
+
+
+@pytest.mark.parametrize("way", list(INSERT))
+def test_fsmo_overwrites_no_plane(chains, way):
+    """Its patience is beyond the range of the stamps."""
+    form, i = formulation(), longest(chains)
+    ws = empty_working_set(chains.compiled.lengths)
+    fill(chains, form, ws, i, chains.outputs(i)[:4])
+    scratch = np.zeros(chains.compiled.scratch_size)
+    y = chains.outputs(i)[5]
+    assert INSERT[way](chains.problem, form, ws, i, y, 10**6, fsmo._KEEP, scratch) == -1
+    assert ws.wanted[i] == 1
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)

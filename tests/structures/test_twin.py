@@ -247,7 +247,7 @@ class Chain(Structure):
 @pytest.mark.parametrize("solver", [SDM, FSMO])
 @pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), ("squared", "slack")])
 def test_a_chain_of_ones_own(solver, slack, rescale):
-    """Enough sweeps for working sets to fill up, be evicted from and grow."""
+    """Outputs of different lengths, and enough planes for working sets to fill up and grow."""
     X, Y = random_chains(np.random.default_rng(4), 8, 3, L, T)
     lengths = [len(y) for y in Y]
     rows = sparse.csr_array(np.concatenate(X))
@@ -265,7 +265,7 @@ def test_a_chain_of_ones_own(solver, slack, rescale):
     )
     structure = Chain()
     theirs = custom.compile_problem(structure, X, [structure.pack(y) for y in Y])
-    form = make_formulation(1.0, slack, rescale, np.ones(8))
+    form = make_formulation(10.0, slack, rescale, np.ones(8))
     check_bounds([bounds(solver, c, form, 25) for c in (ours, theirs)])
 
 

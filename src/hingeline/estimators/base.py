@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import warnings
@@ -116,16 +117,11 @@ class BaseSSVM(BaseEstimator):
             name=type(self).__name__,
             started=began,
         )
-        with announced(f"{kind}-{solver_class.__name__}-{self.slack}-{self.rescale}", compiled):
-            with Workers(n_jobs, compiled.scratch_size) as workers:
-                arguments: tuple[Any, ...] = (compiled, form, workers, seed, options)
-                solver: DualSolver
-                if multipliers is None:
-                    solver = solver_class(*arguments)
-                else:
-                    solver = solver_class(*arguments, multipliers)  # type: ignore[call-arg]
-                result = run(solver, limits)
-        kept = solver.ws if isinstance(solver, PlaneSolver) else solver.alpha  # type: ignore[attr-defined]
+        kernels = f"{kind}-{solver_class.__name__}-{self.slack}-{self.rescale}"
+        with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
+            solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
+            result = run(solver, limits)
+        kept = solver.ws if isinstance(solver, PlaneSolver) else solver.alpha
         return result, DualMemory(compiled, form, kept)
 
     def _previous(self, problem: Any) -> DualMemory | None:
@@ -167,8 +163,8 @@ class BaseSSVM(BaseEstimator):
         """Refuse formulations that need the best output of every loss value."""
         if needs_losses(self.slack, self.rescale) and not has_oracle:
             raise ValueError(
-                f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for {why}; "
-                "slack='max' with rescale='margin' works with any loss."
+                f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for "
+                f"{why}: use slack='max' with rescale='margin', which works with any loss."
             )
 
     def with_weights(self, weights: Array) -> Any:
@@ -258,7 +254,5 @@ class announced:  # noqa: N801
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if error is None and not self.own and self.marker is not None:
-            try:
+            with contextlib.suppress(OSError):
                 self.marker.touch()
-            except OSError:
-                pass

@@ -25,7 +25,8 @@ Array = np.ndarray[Any, Any]
 class ChainSSVM(BaseSSVM):
     """Structured SVM for sequences, solved to a certificate.
 
-    The score of labels y for tokens x is ``Σ_t x_t·E[y_t] + Σ_t A[y_{t−1}, y_t] + a[y_1] + b[y_T]``;
+    The score of labels y for tokens x is
+    ``Σ_t x_t·E[y_t] + Σ_t A[y_{t−1}, y_t] + a[y_1] + b[y_T]``;
     training minimises ``½‖w‖² + C Σ_i s_i·max_y [l_i(y) − w·Δf_i(y)]₊`` and its variants.
 
     Parameters

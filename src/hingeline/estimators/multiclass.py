@@ -193,8 +193,8 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
         )
         if not known.all():
             raise ValueError(
-                f"y holds {y[~known][0]!r}, which is not among classes_: pass all labels as classes= "
-                "at the first call."
+                f"y holds {y[~known][0]!r}, which is not among classes_: pass all labels as "
+                "classes= at the first call."
             )
         weights = check_sample_weight(sample_weight, len(labels))
         matrix = self._csr(X)

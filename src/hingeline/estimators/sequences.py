@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
     if len(X) == 0:
         raise ValueError("X is empty: there are no sequences.")
-    parts = []
+    parts: list[Any] = []
     for i, x in enumerate(X):
         if not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
@@ -103,10 +104,8 @@ def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
         if label is None or (isinstance(label, float) and label != label):
             raise ValueError(f"y holds {label!r}: every token needs a label.")
     distinct = list(dict.fromkeys(plain))
-    try:
+    with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()
-    except TypeError:
-        pass  # labels of mixed types stay in the order of their first occurrence
     classes = np.asarray(distinct)
     if (
         classes.ndim != 1

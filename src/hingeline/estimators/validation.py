@@ -27,11 +27,12 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
 
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
     """Refuse what is not a positive (finite) number."""
-    kind: type = numbers.Integral if integer else numbers.Real
+    kind = numbers.Integral if integer else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
         word = "an integer" if integer else "a number"
         raise TypeError(f"{name} must be {word}, got {value!r}.")
-    if not value > 0 or (math.isinf(value) and not infinite):
+    number = float(value)
+    if not number > 0 or (math.isinf(number) and not infinite):
         word = "greater than 0" + (" (float('inf') is a hard margin)" if infinite else "")
         raise ValueError(f"{name} must be {word}, got {value!r}.")
 
@@ -175,12 +176,11 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
     if sp.issparse(x):
         matrix = x.tocsr()
     else:
-        if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str, list, tuple)):
-            if isinstance(x[0], (dict, str)):
-                raise TypeError(
-                    f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with "
-                    "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
-                )
+        if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
+            raise TypeError(
+                f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with "
+                "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
+            )
         try:
             dense = np.asarray(x)
         except ValueError as error:

@@ -1,15 +1,15 @@
 """What every dual solver shares: weights, dual objective, and the certificate.
 
 With ``w = Σ α·a·Δf`` the dual objective is ``D = Σ α·b − ½‖w‖² − ½ Σ r_i A_i²`` and the primal of
-*any* weights v is ``P(v) = ½‖v‖² + Σ_i cost_i(max_y H_i(y; v))``, one decode per example. The points
+*any* weights v is ``P(v) = ½‖v‖² + Σ_i cost_i(max_y H_i(y; v))``, one decode per example. Points
 tried are the average of the iterates and, now and then, the last iterate: any primal point over
 any feasible dual point bounds the distance to the optimum.
 
 Hard margin: P is finite only where no constraint is violated. Each example's oracle is asked for
 the smallest stretch c at which ``c·v`` satisfies it (Dinkelbach's iteration: c ← b/(a·v·Δf) of the
 most violated plane, which only grows), and ``P = ½c²‖v‖²``. On the dual side any multiple of α is
-feasible, the best one gives ``D = (Σ α·b)²/(2‖w‖²)``; its root ``Σ α·b/‖w‖`` bounds ‖w*‖ from below and
-is what declares data inseparable.
+feasible, the best one gives ``D = (Σ α·b)²/(2‖w‖²)``; ``Σ α·b/‖w‖`` bounds ‖w*‖ from below and is
+what declares data inseparable.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class DualSolver(ABC):
         workers: Workers,
         seed: int,
         options: dict[str, Any] | None = None,
+        start: Any = None,
     ) -> None:
         self.compiled = compiled
         self.form = form
@@ -133,7 +134,7 @@ class DualSolver(ABC):
 
     @abstractmethod
     def _find_violations(self) -> None:
-        """Fill ``violation`` for the weights ``self.w``; what is found may enter the working set."""
+        """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
 
     @abstractmethod
     def _add_drift(self, factor: float, w: Array) -> None:

@@ -46,8 +46,9 @@ def find_planes(
     """Decode the examples of ``order`` against w and put what is violated into their sets.
 
     A plane enters if its hinge exceeds that of all planes known by more than ``epsilon``; with a
-    negative epsilon, which spares the comparison, if it is violated at all. Writes ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of
-    ``order`` may run in threads.
+    negative epsilon, which spares the comparison, if it is violated at all. Writes
+    ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of ``order``
+    may run in threads.
     """
     longest = 1
     for i in order:

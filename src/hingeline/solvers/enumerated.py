@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hingeline._numba import helper, kernel
-from hingeline.formulations import Formulation, example_gap, plane_offset, plane_scale, example_gap
+from hingeline.formulations import Formulation, example_gap, plane_offset, plane_scale
 from hingeline.solvers.certificate import DualSolver, total_slack_cost
 from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import pair_steps

@@ -5,7 +5,7 @@ Optimization* (ETRI Journal 31, 2009), Algorithms 1 and 2, for SVM₀ (``C=inf``
 (``slack="max"``) and SVM₂ (``slack="squared"``), margin and slack rescaling.
 
 Algorithm 1 decodes example after example; the most violated output ŷ enters S_i if
-``H(ŷ) > ξ_i + ε`` with ``ξ_i = max(0, max_{y ∈ S_i} H(y))`` (line 8). Algorithm 2 then optimises the
+``H(ŷ) > ξ_i + ε`` with ``ξ_i = max(0, max_{y ∈ S_i} H(y))`` (line 8). Algorithm 2 optimises the
 dual over the planes found. A structured SVM has no bias, hence no equality constraint, and one
 multiplier can move alone, (15) and (17)::
 
@@ -23,10 +23,10 @@ examples of a block are optimised over their own planes as they come, and the wh
 pass is over: the work per pass is linear in the number of planes.
 
 Tolerance. When a pass adds nothing at ε, every hinge is within ε of the restricted problem's
-slack, so ``P − D ≤ ε·Σ_i cap_i + (what Algorithm 2 left)``; with ``slack="max"`` the relative gap is at
-most about ``C·n·ε/P``. ``solver_options={"epsilon": 0.01}`` stops by the paper's rule. Without it ε
-starts large and is halved whenever a pass adds planes to fewer than a fifth of the examples, until
-the certified gap meets ``tol``.
+slack, so ``P − D ≤ ε·Σ_i cap_i`` plus what Algorithm 2 left; with ``slack="max"`` the relative gap
+is at most about ``C·n·ε/P``. ``solver_options={"epsilon": 0.01}`` stops by the paper's rule.
+Without it ε starts large and is halved whenever a pass adds planes to fewer than a fifth of the
+examples, until the certified gap meets ``tol``.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def run(solver: Solver, limits: Limits) -> Result:
         if passes == 0:
             raise
 
-    if not rel <= limits.tol and last_certificate < passes or reason == "interrupted":
+    if (not rel <= limits.tol and last_certificate < passes) or reason == "interrupted":
         best_dual = max(best_dual, solver.dual())
         solver.certify()
         update()

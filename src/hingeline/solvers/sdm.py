@@ -5,7 +5,7 @@ For the problem of :mod:`hingeline.formulations`, one example at a time with all
     max  Σ_j δ_j g_j − ½ δᵀ(G + r·11ᵀ)δ     over α ≥ 0, Σ α ≤ cap,   δ = α − α_old
 
 ``g_j = b_j − a_j w·Δf_j − r·A`` is the gradient and G the Gram matrix of the example's planes. The
-true output is a plane like any other (Δf = 0, b = 0) that holds the rest ``cap − A`` of the mass, so
+true output is a plane like any other (Δf = 0, b = 0) that holds the rest ``cap − A`` of the mass:
 one kind of step does everything: move mass from a plane of small gradient that has some to the one
 with the largest. A step costs O(planes) on G; the weights are touched once, at the end.
 

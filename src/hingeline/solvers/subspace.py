@@ -5,7 +5,7 @@ found which planes have mass, the dual restricted to these is a plain quadratic:
 
     max_δ  gᵀδ − ½ δᵀQδ,   Q = [a_j Δf_j·a_k Δf_k] + r,   Σ_y δ_i(y) = 0 where the sum is tight
 
-A few conjugate gradient steps on it need Q only through ``v = Σ δ_j a_j Δf_j`` and ``a_j Δf_j·v``, one
+Conjugate gradient steps on it need Q only through ``v = Σ δ_j a_j Δf_j`` and ``a_j Δf_j·v``, one
 pass over these planes each. The step found is cut back to the feasible set and taken only if the
 dual rises, so the dual never falls. J. Moré, G. Toraldo, *On the solution of large quadratic
 programming problems with bound constraints* (1991) is the scheme.

@@ -29,8 +29,8 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 ``n_outputs(problem)``, ``all_losses(problem, i, out)``, ``all_scores(problem, i, w, out)``,
 ``all_add(problem, i, steps, w)``, ``all_inner(problem, i, j, k)``
     optional, for structures with so few outputs that all of them are the working set: losses,
-    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``; ``all_prefetch(problem, i)``
-    is a hint that example i comes soon
+    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``; with
+    ``all_prefetch(problem, i)`` as a hint that example i comes soon
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.extending import overload
 
 from hingeline._numba import FASTMATH

@@ -263,7 +263,7 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
 
 @helper
 def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
-    """``w += Σ_j steps_j·Δf(y_j)``: the changes of one position are summed before they are spread."""
+    """``w += Σ_j steps_j·Δf(y_j)``: changes of one position are summed, then spread."""
     lo = problem.offsets[i]
     m, length = ys.shape
     stride = problem.stride

@@ -1,0 +1,192 @@
+"""The contract every structure must keep, as a function to call in your own tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hingeline.structures import base
+from hingeline.structures.custom import Structure, compile_problem, is_compiled, methods_of
+
+__all__ = ["check_structure"]
+
+Array = np.ndarray[Any, Any]
+
+
+def check_structure(
+    structure: Structure,
+    X: Sequence[Any],
+    y: Sequence[Any],
+    *,
+    outputs: Any = None,
+    n_trials: int = 10,
+    random_state: int = 0,
+    tol: float = 1e-8,
+) -> None:
+    """Check that the methods of a structure fit together.
+
+    Tried on a few small examples with random weights:
+
+    * ``joint_feature`` has one length, is finite and does not change its arguments;
+    * ``loss`` is zero for the true output and never negative;
+    * ``decode`` returns an output of the right length whose augmented score no other output
+      beats (all outputs if they can be listed, else those seen in other trials);
+    * ``plane_score``, ``plane_add`` and ``plane_sqdist`` agree with ``joint_feature``;
+    * ``decode_by_loss``, if there is one, returns outputs with the losses it says, and for each
+      loss none scores better.
+
+    Parameters
+    ----------
+    structure : Structure
+    X, y : sequences of one length
+        A handful of small examples.
+    outputs : callable, optional
+        ``outputs(x)`` lists every output of x, for the comparison with brute force; by default
+        ``structure.outputs`` if it exists.
+    n_trials : int, default=10
+        Random weight vectors to try.
+    random_state : int, default=0
+    tol : float, default=1e-8
+        Relative tolerance of comparisons.
+
+    Raises
+    ------
+    AssertionError
+        Naming the method, the example and what disagrees.
+
+    Examples
+    --------
+    >>> from hingeline.testing import check_structure
+    >>> check_structure(MyStructure(), X[:5], y[:5], outputs=all_outputs)  # doctest: +SKIP
+    """
+    methods = methods_of(structure)
+    if len(X) != len(y) or len(X) == 0:
+        raise ValueError(f"X and y must have one length above 0, got {len(X)} and {len(y)}.")
+    if is_compiled(structure):
+        X = [np.ascontiguousarray(x) for x in X]
+    truths = [structure.pack(output) for output in y]
+    compiled = compile_problem(structure, X, truths)
+    check = _Check(structure, methods, compiled, X, truths, tol)
+    listing = outputs if outputs is not None else getattr(structure, "outputs", None)
+    pools: list[list[Array]] = [
+        [structure.pack(o) for o in listing(x)] if listing is not None else [truth]
+        for x, truth in zip(X, truths, strict=True)
+    ]
+    rng = np.random.default_rng(random_state)
+    check.features()
+    for trial in range(n_trials):
+        w = np.zeros(compiled.n_weights) if trial == 0 else rng.standard_normal(compiled.n_weights)
+        for i in range(len(X)):
+            for scale in (0.0, 1.0, float(rng.uniform(0.1, 5.0))):
+                found = check.decode(i, w, scale, pools[i])
+                if listing is None and not any(np.array_equal(found, o) for o in pools[i]):
+                    pools[i].append(found)
+            for output in pools[i][:: max(1, len(pools[i]) // 10)]:
+                check.planes(i, output, pools[i][-1], w, rng)
+            if "decode_by_loss" in methods:
+                check.by_loss(i, w, pools[i])
+
+
+class _Check:
+    """The single checks, with what they need at hand."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        methods: dict[str, Any],
+        compiled: base.Compiled,
+        X: Sequence[Any],
+        truths: list[Array],
+        tol: float,
+    ) -> None:
+        self.name = type(structure).__name__
+        self.methods = methods
+        self.compiled = compiled
+        self.exact = structure.exact
+        self.X = X
+        self.truths = truths
+        self.tol = tol
+
+    def expect(self, condition: bool, i: int, what: str) -> None:
+        if not condition:
+            raise AssertionError(f"{self.name}, example {i}: {what}")
+
+    def close(self, a: float, b: float) -> bool:
+        return abs(a - b) <= self.tol * max(1.0, abs(a), abs(b))
+
+    def feature(self, i: int, y: Array) -> Array:
+        return np.asarray(self.methods["joint_feature"](self.X[i], y), dtype=np.float64)
+
+    def features(self) -> None:
+        for i, truth in enumerate(self.truths):
+            copy = truth.copy()
+            f = self.feature(i, truth)
+            self.expect(f.shape == (self.compiled.n_weights,), i, "joint_feature varies in length")
+            self.expect(bool(np.isfinite(f).all()), i, "joint_feature is not finite")
+            self.expect(np.array_equal(copy, truth), i, "joint_feature changes its arguments")
+            loss = float(self.methods["loss"](truth, truth))
+            self.expect(loss == 0.0, i, f"loss of the true output is {loss}, not 0")
+
+    def augmented(self, i: int, y: Array, w: Array, scale: float) -> float:
+        loss = float(self.methods["loss"](self.truths[i], y))
+        self.expect(loss >= 0.0, i, f"loss is negative ({loss}) for {y}")
+        return float(w @ self.feature(i, y)) + scale * loss
+
+    def decode(self, i: int, w: Array, scale: float, pool: list[Array]) -> Array:
+        found = np.asarray(self.methods["decode"](self.X[i], w, self.truths[i], scale))
+        self.expect(found.dtype.kind in "iu", i, f"decode returns {found.dtype}, not ints")
+        self.expect(
+            found.shape == self.truths[i].shape,
+            i,
+            f"decode returns shape {found.shape}, the true output has {self.truths[i].shape}",
+        )
+        found = found.astype(np.int32)
+        value = self.augmented(i, found, w, scale)
+        written = np.empty_like(found)
+        bind = self.compiled.bind
+        returned = bind(base.decode)(self.compiled.problem, i, w, scale, written)
+        self.expect(self.close(value, returned), i, "decode's value is not its output's score")
+        if self.exact:
+            for other in pool:
+                rival = self.augmented(i, other, w, scale)
+                self.expect(
+                    rival <= value or self.close(rival, value),
+                    i,
+                    f"decode(loss_scale={scale:.3g}) returns {found} worth {value:.6g}, but "
+                    f"{other} is worth {rival:.6g}",
+                )
+        return found
+
+    def planes(self, i: int, y: Array, z: Array, w: Array, rng: np.random.Generator) -> None:
+        problem, bind = self.compiled.problem, self.compiled.bind
+        difference = self.feature(i, self.truths[i]) - self.feature(i, y)
+        score = bind(base.plane_score)(problem, i, y, w)
+        self.expect(self.close(score, float(w @ difference)), i, f"plane_score is wrong for {y}")
+        step = float(rng.standard_normal())
+        added = w.copy()
+        bind(base.plane_add)(problem, i, y, step, added)
+        scale = 1.0 + float(np.abs(w).max(initial=0.0))
+        worst = float(np.abs(added - (w + step * difference)).max(initial=0.0))
+        self.expect(worst <= self.tol * scale, i, f"plane_add is wrong for {y}")
+        apart = self.feature(i, y) - self.feature(i, z)
+        distance = bind(base.plane_sqdist)(problem, i, y, z, np.zeros(1))
+        self.expect(self.close(distance, float(apart @ apart)), i, f"plane_sqdist is wrong for {y}")
+
+    def by_loss(self, i: int, w: Array, pool: list[Array]) -> None:
+        losses, ys = self.methods["decode_by_loss"](self.X[i], w, self.truths[i])
+        best: dict[float, float] = {}
+        for loss, y in zip(losses, ys, strict=True):
+            own = float(self.methods["loss"](self.truths[i], y))
+            self.expect(self.close(own, loss), i, f"decode_by_loss says loss {loss} for {y}: {own}")
+            best[round(float(loss), 9)] = float(w @ self.feature(i, y))
+        for other in pool:
+            loss = round(float(self.methods["loss"](self.truths[i], other)), 9)
+            self.expect(loss in best, i, f"decode_by_loss leaves out loss {loss} of {other}")
+            rival = float(w @ self.feature(i, other))
+            self.expect(
+                rival <= best[loss] or self.close(rival, best[loss]),
+                i,
+                f"decode_by_loss: {other} beats the output given for loss {loss}",
+            )
