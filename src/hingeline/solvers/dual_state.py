@@ -160,7 +160,7 @@ class PlaneSolver(DualSolver):
     def _clear_drift(self) -> None:
         self.ws.drift[:] = 0.0
 
-    # What :func:`hingeline.solvers.subspace.subspace_step` asks for -------------------------
+    # What :mod:`hingeline.solvers.subspace` asks for --------------------------------------
 
     def masses(self) -> Array:
         """All multipliers, flat."""

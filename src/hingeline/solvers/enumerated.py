@@ -23,7 +23,7 @@ from hingeline.formulations import Formulation, example_gap, plane_offset, plane
 from hingeline.solvers.certificate import DualSolver, total_slack_cost
 from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import pair_steps
-from hingeline.solvers.subspace import subspace_step
+from hingeline.solvers.subspace import Accelerator
 from hingeline.structures.base import (
     Compiled,
     all_add,
@@ -318,6 +318,7 @@ class EnumeratedSDM(DualSolver):
         self.drift = np.zeros(shape)
         self.offsets = np.empty(shape)
         all_offsets(compiled.problem, form, self.offsets)
+        self.accelerate = Accelerator(self.options["cg_steps"])
         self.stages: list[float] = []  # factors on the caps, still to come before the last: 1
         if start is not None:
             add_all(compiled.problem, form, self.alpha, 1.0, self.w)
@@ -349,7 +350,7 @@ class EnumeratedSDM(DualSolver):
             worth = self.gaps >= self.options["skip"] * max(self.gaps[self.active].mean(), 1e-300)
             self._move(np.flatnonzero(worth), stage)
         if stage is self.form and not self.hard and self.clock > 4:
-            subspace_step(self, estimate, self.options["cg_steps"])
+            self.accelerate(self)
         return estimate if stage is self.form else np.inf
 
     def _look(self, w: Array, form: Formulation) -> None:
@@ -393,7 +394,7 @@ class EnumeratedSDM(DualSolver):
         self.visits += len(order)
         self.oracle_calls += len(order)
 
-    # What :func:`subspace_step` asks for ----------------------------------------------------
+    # What :mod:`hingeline.solvers.subspace` asks for --------------------------------------
 
     def masses(self) -> Array:
         """All multipliers, flat."""

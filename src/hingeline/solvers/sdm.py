@@ -28,7 +28,7 @@ import numpy as np
 from hingeline._numba import helper, kernel
 from hingeline.formulations import Formulation, example_gap
 from hingeline.solvers.dual_state import PlaneSolver
-from hingeline.solvers.subspace import subspace_step
+from hingeline.solvers.subspace import Accelerator
 from hingeline.structures.base import planes_add, planes_score
 from hingeline.working_set import WorkingSet, grown, planes
 
@@ -224,6 +224,10 @@ class SDM(PlaneSolver):
         "cg_steps": 30,
     }
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.accelerate = Accelerator(self.options["cg_steps"])
+
     def sweep(self) -> float:
         """One decoding pass and the cached passes after it."""
         options = self.options
@@ -249,7 +253,7 @@ class SDM(PlaneSolver):
                 break
             self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))))
         if not self.hard and self.clock > 4:
-            subspace_step(self, estimate, options["cg_steps"])
+            self.accelerate(self)
         return estimate
 
     def _move(self, order: Array) -> None:

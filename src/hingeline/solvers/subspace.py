@@ -47,22 +47,43 @@ class Face(Protocol):
         """Dual objective."""
 
 
-#: With this few multipliers the step costs next to nothing and is always worth it.
-SMALL = 2000
-#: With more, it pays once the estimated gap is below this fraction of the dual.
-TAIL = 1e-3
+#: With this few multipliers the step costs next to nothing.
+SMALL = 200
+#: With more, it is tried once a sweep gains less than this fraction of the dual.
+TAIL = 1e-5
 
 
-def subspace_step(face: Face, estimate: float, iterations: int) -> None:
-    """Improve the multipliers that have mass, all at once; the dual never falls."""
-    count = int(np.count_nonzero(face.masses()))
-    if count <= SMALL:
-        # Each round may run into a bound, which takes a multiplier or an example out.
-        for _ in range(10):
-            if not _ascend(face, iterations):
-                break
-    elif estimate <= TAIL * face.dual():
-        _ascend(face, iterations)
+class Accelerator:
+    """Decides when a step over all planes with mass is worth its price, about ten sweeps.
+
+    On small problems always. On others it is tried late in the run, and again after twice as
+    many sweeps whenever it gained less than ten of the sweeps before it. Decided by dual values,
+    not by the clock, so that runs can be repeated.
+    """
+
+    def __init__(self, iterations: int) -> None:
+        self.iterations = iterations
+        self.wait = 8
+        self.since = 0
+        self.last = 0.0
+
+    def __call__(self, face: Face) -> None:
+        """Improve the multipliers that have mass, all at once; the dual never falls."""
+        if np.count_nonzero(face.masses()) <= SMALL:
+            # Each round may run into a bound, which takes a multiplier or an example out.
+            for _ in range(10):
+                if not _ascend(face, self.iterations):
+                    break
+            return
+        value = face.dual()
+        swept, self.last = value - self.last, value
+        self.since += 1
+        if self.since < self.wait or swept > TAIL * value:
+            return
+        self.since = 0
+        _ascend(face, self.iterations)
+        self.last = face.dual()
+        self.wait = 1 if self.last - value > 10.0 * swept else min(2 * self.wait, 64)
 
 
 def _ascend(face: Face, iterations: int) -> bool:

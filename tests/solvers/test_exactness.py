@@ -1,0 +1,308 @@
+"""Every solver x slack x rescaling x structure reaches the optimum of an independent QP."""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hingeline import SSVM, ChainSSVM, MulticlassSSVM
+
+# isort: split
+from reference import EnumeratedProblem, primal, random_chains, random_multiclass, solve
+
+SOLVERS = ("sdm", "fsmo")
+FORMULATIONS = list(itertools.product(("max", "squared"), ("margin", "slack")))
+TOL = 1e-8
+#: (seed, C, whether some examples have weights, some of them zero)
+CASES = [(0, 0.1, False), (1, 1.0, True), (2, 10.0, False), (3, 10.0, True)]
+L, D = 3, 4
+
+
+def _weights(seed: int, n: int, weighted: bool) -> Any:
+    if not weighted:
+        return None
+    weights = np.random.default_rng(100 + seed).uniform(0.2, 2.0, size=n)
+    weights[::5] = 0.0
+    return weights
+
+
+@lru_cache(maxsize=None)
+def multiclass_data(seed: int, separable: bool = False) -> Any:
+    X, y = random_multiclass(np.random.default_rng(seed), 20, D, L, separable)
+    y[:L] = np.arange(L) if not separable else y[:L]
+    return X, y
+
+
+@lru_cache(maxsize=None)
+def chain_data(seed: int, separable: bool = False) -> Any:
+    return random_chains(np.random.default_rng(seed), 10, D, L, 3, separable)
+
+
+@lru_cache(maxsize=None)
+def optimum(kind: str, seed: int, C: float, slack: str, rescale: str, weighted: bool) -> Any:
+    """The enumerated problem, its sample weights and its optimal value."""
+    separable = np.isinf(C)
+    if kind == "multiclass":
+        X, y = multiclass_data(seed, separable)
+        problem = EnumeratedProblem.from_multiclass(X, y, L)
+    else:
+        X, y = chain_data(seed, separable)
+        problem = EnumeratedProblem.from_chains(X, y, L, boundary=kind == "boundary chain")
+    weights = _weights(seed, len(y), weighted)
+    return problem, weights, solve(problem, C, slack, rescale, weights).objective
+
+
+def flat(model: Any) -> Any:
+    """The weights in the reference's layout."""
+    if isinstance(model, MulticlassSSVM):
+        return model.coef_.T.ravel()
+    if isinstance(model, ChainSSVM):
+        blocks = [model.emission_coef_.T.ravel(), model.transition_coef_.ravel()]
+        if model.boundary:
+            blocks += [model.start_coef_, model.end_coef_]
+        return np.concatenate(blocks)
+    return model.weights_
+
+
+def check(
+    model: Any, problem: Any, best: float, C: float, slack: str, rescale: str, weights: Any
+) -> None:
+    assert model.converged_
+    assert model.stop_reason_ == "converged"
+    assert model.oracle_exact_ is True
+    assert model.primal_objective_ == pytest.approx(best, rel=1e-6)
+    true = primal(problem, flat(model), C, slack, rescale, weights)
+    assert model.primal_objective_ == pytest.approx(true, rel=1e-9)
+    assert 0.0 <= model.duality_gap_ <= TOL * model.primal_objective_
+    assert model.dual_objective_ <= best * (1 + 1e-9)
+    assert model.duality_gap_ == pytest.approx(
+        max(model.primal_objective_ - model.dual_objective_, 0.0), abs=1e-12
+    )
+
+
+def run(
+    model: Any, kind: str, seed: int, C: float, slack: str, rescale: str, weighted: bool
+) -> None:
+    model.set_params(C=C, slack=slack, rescale=rescale, tol=TOL, random_state=seed)
+    model.set_params(max_iter=5000)
+    X, y = (multiclass_data if kind == "multiclass" else chain_data)(seed, np.isinf(C))
+    problem, weights, best = optimum(kind, seed, C, slack, rescale, weighted)
+    model.fit(X, y, sample_weight=weights)
+    check(model, problem, best, C, slack, rescale, weights)
+
+
+@pytest.mark.parametrize(("seed", "C", "weighted"), CASES)
+@pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
+@pytest.mark.parametrize("solver", SOLVERS)
+class TestFinite:
+    def test_multiclass(
+        self, solver: str, slack: str, rescale: str, seed: int, C: float, weighted: bool
+    ) -> None:
+        model = MulticlassSSVM(solver=solver, fit_intercept=False)
+        run(model, "multiclass", seed, C, slack, rescale, weighted)
+
+    @pytest.mark.parametrize("boundary", [True, False])
+    def test_chain(
+        self,
+        solver: str,
+        slack: str,
+        rescale: str,
+        seed: int,
+        C: float,
+        weighted: bool,
+        boundary: bool,
+    ) -> None:
+        model = ChainSSVM(solver=solver, fit_intercept=False, boundary=boundary)
+        kind = "boundary chain" if boundary else "chain"
+        run(model, kind, seed, C, slack, rescale, weighted)
+
+    def test_compiled_structure(
+        self,
+        compiled_chain: Any,
+        solver: str,
+        slack: str,
+        rescale: str,
+        seed: int,
+        C: float,
+        weighted: bool,
+    ) -> None:
+        model = SSVM(compiled_chain(), solver=solver)
+        run(model, "chain", seed, C, slack, rescale, weighted)
+
+
+@pytest.mark.parametrize(("seed", "C", "weighted"), [(1, 1.0, True)])
+@pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_python_structure(
+    python_multiclass: Any,
+    solver: str,
+    slack: str,
+    rescale: str,
+    seed: int,
+    C: float,
+    weighted: bool,
+) -> None:
+    model = SSVM(python_multiclass(), solver=solver)
+    run(model, "multiclass", seed, C, slack, rescale, weighted)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("rescale", ["margin", "slack"])
+@pytest.mark.parametrize("solver", SOLVERS)
+class TestHardMargin:
+    @pytest.mark.parametrize("slack", ["max", "squared"])
+    def test_multiclass(
+        self, solver: str, slack: str, rescale: str, seed: int, weighted: bool
+    ) -> None:
+        model = MulticlassSSVM(solver=solver, fit_intercept=False)
+        run(model, "multiclass", seed, np.inf, slack, rescale, weighted)
+
+    @pytest.mark.parametrize("slack", ["max", "squared"])
+    def test_chain(self, solver: str, slack: str, rescale: str, seed: int, weighted: bool) -> None:
+        model = ChainSSVM(solver=solver, fit_intercept=False)
+        run(model, "boundary chain", seed, np.inf, slack, rescale, weighted)
+
+    def test_compiled_structure(
+        self, compiled_chain: Any, solver: str, rescale: str, seed: int, weighted: bool
+    ) -> None:
+        model = SSVM(compiled_chain(), solver=solver)
+        run(model, "chain", seed, np.inf, "max", rescale, weighted)
+
+
+@pytest.mark.parametrize("rescale", ["margin", "slack"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_hard_margin_python_structure(python_multiclass: Any, solver: str, rescale: str) -> None:
+    model = SSVM(python_multiclass(), solver=solver)
+    run(model, "multiclass", 0, np.inf, "max", rescale, False)
+
+
+COSTS = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [3.0, 0.25, 0.0]])
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_multiclass_cost_matrix(solver: str, slack: str, rescale: str, C: float) -> None:
+    X, y = multiclass_data(4)
+    problem = EnumeratedProblem.from_multiclass(X, y, L, COSTS)
+    model = MulticlassSSVM(
+        C,
+        slack=slack,
+        rescale=rescale,
+        loss=COSTS,
+        solver=solver,
+        tol=TOL,
+        max_iter=5000,
+        fit_intercept=False,
+        random_state=0,
+    ).fit(X, y)
+    check(model, problem, solve(problem, C, slack, rescale).objective, C, slack, rescale, None)
+
+
+FREE = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 2.0], [1.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("C", [1.0, np.inf])
+@pytest.mark.parametrize("rescale", ["margin", "slack"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_cost_of_zero_off_the_diagonal(solver: str, rescale: str, C: float) -> None:
+    X, y = multiclass_data(1, np.isinf(C))
+    problem = EnumeratedProblem.from_multiclass(X, y, L, FREE)
+    model = MulticlassSSVM(
+        C,
+        rescale=rescale,
+        loss=FREE,
+        solver=solver,
+        tol=TOL,
+        max_iter=5000,
+        fit_intercept=False,
+        random_state=0,
+    ).fit(X, y)
+    check(model, problem, solve(problem, C, "max", rescale).objective, C, "max", rescale, None)
+
+
+@pytest.mark.parametrize("costs", [np.array([0.5, 1.0, 3.0]), COSTS], ids=["per label", "matrix"])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_chain_costs(solver: str, C: float, costs: Any) -> None:
+    X, Y = chain_data(5)
+    problem = EnumeratedProblem.from_chains(X, Y, L, True, costs)
+    model = ChainSSVM(
+        C,
+        loss=costs,
+        solver=solver,
+        tol=TOL,
+        max_iter=5000,
+        fit_intercept=False,
+        random_state=0,
+    ).fit(X, Y)
+    check(model, problem, solve(problem, C).objective, C, "max", "margin", None)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_scaled_loss(solver: str) -> None:
+    X, Y = chain_data(6)
+    problem = EnumeratedProblem.from_chains(X, Y, L, True, 2.5 * (1 - np.eye(L)))
+    for slack, rescale in FORMULATIONS:
+        model = ChainSSVM(
+            1.0,
+            slack=slack,
+            rescale=rescale,
+            loss=(2.5, "hamming"),
+            solver=solver,
+            tol=TOL,
+            max_iter=5000,
+            fit_intercept=False,
+            random_state=0,
+        ).fit(X, Y)
+        best = solve(problem, 1.0, slack, rescale).objective
+        check(model, problem, best, 1.0, slack, rescale, None)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_intercept_is_a_constant_feature(solver: str) -> None:
+    X, y = multiclass_data(7)
+    problem = EnumeratedProblem.from_multiclass(np.column_stack([X, np.ones(len(X))]), y, L)
+    model = MulticlassSSVM(solver=solver, tol=TOL, max_iter=5000, random_state=0).fit(X, y)
+    w = np.concatenate([model.coef_.T.ravel(), model.intercept_])
+    assert model.primal_objective_ == pytest.approx(solve(problem, 1.0).objective, rel=1e-6)
+    assert model.primal_objective_ == pytest.approx(primal(problem, w, 1.0), rel=1e-9)
+
+
+def _contradiction() -> Any:
+    """The same input with two labels, and as a chain."""
+    X = np.array([[1.0, 0.5], [1.0, 0.5], [-1.0, 1.0], [0.3, -2.0]])
+    return X, np.array([0, 1, 2, 1])
+
+
+@pytest.mark.parametrize("rescale", ["margin", "slack"])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kind", ["contradiction", "noise"])
+class TestInseparable:
+    def data(self, kind: str) -> Any:
+        return _contradiction() if kind == "contradiction" else multiclass_data(2)
+
+    def test_multiclass(self, kind: str, solver: str, rescale: str) -> None:
+        X, y = self.data(kind)
+        model = MulticlassSSVM(np.inf, rescale=rescale, solver=solver, random_state=0)
+        with pytest.raises(ValueError, match=r"C=inf.*not separable.*finite C"):
+            model.fit(X, y)
+
+    def test_chain(self, kind: str, solver: str, rescale: str) -> None:
+        X, y = self.data(kind)
+        model = ChainSSVM(np.inf, rescale=rescale, solver=solver, random_state=0)
+        with pytest.raises(ValueError, match=r"C=inf.*not separable.*finite C"):
+            model.fit([x[None] for x in X], [[label] for label in y])
+
+    def test_structure(
+        self, python_multiclass: Any, kind: str, solver: str, rescale: str
+    ) -> None:
+        X, y = self.data(kind)
+        model = SSVM(python_multiclass(), np.inf, rescale=rescale, solver=solver, random_state=0)
+        with pytest.raises(ValueError, match=r"C=inf.*not separable.*finite C"):
+            model.fit(list(X), list(y))
