@@ -370,7 +370,7 @@ def test_a_warm_start_begins_with_the_weights_of_its_planes(chains, solver):
         first = solver(chains.compiled, formulation(), workers, 0)
         for _ in range(3):
             first.sweep()
-        second = solver(chains.compiled, formulation(), workers, 0, start=copied(first.ws))
+        second = solver(chains.compiled, formulation(), workers, 0, None, copied(first.ws))
     np.testing.assert_allclose(second.w, first.w, rtol=0, atol=1e-12)
     assert second.dual() == pytest.approx(first.dual(), rel=1e-12)
 

@@ -182,4 +182,4 @@ class SSVM(BaseSSVM):
             methods["loss"](self.structure.pack(truth), np.asarray(self._decode(x, nothing)))
             for x, truth in zip(X, y, strict=True)
         ]
-        return -float(np.mean(losses))
+        return 0.0 - float(np.mean(losses))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._numba import helper, prefetch
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +23,13 @@ def gather_rows(
 ) -> None:
     """``out[t] = Σ_f x_tf W[f]`` for the CSR rows ``lo ≤ t < hi``."""
     stride = W.shape[1]
+    flat = W.reshape(W.size)
     for t in range(lo, hi):
+        if t + 1 < hi:  # rows of rare features come from far away: ask for them a token ahead
+            for p in range(indptr[t + 1], indptr[t + 2]):
+                first = indices[p] * stride
+                for k in range(0, stride, 8):
+                    prefetch(flat, first + k)
         row = out[t - lo]
         for k in range(stride):
             row[k] = 0.0

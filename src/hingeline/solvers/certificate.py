@@ -73,6 +73,14 @@ def total_slack_cost(form: Formulation, violation: Array) -> float:
     return total
 
 
+def stages_for(reach: float, factor: float, most: int = 20) -> list[float]:
+    """Factors on C for the first sweeps; ``reach`` is how many steps fill an average example."""
+    if not 1.0 < factor < np.inf or not np.isfinite(reach):
+        return []
+    count = min(most, int(math.log(max(reach, 1.0)) / math.log(factor)))
+    return [factor**-k for k in range(count, 0, -1)]
+
+
 class DualSolver(ABC):
     """Weights and certificate; subclasses hold the multipliers and say how a pass moves them."""
 
@@ -103,6 +111,7 @@ class DualSolver(ABC):
         self.clock = 0
         self.visits = 0.0  # since the average was started
         self.oracle_calls = 0
+        self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
         self._certificates = 0
         self._average_leads = True
         self._stretch = 1.0
@@ -143,6 +152,25 @@ class DualSolver(ABC):
     @abstractmethod
     def _clear_drift(self) -> None:
         """Forget the drift."""
+
+    def _scale(self, factor: float) -> None:
+        """Multiply all multipliers, and the weights with them."""
+        raise NotImplementedError
+
+    def stage(self) -> Formulation:
+        """The formulation of this sweep, after scaling the multipliers where a stage begins.
+
+        Large C is approached in stages: at a small C an example is full after a step or two, and
+        the multipliers scaled up to the next C are a far better start than zero. They are
+        feasible for the final C all along, so nothing else needs to know.
+        """
+        at, within = divmod(self.clock - 1, self.options["stage_sweeps"])
+        if not self.stages or at > len(self.stages):
+            return self.form
+        now = self.stages[at] if at < len(self.stages) else 1.0
+        if within == 0 and at > 0:
+            self._scale(now / self.stages[at - 1])
+        return self.form if at == len(self.stages) else self.form._replace(cap=self.form.cap * now)
 
     # The dual side -------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from hingeline._numba import helper, kernel
 from hingeline.formulations import Formulation, example_gap, plane_offset, plane_scale
-from hingeline.solvers.certificate import DualSolver, total_slack_cost
+from hingeline.solvers.certificate import DualSolver, stages_for, total_slack_cost
 from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import pair_steps
 from hingeline.solvers.subspace import Accelerator
@@ -319,18 +319,14 @@ class EnumeratedSDM(DualSolver):
         self.offsets = np.empty(shape)
         all_offsets(compiled.problem, form, self.offsets)
         self.accelerate = Accelerator(self.options["cg_steps"])
-        self.stages: list[float] = []  # factors on the caps, still to come before the last: 1
         if start is not None:
             add_all(compiled.problem, form, self.alpha, 1.0, self.w)
-        elif not self.hard and not form.ridge.any():
+        elif np.isfinite(form.cap).all():
             self.stages = self._plan_stages()
 
     def _plan_stages(self) -> list[float]:
         square = mean_square(self.compiled.problem, self.form, *self.alpha.shape)
-        reach = float(self.form.cap.mean()) * square  # steps that fill an average example
-        factor = self.options["stage_factor"]
-        count = int(np.floor(np.log(max(reach, 1.0)) / np.log(factor))) if factor > 1.0 else 0
-        return [factor**-k for k in range(count, 0, -1)]
+        return stages_for(float(self.form.cap.mean()) * square, self.options["stage_factor"])
 
     @property
     def n_planes(self) -> int:
@@ -340,7 +336,7 @@ class EnumeratedSDM(DualSolver):
     def sweep(self) -> float:
         """A look at all examples, then passes over those with something to gain."""
         self.clock += 1
-        stage = self._stage()
+        stage = self.stage()
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()  # it covers the later half of the run, 16 passes at most
         self._look(self.w, stage)
@@ -363,20 +359,10 @@ class EnumeratedSDM(DualSolver):
         )
         self.oracle_calls += self.compiled.n
 
-    def _stage(self) -> Formulation:
-        """The formulation of this sweep, after scaling the multipliers where a stage begins."""
-        at, within = divmod(self.clock - 1, self.options["stage_sweeps"])
-        if not self.stages or at > len(self.stages):
-            return self.form
-        if within == 0 and at > 0:
-            before = self.stages[at - 1]
-            now = self.stages[at] if at < len(self.stages) else 1.0
-            self.alpha *= now / before
-            self.w *= now / before
-            self.restart_average()
-        if at == len(self.stages):
-            return self.form
-        return self.form._replace(cap=self.form.cap * self.stages[at])
+    def _scale(self, factor: float) -> None:
+        self.alpha *= factor
+        self.w *= factor
+        self.restart_average()
 
     def _move(self, examples: Array, form: Formulation) -> None:
         order = shuffled(self.rng, examples)

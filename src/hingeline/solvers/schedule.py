@@ -77,19 +77,20 @@ class Limits:
 
 #: Passes between two certificates that the estimate did not call for.
 _EVERY = 8
+#: Passes after which one is made in any case: the averaged weights find planes worth having.
+_EARLY = (2, 4)
 
 
-def _certificate_due(passes: int, last: int, estimate: float, scale: float, tol: float) -> bool:
+def _certificate_due(passes: int, last: int, expected: float, tol: float) -> bool:
     """Whether a certificate may end the run, or has not been made for long.
 
-    The estimate sums each example's gap before its visit and over the planes it knew: usually
-    once to twice the gap of the averaged weights.
+    ``expected`` is the relative gap to expect: the solver's estimate, which sums each example's
+    gap before its visit over the planes it knew, times what the last certificate made of it.
     """
-    if passes - last >= _EVERY:
+    if passes - last >= _EVERY or passes in _EARLY:
         return True
     # The first pass has almost no planes, so its estimate says nothing.
-    near = passes > 1 and estimate <= 2.0 * tol * max(scale, 1e-300)
-    return near and passes - last >= 2
+    return passes > 1 and passes - last >= 2 and expected <= 1.05 * tol
 
 
 def run(solver: Solver, limits: Limits) -> Result:
@@ -98,6 +99,7 @@ def run(solver: Solver, limits: Limits) -> Result:
     best_dual = -math.inf
     gap = rel = math.nan
     best_primal = math.inf
+    share = 0.5  # of the estimate, that the certified gap is likely to be
     passes = last_certificate = 0
     reason = ""
     estimate = math.inf
@@ -120,12 +122,15 @@ def run(solver: Solver, limits: Limits) -> Result:
             passes += 1
             best_dual = max(best_dual, solver.dual())
             fresh = update()
+            scale = max(best_dual + share * estimate, 1e-300)
             if not rel <= limits.tol and _certificate_due(
-                passes, last_certificate, estimate, best_dual + 0.5 * estimate, limits.tol
+                passes, last_certificate, share * estimate / scale, limits.tol
             ):
                 solver.certify()
                 last_certificate = passes
                 fresh = update() or fresh
+                if 0.0 < estimate < math.inf and gap < math.inf:
+                    share = min(max(gap / estimate, 0.1), 2.0)
             row = HistoryRow(
                 time=time.perf_counter() - limits.started,
                 passes=passes,

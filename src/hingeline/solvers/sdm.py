@@ -27,6 +27,7 @@ import numpy as np
 
 from hingeline._numba import helper, kernel
 from hingeline.formulations import Formulation, example_gap
+from hingeline.solvers.certificate import stages_for
 from hingeline.solvers.dual_state import PlaneSolver
 from hingeline.solvers.subspace import Accelerator
 from hingeline.structures.base import planes_add, planes_score
@@ -210,6 +211,8 @@ class SDM(PlaneSolver):
         Passes after which a plane without mass may make room for a new one.
     skip : float
         Type II passes leave out examples whose last gap was below this fraction of the mean.
+    stage_factor, stage_sweeps : float, int
+        Large C is approached in up to two stages of so many sweeps, each at so many times less.
     cg_steps : int
         Conjugate gradient steps over all planes with mass, late in the run.
     """
@@ -221,12 +224,30 @@ class SDM(PlaneSolver):
         "precision": 0.1,
         "patience": 5,
         "skip": 0.1,
+        "stage_factor": 3.2,
+        "stage_sweeps": 1,
         "cg_steps": 30,
     }
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.accelerate = Accelerator(self.options["cg_steps"])
+        if self.ws.n_planes == 0 and np.isfinite(self.form.cap).all():
+            self.stages = self._plan_stages()
+
+    def _plan_stages(self) -> list[float]:
+        sample = self.active[: min(100, len(self.active))]
+        self.find(sample, self.options["patience"])
+        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
+        if not len(squares):
+            return []
+        reach = float(self.form.cap[sample].mean() * squares.mean())
+        return stages_for(reach, self.options["stage_factor"], most=2)
+
+    def _scale(self, factor: float) -> None:
+        self.ws.alpha[:] *= factor
+        self.w *= factor
+        self.restart_average()
 
     def sweep(self) -> float:
         """One decoding pass and the cached passes after it."""
@@ -234,13 +255,14 @@ class SDM(PlaneSolver):
         self.clock += 1
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()  # it covers the later half of the run, 16 passes at most
+        stage = self.stage()
         known = self.n_planes
         order = self.rng.permutation(self.active)
         block = options["block"] or default_block(len(order))
         for lo in range(0, len(order), block):
             part = order[lo : lo + block]
             self.find(part, options["patience"])
-            self._move(part)
+            self._move(part, stage)
         self.oracle_calls += len(order)
         self.ws = grown(self.ws, self.clock, options["patience"])
         estimate = float(self.gaps.sum())
@@ -251,15 +273,15 @@ class SDM(PlaneSolver):
             worth = self.gaps > options["skip"] * self.gaps[self.active].mean()
             if not worth.any():
                 break
-            self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))))
-        if not self.hard and self.clock > 4:
+            self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))), stage)
+        if stage is self.form and not self.hard and self.clock > 4:
             self.accelerate(self)
-        return estimate
+        return estimate if stage is self.form else np.inf
 
-    def _move(self, order: Array) -> None:
+    def _move(self, order: Array, form: Formulation) -> None:
         self.compiled.bind(move_mass)(
             self.compiled.problem,
-            self.form,
+            form,
             self.ws,
             order,
             self.w,

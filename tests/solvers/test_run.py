@@ -1,0 +1,542 @@
+"""Ways to stop, callbacks, determinism, warm starts and adding data."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from hingeline import SSVM, ChainSSVM, EarlyStopping, HistoryRow, MulticlassSSVM, PassState
+
+# isort: split
+from reference import EnumeratedProblem, primal, random_chains, random_multiclass, solve
+
+L, D = 3, 4
+KINDS = ["multiclass", "chain"]
+
+
+def make(kind: str, n: int, seed: int = 0, separable: bool = False) -> Any:
+    rng = np.random.default_rng(seed)
+    if kind == "multiclass":
+        X, y = random_multiclass(rng, n, D, L, separable)
+        return X, y
+    return random_chains(rng, n, D, L, 3, separable)
+
+
+@pytest.fixture(scope="module")
+def small() -> Any:
+    return {kind: make(kind, 40) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def large() -> Any:
+    """Enough examples that blocks are spread over three threads."""
+    return {"multiclass": make("multiclass", 800), "chain": make("chain", 400)}
+
+
+def estimator(kind: str, **params: Any) -> Any:
+    made = (MulticlassSSVM if kind == "multiclass" else ChainSSVM)(random_state=0)
+    return made.set_params(**params)
+
+
+def reference(kind: str, X: Any, y: Any) -> Any:
+    if kind == "multiclass":
+        return EnumeratedProblem.from_multiclass(X, y, L)
+    return EnumeratedProblem.from_chains(X, y, L, True)
+
+
+def flat(model: Any) -> Any:
+    if isinstance(model, MulticlassSSVM):
+        return model.coef_.T.ravel()
+    blocks = [model.emission_coef_.T.ravel(), model.transition_coef_.ravel()]
+    return np.concatenate([*blocks, model.start_coef_, model.end_coef_])
+
+
+# Ceilings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["sdm", "fsmo"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_max_iter_warns(small: Any, kind: str, solver: str) -> None:
+    model = estimator(kind, solver=solver, C=10.0, tol=1e-11, max_iter=3)
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(*small[kind])
+    (message,) = [str(w.message) for w in caught]
+    assert type(model).__name__ in message
+    assert "3 passes" in message
+    assert "tol=1e-11" in message
+    found = re.search(r"relative gap is ([0-9.e+-]+),", message)
+    assert found
+    relative = model.duality_gap_ / model.primal_objective_
+    assert float(found[1]) == pytest.approx(relative, rel=1e-2)
+    assert "raise max_iter" in message
+    assert model.n_iter_ == len(model.history_) == 3
+    assert model.converged_ is False
+    assert model.stop_reason_ == "max_iter=3 passes"
+
+
+def test_the_warning_points_at_the_caller(small: Any) -> None:
+    with pytest.warns(ConvergenceWarning) as caught:
+        MulticlassSSVM(10.0, tol=1e-11, max_iter=2).fit(*small["multiclass"])
+    assert caught[0].filename == __file__
+
+
+def test_no_warning_when_converged(small: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in KINDS:
+            model = estimator(kind).fit(*small[kind])
+            assert model.converged_ is True
+            assert model.duality_gap_ <= 1e-2 * model.primal_objective_
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_max_time(small: Any, kind: str) -> None:
+    model = estimator(kind, C=10.0, tol=1e-15, max_iter=10**6, max_time=0.05)
+    model.set_params(callbacks=lambda state: time.sleep(0.01))
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model.fit(*small[kind])
+    assert time.perf_counter() - began < 10
+    assert model.stop_reason_ == "max_time=0.05 seconds"
+    assert model.history_[-1].time >= 0.05
+    assert model.history_[0].time < model.history_[-1].time
+
+
+# Callbacks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_callbacks_see_every_pass(small: Any, kind: str) -> None:
+    rows: list[HistoryRow] = []
+    others = []
+
+    def callback(state: PassState) -> None:
+        rows.append(state.row)
+        assert state.weights.shape == state.weights.ravel().shape
+        assert np.isnan(state.relative_gap) == np.isnan(state.row.gap)
+        state.weights[:] = np.nan  # a copy
+
+    model = estimator(kind, tol=1e-5, callbacks=[callback, lambda state: others.append(1)])
+    model.fit(*small[kind])
+    assert len(rows) == len(others) == model.n_iter_
+    assert [row.passes for row in rows] == list(range(1, model.n_iter_ + 1))
+    plain = estimator(kind, tol=1e-5).fit(*small[kind])
+    np.testing.assert_array_equal(model.weights_, plain.weights_)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_returning_true_stops(small: Any, kind: str) -> None:
+    X, y = small[kind]
+    model = estimator(kind, C=10.0, tol=1e-11, fit_intercept=False)
+    model.set_params(callbacks=lambda state: state.row.passes == 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y)
+    assert model.n_iter_ == 4
+    assert model.stop_reason_ == "callback: a callback returned True"
+    assert not model.converged_
+    true = primal(reference(kind, X, y), flat(model), 10.0)
+    assert model.primal_objective_ == pytest.approx(true, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stop_keeps_given_weights_and_their_certificate(small: Any, kind: str) -> None:
+    X, y = small[kind]
+    kept = []
+
+    def callback(state: PassState) -> None:
+        kept.append(state.weights)
+        if state.row.passes == 5:
+            state.stop("enough", kept[1])
+
+    model = estimator(kind, C=10.0, tol=1e-11, fit_intercept=False, callbacks=[callback])
+    model.fit(X, y)
+    assert model.stop_reason_ == "callback: enough"
+    assert model.n_iter_ == 5
+    np.testing.assert_array_equal(model.weights_, kept[1])
+    problem = reference(kind, X, y)
+    true = primal(problem, flat(model), 10.0)
+    assert model.primal_objective_ == pytest.approx(true, rel=1e-9)
+    assert model.duality_gap_ == pytest.approx(true - model.dual_objective_, rel=1e-9)
+    assert model.dual_objective_ <= solve(problem, 10.0).objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_history_stays_consistent_with_given_weights(small: Any, kind: str) -> None:
+    zero = lambda state: state.stop("zeros", np.zeros_like(state.weights))  # noqa: E731
+    model = estimator(kind, C=10.0, tol=1e-11, callbacks=zero).fit(*small[kind])
+    for row in model.history_:
+        if not np.isnan(row.gap):
+            assert row.gap == pytest.approx(row.primal - row.dual, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_given_weights_at_the_pass_that_converges(small: Any, kind: str) -> None:
+    """The weights are not those that converged, so the model must not say so."""
+
+    def callback(state: PassState) -> None:
+        if state.relative_gap <= 1e-3:
+            state.stop("zeros", np.zeros_like(state.weights))
+
+    model = estimator(kind, tol=1e-3, callbacks=callback)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(*small[kind])
+    assert not model.weights_.any()
+    assert not model.converged_
+    assert model.stop_reason_ == "callback: zeros"
+
+
+def test_given_weights_under_a_hard_margin() -> None:
+    """P is infinite where a constraint is violated: zeros are not feasible."""
+    X, y = make("multiclass", 30, separable=True)
+    zero = lambda state: state.stop("zeros", np.zeros_like(state.weights))  # noqa: E731
+    model = MulticlassSSVM(np.inf, callbacks=zero, random_state=0).fit(X, y)
+    assert np.isinf(model.primal_objective_)
+
+    def half(state: PassState) -> None:
+        if state.relative_gap < 1e-2:
+            state.stop("half", 0.5 * state.weights)
+
+    model = MulticlassSSVM(np.inf, tol=1e-9, fit_intercept=False, solver="fsmo", callbacks=half)
+    model.fit(X, y)
+    assert model.stop_reason_ == "callback: half"
+    true = primal(reference("multiclass", X, y), flat(model), np.inf)
+    assert model.primal_objective_ == pytest.approx(true, rel=1e-6)
+
+
+@pytest.mark.parametrize("twin", [False, True], ids=["itself", "a twin"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_early_stopping(small: Any, kind: str, twin: bool) -> None:
+    X, y = small[kind]
+    X_dev, y_dev = make(kind, 30, seed=1)
+    model = estimator(kind, C=100.0, tol=1e-12)
+    stopping = EarlyStopping(estimator(kind) if twin else model, X_dev, y_dev, patience=2)
+    model.set_params(callbacks=[stopping])
+    model.fit(X, y)
+    assert "held-out" in model.stop_reason_
+    assert len(stopping.scores_) == model.n_iter_
+    assert model.score(X_dev, y_dev) == max(stopping.scores_)
+    assert int(np.argmax(stopping.scores_)) == model.n_iter_ - 3
+    first = list(stopping.scores_)
+    model.fit(X, y)  # a second fit begins anew
+    assert stopping.scores_ == first
+
+
+def test_early_stopping_wants_patience() -> None:
+    with pytest.raises(ValueError, match="patience must be at least 1"):
+        EarlyStopping(MulticlassSSVM(), [], [], patience=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctrl_c_keeps_the_best_weights(small: Any, kind: str) -> None:
+    X, y = small[kind]
+
+    def interrupt(state: PassState) -> None:
+        if state.row.passes == 3:
+            raise KeyboardInterrupt
+
+    model = estimator(kind, C=10.0, tol=1e-11, fit_intercept=False, callbacks=interrupt)
+    with pytest.warns(ConvergenceWarning, match=r"interrupted.*best weights so far.*warm_start"):
+        model.fit(X, y)
+    assert model.stop_reason_ == "interrupted"
+    assert model.n_iter_ == 3
+    problem = reference(kind, X, y)
+    assert model.primal_objective_ == pytest.approx(primal(problem, flat(model), 10.0), rel=1e-9)
+    assert model.dual_objective_ <= solve(problem, 10.0).objective * (1 + 1e-9)
+    certified = [row.primal for row in model.history_ if not np.isnan(row.primal)]
+    assert model.primal_objective_ == min(certified)
+
+
+def test_other_errors_of_a_callback_are_raised(small: Any) -> None:
+    def callback(state: PassState) -> None:
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        MulticlassSSVM(callbacks=callback).fit(*small["multiclass"])
+
+
+def test_verbose_goes_to_stderr(small: Any, capsys: Any) -> None:
+    model = MulticlassSSVM(verbose=2, tol=1e-4, random_state=0).fit(*small["multiclass"])
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.splitlines() if line.startswith("pass")]
+    assert captured.out == ""
+    assert len(lines) == model.n_iter_
+    assert "gap" in lines[-1]
+
+
+# Determinism -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["sdm", "fsmo"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_do_not_depend_on_threads(large: Any, kind: str, solver: str) -> None:
+    X, y = large[kind]
+    models = [
+        estimator(kind, solver=solver, tol=1e-3, n_jobs=n_jobs).fit(X, y)
+        for n_jobs in (1, 2, 3, 1, -1)
+    ]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.weights_, models[0].weights_)
+        assert model.primal_objective_ == models[0].primal_objective_
+        assert model.dual_objective_ == models[0].dual_objective_
+        assert model.n_iter_ == models[0].n_iter_
+
+
+def test_compiled_structure_does_not_depend_on_threads(large: Any, compiled_chain: Any) -> None:
+    X, y = large["chain"]
+    models = [
+        SSVM(compiled_chain(), 0.1, tol=1e-2, n_jobs=n_jobs, random_state=0).fit(X[:200], y[:200])
+        for n_jobs in (1, 2, 3)
+    ]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.weights_, models[0].weights_)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_seeds(small: Any, kind: str) -> None:
+    X, y = small[kind]
+    model = estimator(kind, tol=1e-8)
+    first = model.fit(X, y).weights_.copy()
+    np.testing.assert_array_equal(model.fit(X, y).weights_, first)
+    objectives = [
+        estimator(kind, tol=1e-8, random_state=seed).fit(X, y).primal_objective_
+        for seed in (1, 2, None, np.random.RandomState(3))
+    ]
+    np.testing.assert_allclose(objectives, model.primal_objective_, rtol=2e-8)
+    loose = [estimator(kind, tol=0.1, random_state=seed).fit(X, y).weights_ for seed in (1, 2)]
+    assert not np.array_equal(*loose)
+
+
+# Warm start ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), ("squared", "slack")])
+@pytest.mark.parametrize("solver", ["sdm", "fsmo"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_warm_start_along_C(small: Any, kind: str, solver: str, slack: str, rescale: str) -> None:
+    X, y = small[kind]
+    tol = 1e-5
+    params = {"solver": solver, "slack": slack, "rescale": rescale, "tol": tol, "max_iter": 5000}
+    warm = estimator(kind, warm_start=True, **params)
+    cold_passes = warm_passes = 0
+    for C in (0.5, 0.6, 0.7, 0.6, 0.6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warm.set_params(C=C).fit(X, y)
+        cold = estimator(kind, C=C, **params).fit(X, y)
+        assert warm.converged_
+        np.testing.assert_allclose(warm.primal_objective_, cold.primal_objective_, rtol=tol)
+        assert warm.dual_objective_ <= cold.primal_objective_ * (1 + 1e-12)
+        warm_passes += warm.n_iter_
+        cold_passes += cold.n_iter_
+    assert warm_passes < cold_passes
+    assert warm.n_iter_ <= 4  # the very same problem again
+
+
+def test_warm_start_of_a_structure_along_C(small: Any, compiled_chain: Any) -> None:
+    X, y = small["chain"]
+    warm = SSVM(compiled_chain(), tol=1e-5, warm_start=True, random_state=0)
+    passes = []
+    for C in (0.5, 0.6, 0.6):
+        warm.set_params(C=C).fit(X, y)
+        cold = SSVM(compiled_chain(), C, tol=1e-5, random_state=0).fit(X, y)
+        np.testing.assert_allclose(warm.primal_objective_, cold.primal_objective_, rtol=1e-5)
+        passes.append((warm.n_iter_, cold.n_iter_))
+    assert passes[-1][0] < passes[-1][1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_warm_start_across_formulations_and_weights(small: Any, kind: str) -> None:
+    X, y = small[kind]
+    warm = estimator(kind, warm_start=True, tol=1e-6, max_iter=5000)
+    weights = np.random.default_rng(0).uniform(0, 2, len(y))
+    weights[:5] = 0.0
+    for solver, slack, rescale, weight in itertools.product(
+        ("sdm", "fsmo"), ("max", "squared"), ("margin", "slack"), (None, weights)
+    ):
+        params = {"solver": solver, "slack": slack, "rescale": rescale}
+        warm.set_params(**params).fit(X, y, sample_weight=weight)
+        cold = estimator(kind, tol=1e-6, max_iter=5000, **params).fit(X, y, sample_weight=weight)
+        np.testing.assert_allclose(warm.primal_objective_, cold.primal_objective_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_warm_start_with_other_data_warns(small: Any, kind: str) -> None:
+    X, y = make(kind, 40, seed=9)
+    model = estimator(kind, warm_start=True, tol=1e-6).fit(*small[kind])
+    with pytest.warns(UserWarning, match="not those of the previous fit"):
+        model.fit(X, y)
+    cold = estimator(kind, tol=1e-6).fit(X, y)
+    np.testing.assert_array_equal(model.weights_, cold.weights_)
+
+
+def test_warm_start_of_a_structure_with_other_data_warns(python_multiclass: Any) -> None:
+    X, y = make("multiclass", 15)
+    model = SSVM(python_multiclass(), warm_start=True, tol=1e-4, random_state=0)
+    model.fit(list(X), list(y))
+    other = [2.0 * x for x in X]
+    with pytest.warns(UserWarning, match="not those of the previous fit"):
+        model.fit(other, list(y))
+    cold = SSVM(python_multiclass(), tol=1e-4, random_state=0).fit(other, list(y))
+    np.testing.assert_array_equal(model.weights_, cold.weights_)
+
+
+def test_warm_start_notices_data_changed_in_place(python_multiclass: Any) -> None:
+    X, y = make("multiclass", 15)
+    inputs, outputs = list(X), list(y)
+    model = SSVM(python_multiclass(), warm_start=True, tol=1e-5, random_state=0)
+    model.fit(inputs, outputs)
+    for change in ("scaled", "shorter"):
+        if change == "scaled":
+            inputs[:] = [3.0 * x for x in inputs]
+        else:
+            del inputs[-4:], outputs[-4:]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            model.fit(inputs, outputs)
+        cold = SSVM(python_multiclass(), tol=1e-5, random_state=0).fit(inputs, outputs)
+        np.testing.assert_allclose(model.primal_objective_, cold.primal_objective_, rtol=1e-5)
+        problem = EnumeratedProblem.from_multiclass(np.array(inputs), outputs, L)
+        assert model.dual_objective_ <= solve(problem, 1.0).objective * (1 + 1e-9)
+
+
+def test_warm_start_notices_another_structure(python_multiclass: Any) -> None:
+    class Doubled(python_multiclass):  # type: ignore[misc]
+        def loss(self, y_true: Any, y: Any) -> float:
+            return 2.0 * super().loss(y_true, y)
+
+        def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+            return super().decode(x, w, y_true, 2.0 * loss_scale)
+
+    X, y = make("multiclass", 15)
+    inputs, outputs = list(X), list(y)
+    model = SSVM(python_multiclass(), warm_start=True, tol=1e-5, random_state=0)
+    model.fit(inputs, outputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model.set_params(structure=Doubled()).fit(inputs, outputs)
+    cold = SSVM(Doubled(), tol=1e-5, random_state=0).fit(inputs, outputs)
+    np.testing.assert_allclose(model.primal_objective_, cold.primal_objective_, rtol=1e-5)
+    assert model.dual_objective_ <= cold.primal_objective_
+
+
+def test_warm_start_goes_on_after_ctrl_c(small: Any) -> None:
+    def interrupt(state: PassState) -> None:
+        raise KeyboardInterrupt
+
+    X, y = small["chain"]
+    model = ChainSSVM(tol=1e-6, warm_start=True, callbacks=interrupt, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y)
+    model.set_params(callbacks=None).fit(X, y)
+    cold = ChainSSVM(tol=1e-6, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.primal_objective_, cold.primal_objective_, rtol=1e-6)
+
+
+# Adding data -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("solver", ["sdm", "fsmo"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_partial_fit_reaches_the_objective_of_fit(
+    small: Any, kind: str, solver: str, class_weight: Any
+) -> None:
+    X, y = small[kind]
+    model = estimator(kind, solver=solver, tol=1e-6, class_weight=class_weight)
+    whole = estimator(kind, solver=solver, tol=1e-6, class_weight=class_weight).fit(X, y)
+    order = np.argsort(y, kind="stable") if kind == "multiclass" else np.arange(len(y))
+    pick = lambda part: ([X[i] for i in part], [y[i] for i in part])  # noqa: E731
+    model.partial_fit(*pick(order[:25]), classes=[0, 1, 2])
+    model.partial_fit(*pick(order[25:]))
+    np.testing.assert_allclose(model.primal_objective_, whole.primal_objective_, rtol=1e-6)
+    assert model.dual_objective_ <= whole.primal_objective_ * (1 + 1e-12)
+    np.testing.assert_allclose(model.weights_, whole.weights_, atol=5e-2)
+    assert list(model.classes_) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_partial_fit_with_sample_weight(small: Any, kind: str) -> None:
+    X, y = small[kind]
+    weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    whole = estimator(kind, tol=1e-6).fit(X, y, sample_weight=weights)
+    model = estimator(kind, tol=1e-6)
+    for part in (slice(0, 20), slice(20, 30), slice(30, None)):
+        model.partial_fit(X[part], y[part], classes=[0, 1, 2], sample_weight=weights[part])
+    np.testing.assert_allclose(model.primal_objective_, whole.primal_objective_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fit_forgets_what_partial_fit_added(small: Any, kind: str) -> None:
+    """After fit, partial_fit adds to the data of that fit or begins anew; nothing older is left."""
+    X, y = small[kind]
+    X2, y2 = make(kind, 20, seed=21)
+    X3, y3 = make(kind, 20, seed=22)
+    model = estimator(kind, tol=1e-6)
+    model.partial_fit(X, y).fit(X2, y2).partial_fit(X3, y3)
+    both = [*X2, *X3], [*y2, *y3]
+    allowed = [
+        estimator(kind, tol=1e-6).fit(*both).primal_objective_,
+        estimator(kind, tol=1e-6).fit(X3, y3).primal_objective_,
+    ]
+    assert np.isclose(model.primal_objective_, allowed, rtol=1e-5).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_partial_fit_refuses(small: Any, kind: str) -> None:
+    X, y = small[kind]
+    model = estimator(kind).partial_fit(X, y)
+    new = np.full(1, 7) if kind == "multiclass" else [np.full(len(y[0]), 7)]
+    with pytest.raises(ValueError, match=r"7.*classes="):
+        model.partial_fit(X[:1], new)
+    wide = np.ones((2, D + 1)) if kind == "multiclass" else [np.ones((2, D + 1))]
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(wide, [0, 1] if kind == "multiclass" else [[0, 1]])
+
+
+# The paper's stopping rule -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_epsilon_of_fsmo(small: Any, kind: str) -> None:
+    X, y = small[kind]
+    epsilon = 0.05
+    model = estimator(kind, C=1.0, solver="fsmo", tol=1e-12, fit_intercept=False)
+    model.set_params(solver_options={"epsilon": epsilon})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y)
+    assert "epsilon=0.05" in model.stop_reason_
+    assert model.converged_
+    best = solve(reference(kind, X, y), 1.0).objective
+    assert model.dual_objective_ <= best * (1 + 1e-9)
+    assert model.primal_objective_ <= best + 2 * epsilon * len(y)
+    finer = estimator(kind, C=1.0, solver="fsmo", tol=1e-12, fit_intercept=False)
+    finer.set_params(solver_options={"epsilon": epsilon / 50}).fit(X, y)
+    assert finer.duality_gap_ < model.duality_gap_
+    assert finer.n_iter_ > model.n_iter_
+
+
+def test_solver_options_change_the_way_not_the_end(small: Any) -> None:
+    X, y = small["chain"]
+    best = ChainSSVM(tol=1e-7, random_state=0).fit(X, y).primal_objective_
+    for solver, options in [
+        ("sdm", {"block": 7, "cached_passes": 0, "patience": 1}),
+        ("sdm", {"precision": 0.5, "skip": 0, "cg_steps": 3, "cached_passes": 4}),
+        ("fsmo", {"block": 3, "inner_rounds": 2}),
+    ]:
+        model = ChainSSVM(solver=solver, tol=1e-7, random_state=0, solver_options=options)
+        assert model.fit(X, y).primal_objective_ == pytest.approx(best, rel=2e-7)
+    X, y = small["multiclass"]
+    best = MulticlassSSVM(tol=1e-7, random_state=0).fit(X, y).primal_objective_
+    options = {"passes": 2, "skip": 0, "stage_factor": 2.0, "stage_sweeps": 1, "precision": 0.3}
+    model = MulticlassSSVM(tol=1e-7, random_state=0, solver_options=options).fit(X, y)
+    assert model.primal_objective_ == pytest.approx(best, rel=2e-7)
