@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import _thread
 import math
+import signal
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Annotated, Any
 
 import numpy as np
@@ -45,6 +47,44 @@ class CommandError(Exception):
     """The user's input is at fault; the message is one sentence that says what to do."""
 
 
+class _Interrupts:
+    """Sees to it that Ctrl-C is not lost.
+
+    Where LLVM calls back into Python, an exception is reported and dropped. So the interrupt is
+    raised again, twice a second, until somebody has taken note of it.
+    """
+
+    def __init__(self) -> None:
+        self.pending = False
+
+    def install(self) -> None:
+        signal.signal(signal.SIGINT, self._handle)
+        sys.unraisablehook = self._dropped
+
+    def noted(self) -> None:
+        self.pending = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.pending:
+            self.pending = True
+            threading.Thread(target=self._insist, daemon=True).start()
+        raise KeyboardInterrupt
+
+    def _insist(self) -> None:
+        time.sleep(0.5)
+        while self.pending:
+            _thread.interrupt_main()
+            time.sleep(0.5)
+
+    @staticmethod
+    def _dropped(unraisable: Any) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            sys.__unraisablehook__(unraisable)
+
+
+_interrupts = _Interrupts()
+
+
 class _Group(TyperGroup):
     """Turns errors into one line and an exit code."""
 
@@ -55,6 +95,7 @@ class _Group(TyperGroup):
             typer.echo(f"hingeline: {error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
+            _interrupts.noted()
             typer.echo("hingeline: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
@@ -71,19 +112,11 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line."""
-    sys.unraisablehook = _redeliver_interrupts
+    _interrupts.install()
     try:
         app(prog_name="hingeline")
     except KeyboardInterrupt:  # before or after a command ran
         sys.exit(INTERRUPTED)
-
-
-def _redeliver_interrupts(unraisable: Any) -> None:
-    """Ctrl-C while LLVM calls back into Python is reported and dropped: raise it again."""
-    if unraisable.exc_type is KeyboardInterrupt:
-        _thread.interrupt_main()
-    else:
-        sys.__unraisablehook__(unraisable)
 
 
 def _print_version(wanted: bool) -> None:

@@ -45,7 +45,7 @@ from hingeline.working_set import WorkingSet, grown, planes
 Array = np.ndarray[Any, Any]
 
 #: Planes are never dropped: S_i only grows, as in Algorithm 1.
-_KEEP = 2**31
+_KEEP = 2**30
 
 
 @kernel
