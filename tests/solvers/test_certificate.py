@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
@@ -23,7 +24,6 @@ from hingeline.structures import chain, multiclass
 # isort: split
 from naive import chain_joint_feature, multiclass_joint_feature
 from reference import EnumeratedProblem, primal, random_chains, random_multiclass, solve
-from scipy import sparse
 
 FORMULATIONS = list(itertools.product(("max", "squared"), ("margin", "slack")))
 L, D = 3, 4

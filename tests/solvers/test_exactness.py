@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,19 +30,19 @@ def _weights(seed: int, n: int, weighted: bool) -> Any:
     return weights
 
 
-@lru_cache(maxsize=None)
+@cache
 def multiclass_data(seed: int, separable: bool = False) -> Any:
     X, y = random_multiclass(np.random.default_rng(seed), 20, D, L, separable)
     y[:L] = np.arange(L) if not separable else y[:L]
     return X, y
 
 
-@lru_cache(maxsize=None)
+@cache
 def chain_data(seed: int, separable: bool = False) -> Any:
     return random_chains(np.random.default_rng(seed), 10, D, L, 3, separable)
 
 
-@lru_cache(maxsize=None)
+@cache
 def optimum(kind: str, seed: int, C: float, slack: str, rescale: str, weighted: bool) -> Any:
     """The enumerated problem, its sample weights and its optimal value."""
     separable = np.isinf(C)
@@ -300,9 +300,7 @@ class TestInseparable:
         with pytest.raises(ValueError, match=r"C=inf.*not separable.*finite C"):
             model.fit([x[None] for x in X], [[label] for label in y])
 
-    def test_structure(
-        self, python_multiclass: Any, kind: str, solver: str, rescale: str
-    ) -> None:
+    def test_structure(self, python_multiclass: Any, kind: str, solver: str, rescale: str) -> None:
         X, y = self.data(kind)
         model = SSVM(python_multiclass(), np.inf, rescale=rescale, solver=solver, random_state=0)
         with pytest.raises(ValueError, match=r"C=inf.*not separable.*finite C"):

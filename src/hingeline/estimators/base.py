@@ -117,7 +117,7 @@ class BaseSSVM(BaseEstimator):
             name=type(self).__name__,
             started=began,
         )
-        kernels = f"{kind}-{solver_class.__name__}-{self.slack}-{self.rescale}"
+        kernels = f"{kind}-{solver_class.__name__}"
         with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)

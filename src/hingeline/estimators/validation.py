@@ -17,6 +17,9 @@ Array = np.ndarray[Any, Any]
 #: solver name -> what it solves; every solver here does all slacks and rescalings.
 SOLVERS = ("auto", "sdm", "fsmo")
 
+#: Solver options for which 0 means "not at all".
+_MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
+
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Refuse a word that is not among the allowed ones, naming them."""
@@ -86,9 +89,7 @@ def check_options(options: Any, known: Mapping[str, Any], solver: str) -> None:
             if value is None and known[name] is None:
                 continue
             raise TypeError(f"solver_options[{name!r}] must be a number, got {value!r}.")
-        if not math.isfinite(value) or value < 0 or (name != "skip" and value == 0):
-            if name == "cached_passes" and value == 0:
-                continue
+        if not math.isfinite(value) or value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
             raise ValueError(f"solver_options[{name!r}] must be positive, got {value!r}.")
 
 

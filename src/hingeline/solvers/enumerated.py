@@ -345,7 +345,7 @@ class EnumeratedSDM(DualSolver):
         for _ in range(self.options["passes"]):
             worth = self.gaps >= self.options["skip"] * max(self.gaps[self.active].mean(), 1e-300)
             self._move(np.flatnonzero(worth), stage)
-        if stage is self.form and not self.hard and self.clock > 4:
+        if stage is self.form and self.clock > 4:
             self.accelerate(self)
         return estimate if stage is self.form else np.inf
 

@@ -39,6 +39,7 @@ from hingeline._numba import kernel
 from hingeline.formulations import Formulation, example_gap
 from hingeline.solvers.dual_state import PlaneSolver
 from hingeline.solvers.sdm import default_block
+from hingeline.solvers.subspace import Accelerator
 from hingeline.structures.base import planes_add, planes_score
 from hingeline.working_set import WorkingSet, grown, planes
 
@@ -137,17 +138,27 @@ class FSMO(PlaneSolver):
         Line 8 of Algorithm 1. None: lowered from 1 on as long as ``tol`` asks for it.
     inner_rounds : int
         Rounds of Algorithm 2 over all planes after each pass, at most.
+    cg_steps : int
+        Line 10 asks for the optimum over S, which single multipliers approach slowly where the
+        problem is ill-conditioned: conjugate gradients over all planes with mass help, on small
+        problems and late in a run. 0 leaves the published method alone.
     block : int
         Examples decoded against the same weights, as for ``"sdm"``.
     """
 
     name = "fsmo"
-    defaults: ClassVar[dict[str, Any]] = {"epsilon": None, "inner_rounds": 10, "block": None}
+    defaults: ClassVar[dict[str, Any]] = {
+        "epsilon": None,
+        "inner_rounds": 10,
+        "cg_steps": 30,
+        "block": None,
+    }
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.epsilon = 1.0 if self.options["epsilon"] is None else float(self.options["epsilon"])
         self.settled = False
+        self.accelerate = Accelerator(self.options["cg_steps"])
 
     def sweep(self) -> float:
         """One round of Algorithm 1 over the examples."""
@@ -170,6 +181,8 @@ class FSMO(PlaneSolver):
             worst = self._optimise(self.active)
             if worst <= 0.5 * self.epsilon:
                 break
+        if self.options["cg_steps"] and self.clock > 4:
+            self.accelerate(self)
         if self.options["epsilon"] is None:
             if 5 * added <= len(order):
                 self.epsilon *= 0.5

@@ -274,7 +274,7 @@ class SDM(PlaneSolver):
             if not worth.any():
                 break
             self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))), stage)
-        if stage is self.form and not self.hard and self.clock > 4:
+        if stage is self.form and self.clock > 4:
             self.accelerate(self)
         return estimate if stage is self.form else np.inf
 

@@ -1,0 +1,526 @@
+"""Bad input gets one clear sentence that names the place and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+
+from hingeline import SSVM, ChainSSVM, MulticlassSSVM, Structure
+
+X = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [2.0, 0.5]])
+Y = np.array([0, 1, 2, 0])
+SEQUENCES = [X, X[:2], X[1:]]
+LABELS = [["a", "b", "c", "a"], ["a", "b"], ["b", "c", "a"]]
+
+
+def changed(array: Any, value: float) -> Any:
+    copy = np.array(array, dtype=float)
+    copy[1, 1] = value
+    return copy
+
+
+def check(error: Any, pieces: Any) -> None:
+    """The message holds every piece, in whatever case, and is one sentence of our own."""
+    message = str(error.value)
+    for piece in pieces:
+        assert piece.lower() in message.lower(), message
+    assert "\n" not in message.strip()
+    assert len(message) < 300
+
+
+# Parameters, for all estimators ------------------------------------------------------------------
+
+PARAMETERS = [
+    ({"C": 0.0}, ValueError, ["C must be greater than 0", "0.0", "hard margin"]),
+    ({"C": -1.0}, ValueError, ["C must be greater than 0", "-1.0"]),
+    ({"C": float("nan")}, ValueError, ["C must be greater than 0", "nan"]),
+    ({"C": "1"}, TypeError, ["C must be a number", "'1'"]),
+    ({"C": None}, TypeError, ["C must be a number", "None"]),
+    ({"C": True}, TypeError, ["C must be a number", "True"]),
+    ({"solver": "smo"}, ValueError, ["solver='smo'", "'auto', 'sdm', 'fsmo'"]),
+    ({"solver": None}, ValueError, ["solver=None", "'auto', 'sdm', 'fsmo'"]),
+    ({"slack": "sum"}, ValueError, ["slack='sum'", "'max', 'squared'"]),
+    ({"rescale": "none"}, ValueError, ["rescale='none'", "'margin', 'slack'"]),
+    ({"nu": 0.5}, ValueError, ["nu=0.5", "slack='nu'", "set C"]),
+    ({"tol": 0.0}, ValueError, ["tol must be greater than 0"]),
+    ({"tol": float("nan")}, ValueError, ["tol must be greater than 0"]),
+    ({"tol": float("inf")}, ValueError, ["tol must be"]),
+    ({"max_iter": 0}, ValueError, ["max_iter must be greater than 0"]),
+    ({"max_iter": 1.5}, TypeError, ["max_iter must be an integer", "1.5"]),
+    ({"max_time": -1}, ValueError, ["max_time must be greater than 0"]),
+    ({"max_time": "1"}, TypeError, ["max_time must be a number"]),
+    ({"n_jobs": 0}, ValueError, ["n_jobs=0", "1 for one thread"]),
+    ({"n_jobs": 1.5}, TypeError, ["n_jobs must be None or an integer"]),
+    ({"callbacks": [3]}, TypeError, ["callbacks must be callable", "3"]),
+    ({"callbacks": 3}, TypeError, ["callbacks must be", "3"]),
+    ({"solver_options": {"blok": 3}}, ValueError, ["'blok'", "it knows", "precision"]),
+    (
+        {"solver": "fsmo", "solver_options": {"precision": 0.1}},
+        ValueError,
+        ["'precision'", "solver='fsmo'", "epsilon"],
+    ),
+    ({"solver_options": [("block", 3)]}, TypeError, ["solver_options must be a mapping"]),
+    ({"solver_options": {"precision": "x"}}, TypeError, ["solver_options['precision']", "number"]),
+    ({"solver_options": {"precision": -1}}, ValueError, ["solver_options['precision']"]),
+    (
+        {"solver": "fsmo", "solver_options": {"block": 1.5}},
+        TypeError,
+        ["solver_options['block']", "integer"],
+    ),
+    (
+        {"solver": "fsmo", "solver_options": {"inner_rounds": 2.5}},
+        TypeError,
+        ["solver_options['inner_rounds']", "integer"],
+    ),
+    ({"random_state": "seed"}, ValueError, ["seed"]),
+]
+
+
+@pytest.mark.parametrize(("params", "kind", "pieces"), PARAMETERS, ids=lambda p: str(p)[:40])
+@pytest.mark.parametrize("name", ["multiclass", "chain", "custom"])
+def test_parameters(python_multiclass: Any, name: str, params: Any, kind: Any, pieces: Any) -> None:
+    model: Any
+    if name == "multiclass":
+        model, data = MulticlassSSVM(**params), (X, Y)
+    elif name == "chain":
+        model, data = ChainSSVM(**params), (SEQUENCES, LABELS)
+    else:
+        model, data = SSVM(python_multiclass(), **params), (list(X), list(Y))
+    with pytest.raises(kind) as error:
+        model.fit(*data)
+    check(error, pieces)
+    assert not hasattr(model, "weights_")
+
+
+# MulticlassSSVM ----------------------------------------------------------------------------------
+
+MULTICLASS = [
+    ("one dimension", {}, (X[0], Y), ValueError, ["2D array"]),
+    ("three dimensions", {}, (X[None], Y), ValueError, ["dim 3"]),
+    ("ragged", {}, ([[1.0, 2.0], [1.0]], [0, 1]), ValueError, []),
+    ("different lengths", {}, (X, Y[:3]), ValueError, ["inconsistent", "4", "3"]),
+    ("two-dimensional y", {}, (X, np.ones((4, 2))), ValueError, ["y should be a 1d array"]),
+    ("NaN", {}, (changed(X, np.nan), Y), ValueError, ["X contains NaN"]),
+    ("inf", {}, (changed(X, np.inf), Y), ValueError, ["X contains infinity"]),
+    ("sparse NaN", {}, (sp.csr_matrix(changed(X, np.nan)), Y), ValueError, ["X contains NaN"]),
+    ("empty", {}, (X[:0], Y[:0]), ValueError, ["0 sample"]),
+    ("no features", {}, (X[:, :0], Y), ValueError, ["0 feature"]),
+    ("one class", {}, (X, [1, 1, 1, 1]), ValueError, ["one class only", "1", "2 classes"]),
+    ("strings", {}, ([["a", "b"]] * 4, Y), ValueError, ["could not convert string to float"]),
+    ("complex", {}, (X + 1j, Y), ValueError, ["complex"]),
+    ("None in y", {}, (X, [0, None, 1, 2]), (ValueError, TypeError), ["y", "None"]),
+    ("NaN in y", {}, (X, [0, np.nan, 1, 2]), ValueError, ["y contains NaN"]),
+    ("continuous y", {}, (X, [0.5, 1.5, 2.5, 0.1]), ValueError, ["Unknown label type"]),
+    ("no y", {}, (X, None), ValueError, ["requires y", "None"]),
+    (
+        "sample_weight below 0",
+        {},
+        (X, Y, [1, 1, -1, 1]),
+        ValueError,
+        ["sample_weight must be finite"],
+    ),
+    ("sample_weight NaN", {}, (X, Y, [1, 1, np.nan, 1]), ValueError, ["sample_weight must be"]),
+    (
+        "sample_weight short",
+        {},
+        (X, Y, [1, 1]),
+        ValueError,
+        ["sample_weight has shape (2,)", "4 examples"],
+    ),
+    (
+        "sample_weight zero",
+        {},
+        (X, Y, np.zeros(4)),
+        ValueError,
+        ["sample_weight is zero everywhere"],
+    ),
+    ("sample_weight words", {}, (X, Y, ["a"] * 4), (TypeError, ValueError), ["sample_weight"]),
+    (
+        "cost matrix of another size",
+        {"loss": np.ones((2, 2)) - np.eye(2)},
+        (X, Y),
+        ValueError,
+        ["loss has shape (2, 2)", "3 classes", "(3, 3)", "classes_"],
+    ),
+    ("costs per class", {"loss": [1.0, 2.0, 3.0]}, (X, Y), ValueError, ["loss has shape (3,)"]),
+    (
+        "negative cost",
+        {"loss": [[0, 1, 1], [1, 0, -1], [1, 1, 0]]},
+        (X, Y),
+        ValueError,
+        ["loss", "non-negative"],
+    ),
+    ("cost of truth", {"loss": np.ones((3, 3))}, (X, Y), ValueError, ["loss", "zero diagonal"]),
+    ("NaN cost", {"loss": np.full((3, 3), np.nan)}, (X, Y), ValueError, ["loss must be finite"]),
+    ("unknown loss", {"loss": "hamming"}, (X, Y), ValueError, ["loss='hamming'", "'zero_one'"]),
+    ("loss scale", {"loss": (-1.0, "zero_one")}, (X, Y), ValueError, ["loss scale must be"]),
+    ("loss of no kind", {"loss": object()}, (X, Y), TypeError, ["loss must be 'zero_one'"]),
+    (
+        "class_weight word",
+        {"class_weight": "even"},
+        (X, Y),
+        ValueError,
+        ["class_weight='even'", "'balanced'"],
+    ),
+    (
+        "class_weight below 0",
+        {"class_weight": {1: -2.0}},
+        (X, Y),
+        ValueError,
+        ["class_weight[1]", "-2.0"],
+    ),
+    ("class_weight list", {"class_weight": [1, 2, 3]}, (X, Y), TypeError, ["class_weight must be"]),
+    (
+        "class_weight zero",
+        {"class_weight": {0: 0, 1: 0, 2: 0}},
+        (X, Y),
+        ValueError,
+        ["class_weight", "zero"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("params", "data", "kind", "pieces"),
+    [row[1:] for row in MULTICLASS],
+    ids=[row[0] for row in MULTICLASS],
+)
+def test_multiclass(params: Any, data: Any, kind: Any, pieces: Any) -> None:
+    with pytest.raises(kind) as error:
+        MulticlassSSVM(**params).fit(*data)
+    for piece in pieces:
+        assert piece.lower() in str(error.value).lower()
+
+
+# ChainSSVM ---------------------------------------------------------------------------------------
+
+STACKED = np.concatenate(SEQUENCES)
+FLAT = [label for labels in LABELS for label in labels]
+SLACKED = {"rescale": "slack"}
+SQUARED = {"slack": "squared"}
+CHAIN = [
+    ("one array", {}, (X, LABELS), ValueError, ["X is one two-dimensional array", "lengths="]),
+    ("one sparse matrix", {}, (sp.csr_matrix(X), FLAT), ValueError, ["one sparse", "lengths="]),
+    (
+        "vector as sequence",
+        {},
+        ([X, X[0]], LABELS[:2]),
+        ValueError,
+        ["X[1] has shape (2,)", "(tokens, features)"],
+    ),
+    ("ragged rows", {}, ([X, [[1.0, 2.0], [1.0]]], LABELS[:2]), ValueError, ["X[1] is ragged"]),
+    (
+        "features differ",
+        {},
+        ([X, np.ones((2, 3))], LABELS[:2]),
+        ValueError,
+        ["X[1] has 3 features", "X[0] has 2"],
+    ),
+    ("more X than y", {}, (SEQUENCES, LABELS[:2]), ValueError, ["3 sequences", "y has 2"]),
+    (
+        "labels missing",
+        {},
+        (SEQUENCES, [LABELS[0], ["a"], LABELS[2]]),
+        ValueError,
+        ["X[1] has 2 tokens", "y[1] has 1"],
+    ),
+    ("NaN", {}, ([X, changed(X, np.nan)], [LABELS[0]] * 2), ValueError, ["X[1] contains NaN"]),
+    ("inf", {}, ([X, changed(X, -np.inf)], [LABELS[0]] * 2), ValueError, ["X[1]", "infinity"]),
+    (
+        "sparse NaN",
+        {},
+        ([X, sp.csr_matrix(changed(X, np.nan))], [LABELS[0]] * 2),
+        ValueError,
+        ["X[1] contains NaN"],
+    ),
+    (
+        "empty sequence",
+        {},
+        ([X, np.ones((0, 2))], [LABELS[0], []]),
+        ValueError,
+        ["X[1] is an empty sequence", "drop it"],
+    ),
+    (
+        "empty sparse sequence",
+        {},
+        ([X, sp.csr_matrix((0, 2))], [LABELS[0], []]),
+        ValueError,
+        ["X[1] is an empty sequence"],
+    ),
+    ("empty list", {}, ([X, []], [LABELS[0], []]), ValueError, ["X[1] is an empty sequence"]),
+    ("nothing", {}, ([], []), ValueError, ["X is empty"]),
+    (
+        "dicts",
+        {},
+        ([[{"w": 1}, {"w": 2}]], [["a", "b"]]),
+        TypeError,
+        ["X[0] holds dicts", "DictVectorizer"],
+    ),
+    ("words", {}, ([["the", "dog"]], [["a", "b"]]), TypeError, ["X[0] holds strs", "encode"]),
+    ("strings in rows", {}, ([[["a", "b"]]], [["a"]]), TypeError, ["X[0] has dtype", "numbers"]),
+    (
+        "objects",
+        {},
+        ([np.array([[object()]], dtype=object)], [["a"]]),
+        TypeError,
+        ["X[0] has dtype object"],
+    ),
+    ("complex", {}, ([X + 1j], [LABELS[0]]), TypeError, ["X[0] has dtype complex128"]),
+    ("a string", {}, ("abc", LABELS), TypeError, ["X must be a list of arrays", "str"]),
+    ("a dict", {}, ({"a": X}, LABELS), TypeError, ["X must be a list of arrays", "dict"]),
+    ("None", {}, (None, LABELS), TypeError, ["X must be a list of arrays", "NoneType"]),
+    ("a number inside", {}, ([X, 3.0], LABELS[:2]), ValueError, ["X[1] has shape ()"]),
+    ("None in y", {}, ([X], [["a", None, "b", "a"]]), ValueError, ["None", "needs a label"]),
+    ("NaN in y", {}, ([X], [[0.0, np.nan, 1.0, 0.0]]), ValueError, ["nan", "needs a label"]),
+    ("y is None", {}, (SEQUENCES, None), TypeError, ["y must be a list", "NoneType"]),
+    ("None for a sequence", {}, (SEQUENCES, [LABELS[0], None, LABELS[2]]), TypeError, ["y[1]"]),
+    (
+        "y not nested",
+        {},
+        (SEQUENCES, ["abca", "ab", "bca"]),
+        TypeError,
+        ["y[0] must be a sequence"],
+    ),
+    (
+        "unhashable label",
+        {},
+        ([X], [[["a"], "b", "a", "a"]]),
+        TypeError,
+        ["y", "label", "hashable"],
+    ),
+    ("lengths short", {}, (STACKED, FLAT, [4, 2]), ValueError, ["lengths sum to 6", "9 rows"]),
+    ("lengths of 0", {}, (STACKED, FLAT, [4, 0, 5]), ValueError, ["lengths[1] is 0"]),
+    ("lengths below 0", {}, (STACKED, FLAT, [4, -1, 6]), ValueError, ["lengths[1] is -1"]),
+    ("lengths of floats", {}, (STACKED, FLAT, [4.0, 5.0]), TypeError, ["lengths", "integers"]),
+    ("lengths empty", {}, (STACKED, FLAT, np.array([], int)), ValueError, ["lengths is empty"]),
+    (
+        "stacked y short",
+        {},
+        (STACKED, FLAT[:-1], [4, 5]),
+        ValueError,
+        ["y has 8 labels", "9 rows"],
+    ),
+    (
+        "sample_weight below 0",
+        {},
+        (SEQUENCES, LABELS, None, [1, -1, 1]),
+        ValueError,
+        ["sample_weight must be finite"],
+    ),
+    (
+        "sample_weight per token",
+        {},
+        (SEQUENCES, LABELS, None, np.ones(9)),
+        ValueError,
+        ["sample_weight has shape (9,)", "3 examples"],
+    ),
+    (
+        "cost matrix of another size",
+        {"loss": np.ones((2, 2)) - np.eye(2)},
+        (SEQUENCES, LABELS),
+        ValueError,
+        ["loss has shape (2, 2)", "3 classes"],
+    ),
+    (
+        "costs of another size",
+        {"loss": [1.0, 2.0]},
+        (SEQUENCES, LABELS),
+        ValueError,
+        ["loss has shape (2,)"],
+    ),
+    (
+        "negative cost",
+        {"loss": [1.0, -1.0, 1.0]},
+        (SEQUENCES, LABELS),
+        ValueError,
+        ["loss", "non-negative"],
+    ),
+    ("unknown loss", {"loss": "f1"}, (SEQUENCES, LABELS), ValueError, ["loss='f1'", "'hamming'"]),
+    (
+        "slack rescaling with costs",
+        {**SLACKED, "loss": [1.0, 2.0, 3.0]},
+        (SEQUENCES, LABELS),
+        ValueError,
+        ["rescale='slack'", "not plain Hamming", "rescale='margin'"],
+    ),
+    (
+        "squared slack with costs",
+        {**SQUARED, "loss": [1.0, 2.0, 3.0]},
+        (SEQUENCES, LABELS),
+        ValueError,
+        ["slack='squared'", "not plain Hamming", "slack='max'"],
+    ),
+    (
+        "slack rescaling with class weights",
+        {**SLACKED, "class_weight": {"a": 2.0}},
+        (SEQUENCES, LABELS),
+        ValueError,
+        ["rescale='slack'", "not plain Hamming"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("params", "data", "kind", "pieces"), [row[1:] for row in CHAIN], ids=[row[0] for row in CHAIN]
+)
+def test_chain(params: Any, data: Any, kind: Any, pieces: Any) -> None:
+    with pytest.raises(kind) as error:
+        ChainSSVM(**params).fit(*data)
+    check(error, pieces)
+
+
+# SSVM --------------------------------------------------------------------------------------------
+
+
+class NoLoss(Structure):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return np.ones(2)
+
+    def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+        return y_true
+
+
+class Plain(NoLoss):
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(y_true[0] != y[0])
+
+
+class Table(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return np.ones((2, 2))
+
+
+class NotANumber(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return np.array([1.0, np.nan])
+
+
+class LengthOfX(Plain):
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return np.ones(len(x))
+
+
+INPUTS = list(X)
+OUTPUTS = [0, 1, 2, 0]
+CUSTOM = [
+    ("no structure", None, {}, (INPUTS, OUTPUTS), TypeError, ["structure is missing", "Structure"]),
+    ("a class", Plain, {}, (INPUTS, OUTPUTS), TypeError, ["structure must be an instance"]),
+    ("any object", 3, {}, (INPUTS, OUTPUTS), TypeError, ["structure must be an instance", "3"]),
+    ("no loss", NoLoss(), {}, (INPUTS, OUTPUTS), TypeError, ["NoLoss lacks loss", "joint_feature"]),
+    (
+        "bare structure",
+        Structure(),
+        {},
+        (INPUTS, OUTPUTS),
+        TypeError,
+        ["lacks joint_feature, loss, decode"],
+    ),
+    ("lengths", Plain(), {}, (INPUTS, OUTPUTS[:2]), ValueError, ["X has 4", "y has 2"]),
+    ("empty", Plain(), {}, ([], []), ValueError, ["X is empty"]),
+    ("no list", Plain(), {}, (3, OUTPUTS), TypeError, ["X and y must be lists"]),
+    ("None for y", Plain(), {}, (INPUTS, None), TypeError, ["X and y must be lists"]),
+    ("None in y", Plain(), {}, (INPUTS, [0, None, 1, 0]), TypeError, ["NoneType", "pack()"]),
+    ("strings in y", Plain(), {}, (INPUTS, ["a"] * 4), TypeError, ["Plain.pack()", "str"]),
+    ("floats in y", Plain(), {}, (INPUTS, [0.5] * 4), TypeError, ["Plain.pack()", "float"]),
+    ("tables in y", Plain(), {}, (INPUTS, [np.eye(2, dtype=int)] * 4), TypeError, ["pack()"]),
+    ("ragged in y", Plain(), {}, (INPUTS, [[[0], [1, 2]]] * 4), TypeError, ["pack()", "list"]),
+    ("table of features", Table(), {}, (INPUTS, OUTPUTS), ValueError, ["joint_feature", "(2, 2)"]),
+    ("NaN", NotANumber(), {}, (INPUTS, OUTPUTS), ValueError, ["joint_feature(X[0], y[0])", "NaN"]),
+    (
+        "features of other lengths",
+        LengthOfX(),
+        {},
+        ([np.ones(2), np.ones(3)], [0, 1]),
+        ValueError,
+        ["joint_feature", "length"],
+    ),
+    (
+        "no decode_by_loss",
+        Plain(),
+        {"rescale": "slack"},
+        (INPUTS, OUTPUTS),
+        ValueError,
+        ["rescale='slack'", "Plain, which lacks decode_by_loss()", "rescale='margin'"],
+    ),
+    (
+        "no decode_by_loss, squared",
+        Plain(),
+        {"slack": "squared"},
+        (INPUTS, OUTPUTS),
+        ValueError,
+        ["slack='squared'", "decode_by_loss()"],
+    ),
+    (
+        "sample_weight below 0",
+        Plain(),
+        {},
+        (INPUTS, OUTPUTS, [1, 1, 1, -1]),
+        ValueError,
+        ["sample_weight must be finite"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("structure", "params", "data", "kind", "pieces"),
+    [row[1:] for row in CUSTOM],
+    ids=[row[0] for row in CUSTOM],
+)
+def test_custom(structure: Any, params: Any, data: Any, kind: Any, pieces: Any) -> None:
+    with pytest.raises(kind) as error:
+        SSVM(structure, **params).fit(*data)
+    check(error, pieces)
+
+
+def test_compiled_structures_want_arrays(compiled_chain: Any) -> None:
+    y = [[0, 1], [1, 2]]
+    bad: Any
+    for bad in ([np.ones((2, 2)), np.ones(2)], [np.ones((2, 2)), "ab"], [{"a": 1}, {"b": 2}]):
+        with pytest.raises(TypeError, match=r"X\[[01]\].*compiled.*plain Python"):
+            SSVM(compiled_chain()).fit(bad, y)
+
+
+# Prediction --------------------------------------------------------------------------------------
+
+
+def test_unfitted() -> None:
+    for call in (
+        MulticlassSSVM().predict,
+        MulticlassSSVM().decision_function,
+        lambda data: MulticlassSSVM().score(data, Y),
+        lambda data: MulticlassSSVM().coef_,
+        lambda data: ChainSSVM().predict([data]),
+        lambda data: ChainSSVM().decision_function([data]),
+        lambda data: ChainSSVM().score([data], [LABELS[0]]),
+        lambda data: ChainSSVM().transition_coef_,
+        lambda data: ChainSSVM().with_weights(np.zeros(3)),
+    ):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            call(X)
+
+
+def test_prediction_with_other_features() -> None:
+    classifier = MulticlassSSVM().fit(X, Y)
+    with pytest.raises(ValueError, match=r"X has 3 features.*2 features"):
+        classifier.predict(np.ones((1, 3)))
+    tagger = ChainSSVM().fit(SEQUENCES, LABELS)
+    with pytest.raises(ValueError, match=r"X has 3 features.*fitted with 2"):
+        tagger.predict([np.ones((1, 3))])
+    with pytest.raises(ValueError, match=r"X\[1\] has 3 features"):
+        tagger.decision_function([X, np.ones((1, 3))])
+    with pytest.raises(ValueError, match="lengths="):
+        tagger.predict(X)
+    with pytest.raises(ValueError, match=r"3 sequences and y has 2"):
+        tagger.score(SEQUENCES, LABELS[:2])
+    with pytest.raises(ValueError, match=r"X\[0\] contains NaN"):
+        tagger.predict([changed(X, np.nan)])
+
+
+def test_score_of_a_structure_with_other_lengths(python_multiclass: Any) -> None:
+    model = SSVM(python_multiclass()).fit(INPUTS, OUTPUTS)
+    with pytest.raises(ValueError, match=r"X has 4.*y has 2"):
+        model.score(INPUTS, OUTPUTS[:2])
