@@ -288,7 +288,7 @@ def test_only_the_plane_idle_for_longest_is_overwritten(chains, way):
 
 @pytest.mark.parametrize("way", list(INSERT))
 def test_fsmo_overwrites_no_plane(chains, way):
-    """Its patience is beyond the range of the stamps."""
+    """Its patience is longer than any run."""
     form, i = formulation(), longest(chains)
     ws = empty_working_set(chains.compiled.lengths)
     fill(chains, form, ws, i, chains.outputs(i)[:4])
@@ -465,3 +465,32 @@ def test_weights_and_average_where_all_outputs_are_planes(classes, C, slack, res
             elif cg_steps == 0:
                 np.testing.assert_allclose(state.candidate(), state.average(), rtol=0, atol=1e-9)
     assert state.w.any()
+
+
+@pytest.mark.parametrize(("C", "slack", "rescale"), [(30.0, "max", "margin"), *SETTINGS])
+def test_the_best_weights_have_the_primal_they_are_kept_for(classes, C, slack, rescale):
+    """Sweeps look at the primal too; with a hard margin only certificates stretch the weights."""
+    X, y, cost, compiled = classes
+    form = formulation(C, slack, rescale, n=20)
+    with Workers(1, compiled.scratch_size) as workers:
+        state = EnumeratedSDM(compiled, form, workers, 0)
+        for sweep in range(30):
+            state.sweep()
+            if sweep == 0:
+                state.certify()
+            w, primal = state.best()
+            if not np.isfinite(primal):
+                continue
+            scores = X @ w.reshape(-1, 4)
+            hinges = np.zeros(20)
+            for i in range(20):
+                for k in range(4):
+                    a, b = plane_numbers(cost[y[i], k], slack, rescale)
+                    hinges[i] = max(hinges[i], b - a * (scores[i, y[i]] - scores[i, k]))
+            expected = 0.5 * w @ w
+            if C == np.inf:
+                assert hinges.max() <= 1e-9
+            else:
+                expected += C * (hinges.sum() if slack == "max" else 0.5 * hinges @ hinges)
+            assert primal == pytest.approx(expected, rel=1e-9)
+    assert np.isfinite(primal)

@@ -8,13 +8,15 @@ standard error.
 
 from __future__ import annotations
 
-import _thread
 import math
+import os
 import signal
 import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Annotated, Any
@@ -38,6 +40,7 @@ Array = np.ndarray[Any, Any]
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
+_INTERRUPTED_TEXT = "hingeline: interrupted"
 
 
 # What every command shares ---------------------------------------------------------------------
@@ -45,44 +48,6 @@ INTERRUPTED = 130  # what a shell reports for SIGINT
 
 class CommandError(Exception):
     """The user's input is at fault; the message is one sentence that says what to do."""
-
-
-class _Interrupts:
-    """Sees to it that Ctrl-C is not lost.
-
-    Where LLVM calls back into Python, an exception is reported and dropped. So the interrupt is
-    raised again, twice a second, until somebody has taken note of it.
-    """
-
-    def __init__(self) -> None:
-        self.pending = False
-
-    def install(self) -> None:
-        signal.signal(signal.SIGINT, self._handle)
-        sys.unraisablehook = self._dropped
-
-    def noted(self) -> None:
-        self.pending = False
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self.pending:
-            self.pending = True
-            threading.Thread(target=self._insist, daemon=True).start()
-        raise KeyboardInterrupt
-
-    def _insist(self) -> None:
-        time.sleep(0.5)
-        while self.pending:
-            _thread.interrupt_main()
-            time.sleep(0.5)
-
-    @staticmethod
-    def _dropped(unraisable: Any) -> None:
-        if unraisable.exc_type is not KeyboardInterrupt:
-            sys.__unraisablehook__(unraisable)
-
-
-_interrupts = _Interrupts()
 
 
 class _Group(TyperGroup):
@@ -95,8 +60,7 @@ class _Group(TyperGroup):
             typer.echo(f"hingeline: {error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
-            _interrupts.noted()
-            typer.echo("hingeline: interrupted", err=True)
+            typer.echo(_INTERRUPTED_TEXT, err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -112,7 +76,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line."""
-    _interrupts.install()
     try:
         app(prog_name="hingeline")
     except KeyboardInterrupt:  # before or after a command ran
@@ -208,8 +171,9 @@ class FitProgress:
         """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
         task = self._start("preparing", total=None)
         copy = clone(estimator)
-        self._fit(copy, X, y)
-        copy.predict(X)
+        with _interrupts_exit():
+            self._fit(copy, X, y)
+            copy.predict(X)
         if self._bars is not None and task is not None:
             self._bars.remove_task(task)
 
@@ -261,6 +225,30 @@ class _Watcher:
             self.told = self.certified
         # The bar is full only once the fit is over.
         self.progress.show(self.title, self.task, min(self.done, 0.99), text, news)
+
+
+@contextmanager
+def _interrupts_exit() -> Iterator[None]:
+    """Let Ctrl-C end the process on the spot; for compilation, which writes no output.
+
+    An exception that is raised where LLVM calls back into Python is lost, or leaves the compiler
+    in a state that crashes later.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        show_cursor = b"\x1b[?25h\n" if os.isatty(2) else b""
+        os.write(2, show_cursor + _INTERRUPTED_TEXT.encode() + b"\n")
+        os._exit(INTERRUPTED)
+
+    before = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and before is not signal.SIG_IGN
+    if ours:
+        signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, before)
 
 
 def relative_gap(estimator: Any) -> float:

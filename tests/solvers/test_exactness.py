@@ -181,6 +181,15 @@ def test_hard_margin_python_structure(python_multiclass: Any, solver: str, resca
     run(model, "multiclass", 0, np.inf, "max", rescale, False)
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_hard_margin_of_some_size(solver: str) -> None:
+    """Examples whose hinges are positive must be visited however large their multipliers are."""
+    X, y = random_multiclass(np.random.default_rng(0), 200, 10, 5, separable=True)
+    model = MulticlassSSVM(np.inf, solver=solver, tol=1e-2, random_state=0).fit(X, y)
+    assert model.converged_
+    assert model.primal_objective_ == pytest.approx(41.8, rel=2e-2)
+
+
 COSTS = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [3.0, 0.25, 0.0]])
 
 
@@ -220,7 +229,7 @@ def test_a_cost_of_zero_off_the_diagonal(solver: str, rescale: str, C: float, se
         loss=FREE,
         solver=solver,
         tol=TOL,
-        max_iter=5000,
+        max_iter=1000,
         fit_intercept=False,
         random_state=0,
     ).fit(X, y)

@@ -77,7 +77,7 @@ def stages_for(reach: float, factor: float, most: int = 20) -> list[float]:
     """Factors on C for the first sweeps; ``reach`` is how many steps fill an average example."""
     if not 1.0 < factor < np.inf or not np.isfinite(reach):
         return []
-    count = min(most, int(math.log(max(reach, 1.0)) / math.log(factor)))
+    count = min(most, int(math.log(max(0.5 * reach, 1.0)) / math.log(factor)))
     return [factor**-k for k in range(count, 0, -1)]
 
 

@@ -25,9 +25,11 @@ from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import pair_steps
 from hingeline.solvers.subspace import Accelerator
 from hingeline.structures.base import (
+    PADDING,
     Compiled,
     all_add,
     all_inner,
+    all_isotropy,
     all_losses,
     all_prefetch,
     all_scores,
@@ -37,15 +39,17 @@ Array = np.ndarray[Any, Any]
 
 
 @helper
-def hinges(problem: Any, form: Formulation, i: int, w: Array, losses: Array, out: Array) -> None:
+def hinges(
+    problem: Any, form: Formulation, i: int, m: int, w: Array, losses: Array, out: Array
+) -> None:
     """``b_k − a_k w·Δf_k`` of every output; their losses in ``losses``."""
     all_losses(problem, i, losses)
     all_scores(problem, i, w, out)
     if form.root == 0 and form.rescaled == 0:
-        for k in range(losses.shape[0]):
+        for k in range(m):
             out[k] = losses[k] - out[k]
     else:
-        for k in range(losses.shape[0]):
+        for k in range(m):
             out[k] = plane_offset(form, losses[k]) - plane_scale(form, losses[k]) * out[k]
 
 
@@ -61,10 +65,10 @@ def find_gaps(
 ) -> None:
     """Each example's largest hinge and gap at fixed weights; parts may run in threads."""
     m = alpha.shape[1]
-    losses = np.empty(m)
-    values = np.empty(m)
+    losses = np.empty(m + PADDING)
+    values = np.empty(m + PADDING)
     for i in order:
-        hinges(problem, form, i, w, losses, values)
+        hinges(problem, form, i, m, w, losses, values)
         top = 0.0
         total = 0.0
         linear = 0.0
@@ -74,6 +78,45 @@ def find_gaps(
             linear += alpha[i, k] * values[k]
         violation[i] = top if form.cap[i] > 0.0 else 0.0
         gaps[i] = example_gap(form, i, top, total, linear)
+
+
+@helper
+def isotropic_step(
+    masses: Array, gradient: Array, square: float, ridge: float, cap: float, total: float
+) -> None:
+    """An example's dual in closed form where ``a_j Δf_j·a_k Δf_k = square·(1 + [j = k])``.
+
+    Then ``α_k = max(0, β_k − θ)`` with ``β = α + g/square``, and θ balances the sum T of the new
+    multipliers: ``θ = κ·(T(θ) − T_old)``, ``κ = 1 + ridge/square``, or ``T(θ) = cap`` where that
+    exceeds the bound. Both are found by shrinking the set of positive entries from all of them,
+    which never has to take one back (Michelot's projection onto a simplex).
+    """
+    m = masses.shape[0]
+    kappa = 1.0 + ridge / square
+    for k in range(m):
+        masses[k] += gradient[k] / square
+    theta = -np.inf
+    for bounded in range(2):
+        count = 0
+        while True:
+            positive = 0
+            mass = 0.0
+            for k in range(m):
+                if masses[k] > theta:
+                    positive += 1
+                    mass += masses[k]
+            if positive == count or positive == 0:
+                break
+            count = positive
+            if bounded == 0:
+                theta = kappa * (mass - total) / (1.0 + kappa * positive)
+            else:
+                theta = (mass - cap) / positive
+        if bounded == 0 and mass - positive * theta <= cap:
+            break
+        theta = -np.inf if bounded == 0 else theta
+    for k in range(m):
+        masses[k] = max(0.0, masses[k] - theta)
 
 
 @helper
@@ -92,13 +135,13 @@ def visit(
 ) -> float:
     """Solve example i's dual and carry the change into w; returns the gap it had before.
 
-    ``work`` is (5, outputs): losses, hinges, and the chosen outputs' multipliers, gradients and
-    steps; ``chosen`` and ``gram`` are buffers too.
+    ``work`` is (5, outputs and padding): losses, hinges, and the chosen outputs' multipliers,
+    gradients and steps; ``chosen`` and ``gram`` are buffers too.
     """
     m = alpha.shape[0]
     losses = work[0]
     values = work[1]
-    hinges(problem, form, i, w, losses, values)
+    hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
     top = 0.0
     total = 0.0
@@ -120,32 +163,39 @@ def visit(
     spread = max(0.0, top - shift) - least
     if spread <= 0.0:
         return gap
-    # Only these can take part: the others would have to be overtaken first.
+    # Only planes with mass, or above the least that has, can take part.
     masses = work[2]
     gradient = work[3]
     count = 0
+    scale = 0.0
+    equal = True  # whether all planes are scaled alike
     for k in range(m):
         if alpha[k] > 0.0 or values[k] - shift > least:
-            if plane_scale(form, losses[k]) == 0.0 or (
-                losses[k] == 0.0 and all_inner(problem, i, k, k) == 0.0
-            ):
+            a = plane_scale(form, losses[k])
+            if a == 0.0 or (losses[k] == 0.0 and all_inner(problem, i, k, k) == 0.0):
                 continue  # the true output, or one that no weights can tell from it
             masses[count] = alpha[k]
             gradient[count] = values[k] - shift
             chosen[count] = k
             count += 1
+            equal = equal and (scale == 0.0 or scale == a)
+            scale = a
     if count == 0:
         return gap
-    for p in range(count):
-        a = plane_scale(form, losses[chosen[p]])
-        for q in range(p + 1):
-            b = plane_scale(form, losses[chosen[q]])
-            value = a * b * all_inner(problem, i, chosen[p], chosen[q])
-            gram[p, q] = value
-            gram[q, p] = value
-    pair_steps(
-        gram, masses[:count], gradient[:count], cap, ridge, precision * spread, 10 * count + 10
-    )
+    square = all_isotropy(problem, i)
+    if equal and square > 0.0:
+        isotropic_step(masses[:count], gradient[:count], scale * scale * square, ridge, cap, total)
+    else:
+        for p in range(count):
+            a = plane_scale(form, losses[chosen[p]])
+            for q in range(p + 1):
+                b = plane_scale(form, losses[chosen[q]])
+                value = a * b * all_inner(problem, i, chosen[p], chosen[q])
+                gram[p, q] = value
+                gram[q, p] = value
+        pair_steps(
+            gram, masses[:count], gradient[:count], cap, ridge, precision * spread, 10 * count + 10
+        )
     steps = work[4]
     for k in range(m):
         steps[k] = 0.0
@@ -174,13 +224,13 @@ def move_all(
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
     m = alpha.shape[1]
-    work = np.empty((5, m))
+    work = np.empty((5, m + PADDING))
     chosen = np.empty(m, dtype=np.int64)
     gram = np.empty((m, m))
     k = visits
     for t in range(order.shape[0]):
-        if t + 1 < order.shape[0]:
-            all_prefetch(problem, order[t + 1])
+        if t + 2 < order.shape[0]:
+            all_prefetch(problem, order[t + 1], order[t + 2], w)
         i = order[t]
         k += 1.0
         gaps[i] = visit(
@@ -192,8 +242,8 @@ def move_all(
 def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Array) -> None:
     """``w += factor · Σ mass·a·Δf`` over all examples and outputs."""
     n, m = masses.shape
-    losses = np.empty(m)
-    steps = np.empty(m)
+    losses = np.empty(m + PADDING)
+    steps = np.empty(m + PADDING)
     for i in range(n):
         some = False
         for k in range(m):
@@ -208,8 +258,8 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
 @kernel
 def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, out: Array) -> None:
     """``a·w·Δf`` of the (example, output) pairs numbered ``example·m + output``, in order."""
-    losses = np.empty(m)
-    scores = np.empty(m)
+    losses = np.empty(m + PADDING)
+    scores = np.empty(m + PADDING)
     last = -1
     for p in range(slots.shape[0]):
         i = slots[p] // m

@@ -29,8 +29,8 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 ``n_outputs(problem)``, ``all_losses(problem, i, out)``, ``all_scores(problem, i, w, out)``,
 ``all_add(problem, i, steps, w)``, ``all_inner(problem, i, j, k)``
     optional, for structures with so few outputs that all of them are the working set: losses,
-    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``; with
-    ``all_prefetch(problem, i)`` as a hint that example i comes soon
+    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``.
+    ``all_isotropy(problem, i)`` and ``all_prefetch(problem, i, j, w)`` serve speed
 """
 
 from __future__ import annotations
@@ -61,8 +61,12 @@ PRIMITIVES = (
     "all_scores",
     "all_add",
     "all_inner",
+    "all_isotropy",
     "all_prefetch",
 )
+
+#: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
+PADDING = 8
 
 Array = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -165,13 +169,13 @@ def all_losses(problem: Any, i: int, out: Array) -> None:
 
 @_primitive
 def all_scores(problem: Any, i: int, w: Array, out: Array) -> None:
-    """``w·Δf_i(k)`` of every output."""
+    """``w·Δf_i(k)`` of every output; ``out`` has :data:`PADDING` entries to spare."""
     _IMPLEMENTATIONS[type(problem)]["all_scores"](problem, i, w, out)
 
 
 @_primitive
 def all_add(problem: Any, i: int, steps: Array, w: Array) -> None:
-    """``w += Σ_k steps_k·Δf_i(k)``."""
+    """``w += Σ_k steps_k·Δf_i(k)``; ``steps``, padded like scores, is left in disorder."""
     _IMPLEMENTATIONS[type(problem)]["all_add"](problem, i, steps, w)
 
 
@@ -182,9 +186,15 @@ def all_inner(problem: Any, i: int, j: int, k: int) -> float:
 
 
 @_primitive
-def all_prefetch(problem: Any, i: int) -> None:
-    """Hint that example i is read soon."""
-    _IMPLEMENTATIONS[type(problem)]["all_prefetch"](problem, i)
+def all_isotropy(problem: Any, i: int) -> float:
+    """The s in ``Δf_i(j)·Δf_i(k) = s·(1 + [j = k])`` for wrong outputs; 0 where that is not so."""
+    return _IMPLEMENTATIONS[type(problem)]["all_isotropy"](problem, i)
+
+
+@_primitive
+def all_prefetch(problem: Any, i: int, j: int, w: Array) -> None:
+    """Hint that example i is scored next and example j after it."""
+    _IMPLEMENTATIONS[type(problem)]["all_prefetch"](problem, i, j, w)
 
 
 @dataclass(frozen=True)

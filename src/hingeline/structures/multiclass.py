@@ -19,6 +19,10 @@ from hingeline.structures.chain import padded
 Array = np.ndarray[Any, Any]
 
 
+#: Weight vectors longer than this do not stay in a core's own cache.
+FAR = 65536
+
+
 class MulticlassProblem(NamedTuple):
     """Examples as CSR rows; see the module's head for the weights."""
 
@@ -176,44 +180,55 @@ def all_losses(problem: MulticlassProblem, i: int, out: Array) -> None:
 
 @helper
 def all_scores(problem: MulticlassProblem, i: int, w: Array, out: Array) -> None:
-    scores = class_scores(problem, i, w)
-    own = scores[problem.labels[i]]
+    gather_rows(
+        problem.indptr,
+        problem.indices,
+        problem.values,
+        i,
+        i + 1,
+        _matrix(problem, w),
+        out[: problem.stride].reshape((1, problem.stride)),
+    )
+    own = out[problem.labels[i]]
     for k in range(problem.n_labels):
-        out[k] = own - scores[k]
+        out[k] = own - out[k]
 
 
 @helper
 def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
     W = _matrix(problem, w)
     own = problem.labels[i]
-    change = np.zeros(problem.stride)
-    touched = np.empty(problem.n_labels, dtype=np.int64)
-    count = 0
+    stride = problem.stride
     total = 0.0
+    count = 0
+    steps[own] = 0.0
     for k in range(problem.n_labels):
-        if steps[k] != 0.0 and k != own:
-            change[k] = -steps[k]
-            total += steps[k]
-            touched[count] = k
-            count += 1
+        total += steps[k]
+        count += int(steps[k] != 0.0)
+        steps[k] = -steps[k]
     if count == 0:
         return
-    change[own] = total
-    if (
-        problem.stride <= 32 or 4 * (count + 1) >= problem.stride
-    ):  # whole vectors are cheaper than single entries
+    steps[own] = total
+    for k in range(problem.n_labels, stride):
+        steps[k] = 0.0
+    if stride <= 32 or 4 * (count + 1) >= stride:  # whole vectors beat single entries
         for p in range(problem.indptr[i], problem.indptr[i + 1]):
             row = W[problem.indices[p]]
             v = problem.values[p]
-            for k in range(problem.stride):
-                row[k] += v * change[k]
-    else:
-        for p in range(problem.indptr[i], problem.indptr[i + 1]):
-            row = W[problem.indices[p]]
-            v = problem.values[p]
-            row[own] += v * total
-            for k in range(count):
-                row[touched[k]] += v * change[touched[k]]
+            for k in range(stride):
+                row[k] += v * steps[k]
+        return
+    touched = np.empty(count + 1, dtype=np.int64)
+    count = 0
+    for k in range(problem.n_labels):
+        if steps[k] != 0.0 or k == own:
+            touched[count] = k
+            count += 1
+    for p in range(problem.indptr[i], problem.indptr[i + 1]):
+        row = W[problem.indices[p]]
+        v = problem.values[p]
+        for k in range(count):
+            row[touched[k]] += v * steps[touched[k]]
 
 
 @helper
@@ -225,11 +240,21 @@ def all_inner(problem: MulticlassProblem, i: int, j: int, k: int) -> float:
 
 
 @helper
-def all_prefetch(problem: MulticlassProblem, i: int) -> None:
-    for p in range(problem.indptr[i], problem.indptr[i + 1], 8):
+def all_isotropy(problem: MulticlassProblem, i: int) -> float:
+    return problem.sqnorm[i]
+
+
+@helper
+def all_prefetch(problem: MulticlassProblem, i: int, j: int, w: Array) -> None:
+    for p in range(problem.indptr[j], problem.indptr[j + 1], 8):
         prefetch(problem.values, p)
-    for p in range(problem.indptr[i], problem.indptr[i + 1], 16):
+    for p in range(problem.indptr[j], problem.indptr[j + 1], 16):
         prefetch(problem.indices, p)
+    if w.shape[0] > FAR:
+        for p in range(problem.indptr[i], problem.indptr[i + 1]):
+            first = problem.indices[p] * problem.stride
+            for k in range(0, problem.stride, 8):
+                prefetch(w, first + k)
 
 
 register(
@@ -249,5 +274,6 @@ register(
     all_scores=all_scores,
     all_add=all_add,
     all_inner=all_inner,
+    all_isotropy=all_isotropy,
     all_prefetch=all_prefetch,
 )
