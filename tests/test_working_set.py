@@ -467,30 +467,43 @@ def test_weights_and_average_where_all_outputs_are_planes(classes, C, slack, res
     assert state.w.any()
 
 
-@pytest.mark.parametrize(("C", "slack", "rescale"), [(30.0, "max", "margin"), *SETTINGS])
-def test_the_best_weights_have_the_primal_they_are_kept_for(classes, C, slack, rescale):
-    """Sweeps look at the primal too; with a hard margin only certificates stretch the weights."""
-    X, y, cost, compiled = classes
-    form = formulation(C, slack, rescale, n=20)
-    with Workers(1, compiled.scratch_size) as workers:
-        state = EnumeratedSDM(compiled, form, workers, 0)
-        for sweep in range(30):
-            state.sweep()
-            if sweep == 0:
-                state.certify()
-            w, primal = state.best()
-            if not np.isfinite(primal):
-                continue
-            scores = X @ w.reshape(-1, 4)
-            hinges = np.zeros(20)
-            for i in range(20):
-                for k in range(4):
-                    a, b = plane_numbers(cost[y[i], k], slack, rescale)
-                    hinges[i] = max(hinges[i], b - a * (scores[i, y[i]] - scores[i, k]))
-            expected = 0.5 * w @ w
-            if C == np.inf:
-                assert hinges.max() <= 1e-9
-            else:
-                expected += C * (hinges.sum() if slack == "max" else 0.5 * hinges @ hinges)
-            assert primal == pytest.approx(expected, rel=1e-9)
-    assert np.isfinite(primal)
+@pytest.mark.parametrize("C", [1.0, np.inf])
+@pytest.mark.parametrize("shape", [(3, 3, 3), (6, 4, 3), (20, 4, 3)])
+def test_small_problems_keep_their_certificate(shape, C):
+    """Many runs: weights, multipliers, kept weights and both bounds fit together in each.
+
+    Hard margins are the difficult ones: certificates stretch the weights that are kept, sweeps
+    do not, and multipliers have no bound.
+    """
+    n, d, K = shape
+    for seed in range(60):
+        X, y = random_multiclass(np.random.default_rng(30 + seed // 6), n, d, K, separable=True)
+        rows = sparse.csr_array(X)
+        problem = multiclass.make_problem(
+            rows.indptr, rows.indices, rows.data, y, d, 1.0 - np.eye(K)
+        )
+        compiled = multiclass.compile_problem(problem)
+        table = np.zeros((n, K))
+        with Workers(1, compiled.scratch_size) as workers:
+            state = EnumeratedSDM(compiled, formulation(C, n=n), workers, seed)
+            for sweep in range(12):
+                state.sweep()
+                if sweep in (0, 8):
+                    state.certify()
+                table[:] = -state.alpha
+                table[np.arange(n), y] = state.alpha.sum(axis=1) - state.alpha[np.arange(n), y]
+                w = state.w.reshape(d, -1)[:, :K]
+                size = max(1.0, np.abs(w).max())
+                np.testing.assert_allclose(w, X.T @ table, rtol=0, atol=1e-9 * size)
+                kept, primal = state.best()
+                if not np.isfinite(primal):
+                    continue
+                assert state.dual() <= primal * (1 + 1e-9)
+                scores = X @ kept.reshape(d, -1)[:, :K]
+                margins = scores[np.arange(n), y][:, None] - scores
+                slack = np.maximum((np.arange(K) != y[:, None]) - margins, 0.0).max(axis=1)
+                if np.isinf(C):
+                    assert slack.max() <= 1e-9
+                    assert primal == pytest.approx(0.5 * kept @ kept, rel=1e-9)
+                else:
+                    assert primal == pytest.approx(0.5 * kept @ kept + C * slack.sum(), rel=1e-9)

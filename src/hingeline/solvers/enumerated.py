@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._numba import finite_helper, helper, kernel, prefetch
 from hingeline.formulations import Formulation, example_gap, plane_offset, plane_scale
 from hingeline.solvers.certificate import DualSolver, stages_for, total_slack_cost
 from hingeline.solvers.parallel import Workers
@@ -38,7 +38,7 @@ from hingeline.structures.base import (
 Array = np.ndarray[Any, Any]
 
 
-@helper
+@finite_helper
 def hinges(
     problem: Any, form: Formulation, i: int, m: int, w: Array, losses: Array, out: Array
 ) -> None:
@@ -80,43 +80,84 @@ def find_gaps(
         gaps[i] = example_gap(form, i, top, total, linear)
 
 
-@helper
-def isotropic_step(
-    masses: Array, gradient: Array, square: float, ridge: float, cap: float, total: float
-) -> None:
-    """An example's dual in closed form where ``a_j Δf_j·a_k Δf_k = square·(1 + [j = k])``.
+@finite_helper
+def visit_isotropic(
+    problem: Any,
+    form: Formulation,
+    i: int,
+    alpha: Array,
+    drift: Array,
+    w: Array,
+    coefficient: float,
+    square: float,
+    work: Array,
+) -> float:
+    """:func:`visit` in closed form: ``Δf_j·Δf_k = square·(1 + [j = k])`` and no plane is scaled.
 
     Then ``α_k = max(0, β_k − θ)`` with ``β = α + g/square``, and θ balances the sum T of the new
     multipliers: ``θ = κ·(T(θ) − T_old)``, ``κ = 1 + ridge/square``, or ``T(θ) = cap`` where that
     exceeds the bound. Both are found by shrinking the set of positive entries from all of them,
-    which never has to take one back (Michelot's projection onto a simplex).
+    which never has to take one back (Michelot's projection onto a simplex). No branches in the
+    loops: they run in whole vectors.
     """
-    m = masses.shape[0]
-    kappa = 1.0 + ridge / square
+    m = alpha.shape[0]
+    losses = work[0]
+    values = work[1]
+    hinges(problem, form, i, m, w, losses, values)
+    cap = form.cap[i]
+    top = 0.0
+    total = 0.0
+    linear = 0.0
     for k in range(m):
-        masses[k] += gradient[k] / square
+        top = max(top, values[k])
+        total += alpha[k]
+        linear += alpha[k] * values[k]
+    gap = example_gap(form, i, top, total, linear)
+    if total == 0.0 and top == 0.0:
+        return gap
+    ridge = form.ridge[i]
+    shift = ridge * total
+    beta = work[2]
+    inverse = 1.0 / square
+    for k in range(m):
+        # The true output has loss 0 and no plane.
+        beta[k] = alpha[k] + (values[k] - shift) * inverse if losses[k] > 0.0 else -np.inf
+    kappa = 1.0 + ridge * inverse
     theta = -np.inf
+    mass = 0.0
+    positive = 0.0
     for bounded in range(2):
-        count = 0
+        count = -1.0
         while True:
-            positive = 0
+            positive = 0.0
             mass = 0.0
             for k in range(m):
-                if masses[k] > theta:
-                    positive += 1
-                    mass += masses[k]
-            if positive == count or positive == 0:
+                inside = beta[k] > theta
+                positive += 1.0 if inside else 0.0
+                mass += beta[k] if inside else 0.0
+            if positive == count or positive == 0.0:
                 break
             count = positive
             if bounded == 0:
                 theta = kappa * (mass - total) / (1.0 + kappa * positive)
             else:
                 theta = (mass - cap) / positive
-        if bounded == 0 and mass - positive * theta <= cap:
-            break
-        theta = -np.inf if bounded == 0 else theta
+        if bounded == 0:
+            if mass - positive * theta <= cap:
+                break
+            theta = -np.inf
+    steps = work[3]
+    some = False
     for k in range(m):
-        masses[k] = max(0.0, masses[k] - theta)
+        new = max(0.0, beta[k] - theta)
+        change = new - alpha[k]
+        some = some or change != 0.0
+        steps[k] = change
+        drift[k] += coefficient * change
+        alpha[k] = new
+    if some:
+        all_add(problem, i, steps, w)
+    return gap
 
 
 @helper
@@ -167,35 +208,28 @@ def visit(
     masses = work[2]
     gradient = work[3]
     count = 0
-    scale = 0.0
-    equal = True  # whether all planes are scaled alike
     for k in range(m):
         if alpha[k] > 0.0 or values[k] - shift > least:
-            a = plane_scale(form, losses[k])
-            if a == 0.0 or (losses[k] == 0.0 and all_inner(problem, i, k, k) == 0.0):
+            if plane_scale(form, losses[k]) == 0.0 or (
+                losses[k] == 0.0 and all_inner(problem, i, k, k) == 0.0
+            ):
                 continue  # the true output, or one that no weights can tell from it
             masses[count] = alpha[k]
             gradient[count] = values[k] - shift
             chosen[count] = k
             count += 1
-            equal = equal and (scale == 0.0 or scale == a)
-            scale = a
     if count == 0:
         return gap
-    square = all_isotropy(problem, i)
-    if equal and square > 0.0:
-        isotropic_step(masses[:count], gradient[:count], scale * scale * square, ridge, cap, total)
-    else:
-        for p in range(count):
-            a = plane_scale(form, losses[chosen[p]])
-            for q in range(p + 1):
-                b = plane_scale(form, losses[chosen[q]])
-                value = a * b * all_inner(problem, i, chosen[p], chosen[q])
-                gram[p, q] = value
-                gram[q, p] = value
-        pair_steps(
-            gram, masses[:count], gradient[:count], cap, ridge, precision * spread, 10 * count + 10
-        )
+    for p in range(count):
+        a = plane_scale(form, losses[chosen[p]])
+        for q in range(p + 1):
+            b = plane_scale(form, losses[chosen[q]])
+            value = a * b * all_inner(problem, i, chosen[p], chosen[q])
+            gram[p, q] = value
+            gram[q, p] = value
+    pair_steps(
+        gram, masses[:count], gradient[:count], cap, ridge, precision * spread, 10 * count + 10
+    )
     steps = work[4]
     for k in range(m):
         steps[k] = 0.0
@@ -224,6 +258,8 @@ def move_all(
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
     m = alpha.shape[1]
+    flat_alpha = alpha.reshape(alpha.size)
+    flat_drift = drift.reshape(drift.size)
     work = np.empty((5, m + PADDING))
     chosen = np.empty(m, dtype=np.int64)
     gram = np.empty((m, m))
@@ -231,11 +267,30 @@ def move_all(
     for t in range(order.shape[0]):
         if t + 2 < order.shape[0]:
             all_prefetch(problem, order[t + 1], order[t + 2], w)
+            for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
+                prefetch(flat_alpha, p)
+                prefetch(flat_drift, p)
         i = order[t]
         k += 1.0
-        gaps[i] = visit(
-            problem, form, i, alpha[i], drift[i], w, k * (k - 1.0), precision, work, chosen, gram
-        )
+        square = all_isotropy(problem, i) if form.rescaled == 0 else 0.0
+        if square > 0.0:
+            gaps[i] = visit_isotropic(
+                problem, form, i, alpha[i], drift[i], w, k * (k - 1.0), square, work
+            )
+        else:
+            gaps[i] = visit(
+                problem,
+                form,
+                i,
+                alpha[i],
+                drift[i],
+                w,
+                k * (k - 1.0),
+                precision,
+                work,
+                chosen,
+                gram,
+            )
 
 
 @kernel
