@@ -34,6 +34,15 @@ from peers import crammer_singer_primal, liblinear_fit
 
 QUICK_ROWS = 1500
 TOL = 0.01
+# The certified gap may not exceed TOL, and our primal may not exceed the peer's: tighter where the
+# peer's own stopping rule goes further than a gap of one per cent.
+TOLERANCES = {
+    ("mnist", 0.01): 0.0012,
+    ("mnist", 0.1): 0.0023,
+    ("mnist", 1.0): 0.005,
+    ("news20", 1.0): 0.004,
+    ("letter", 1.0): 0.0025,
+}
 TARGET = Target(1, 3)
 SETTINGS: dict[str, tuple[Callable[[], FlatData], tuple[float, ...]]] = {
     "mnist": (mnist, (0.01, 0.1, 1.0)),
@@ -42,11 +51,14 @@ SETTINGS: dict[str, tuple[Callable[[], FlatData], tuple[float, ...]]] = {
 }
 
 
-def _run_ours(data: FlatData, c: float, n_jobs: int) -> Measurement:
-    estimator, timing = fit_multiclass(data, {"C": c, "tol": TOL, "n_jobs": n_jobs})
+def _run_ours(data: FlatData, c: float, tol: float, n_jobs: int) -> Measurement:
+    estimator, timing = fit_multiclass(data, {"C": c, "tol": tol, "n_jobs": n_jobs})
     accuracy = 100.0 * float(np.mean(estimator.predict(data.test) == data.test_labels))
     quality = certificate(estimator) | {"test %": accuracy}
-    return Measurement(f"hingeline tol={TOL:g}", timing, quality=quality)
+    quality["s to a gap of 1 %"] = next(
+        (row.time for row in estimator.history_ if row.gap <= TOL * row.primal), float("nan")
+    )
+    return Measurement(f"hingeline tol={tol:g}", timing, quality=quality)
 
 
 def _run_liblinear(data: FlatData, c: float) -> Measurement:
@@ -62,7 +74,7 @@ def compare(name: str, data: FlatData, c: float, options: argparse.Namespace) ->
     """Compare both sides at one C; a worse primal than the peer's counts as missed."""
     ours, peer = interleave(
         options.repeat,
-        lambda: _run_ours(data, c, options.n_jobs),
+        lambda: _run_ours(data, c, TOLERANCES[name, c], options.n_jobs),
         lambda: _run_liblinear(data, c),
     )
     reached, theirs = ours.median.quality, peer.median.quality

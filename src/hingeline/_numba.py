@@ -115,7 +115,7 @@ def kernel(function: F) -> F:
 
 def finite_helper(function: F) -> F:
     """A helper whose numbers are never NaN, which lets maxima run in whole vectors."""
-    return register_jitable(fastmath=FASTMATH | {"nnan"})(function)  # type: ignore[no-any-return]
+    return register_jitable(fastmath=FASTMATH | {"nnan"})(function)
 
 
 def uncached(function: F) -> F:

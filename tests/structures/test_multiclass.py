@@ -47,7 +47,6 @@ def planes_add(problem, i, ys, steps, w):
 @kernel
 def small_ones(problem, i, y, z, y_out, scratch):
     base.truth(problem, i, y_out)
-    base.all_prefetch(problem, i)
     return (
         base.output_length(problem, i),
         base.n_outputs(problem),
@@ -63,11 +62,13 @@ def decode_by_loss(problem, i, w):
 
 @kernel
 def all_of(problem, i, w, losses, scores, inner):
+    base.all_prefetch(problem, i, 0, w)
     base.all_losses(problem, i, losses)
     base.all_scores(problem, i, w, scores)
     for j in range(inner.shape[0]):
         for k in range(inner.shape[0]):
             inner[j, k] = base.all_inner(problem, i, j, k)
+    return base.all_isotropy(problem, i)
 
 
 @kernel
@@ -140,6 +141,14 @@ def cases(draw, **fixed):
         **fixed,
     }
     return make_case(draw(st.integers(0, 2**20)), **options)
+
+
+GUARD = -12345.0
+
+
+def roomy(values: Any) -> Any:
+    """A buffer with the room to spare that primitives may use, and one entry that they may not."""
+    return np.concatenate([values, np.full(base.PADDING, np.nan), [GUARD]])
 
 
 def output(k: int) -> Any:
@@ -243,12 +252,28 @@ def test_all_outputs_at_once(case):
     for i in range(4):
         rows = case.differences(i)
         for way in ALL_OF:
-            losses, scores = np.full(case.K, np.nan), np.full(case.K, np.nan)
+            losses, scores = roomy(np.full(case.K, np.nan)), roomy(np.full(case.K, np.nan))
             inner = np.full((case.K, case.K), np.nan)
-            way(case.problem, i, case.padded(w, fill=1e6), losses, scores, inner)
-            np.testing.assert_array_equal(losses, case.cost[case.y[i]])
-            np.testing.assert_allclose(scores, rows @ w, rtol=1e-10, atol=1e-10)
+            square = way(case.problem, i, case.padded(w, fill=1e6), losses[:-1], scores[:-1], inner)
+            assert losses[-1] == scores[-1] == GUARD
+            np.testing.assert_array_equal(losses[: case.K], case.cost[case.y[i]])
+            np.testing.assert_allclose(scores[: case.K], rows @ w, rtol=1e-10, atol=1e-10)
             np.testing.assert_allclose(inner, rows @ rows.T, rtol=1e-10, atol=1e-12)
+            wrong = np.arange(case.K) != case.y[i]
+            expected = square * (1.0 + np.eye(int(wrong.sum())))
+            np.testing.assert_allclose(inner[np.ix_(wrong, wrong)], expected, atol=1e-12)
+
+
+def test_planes_are_not_alike_where_a_wrong_class_costs_nothing():
+    case = make_case(0, n_classes=4)
+    cost = case.cost.copy()
+    cost[1, 2] = 0.0
+    parts = case.problem
+    free = multiclass.make_problem(
+        parts.indptr, parts.indices, parts.values, parts.labels, parts.n_features, cost
+    )
+    for problem, alike in ((case.problem, True), (free, False)):
+        assert (multiclass.all_isotropy(problem, 0) > 0.0) == alike
 
 
 @pytest.mark.parametrize("moved", [0, 1, 3, 40])
@@ -263,13 +288,14 @@ def test_all_add_by_rows_and_by_entries(n_classes, moved):
         steps[at] = case.rng.normal(size=len(at))
         expected = case.padded(w + steps @ case.differences(i))
         for way in ALL_ADD:
-            v = case.padded(w)
-            way(case.problem, i, steps, v)
+            v, buffer = case.padded(w), roomy(steps)
+            way(case.problem, i, buffer[:-1], v)
             np.testing.assert_allclose(v, expected, rtol=1e-10, atol=1e-10)
+            assert buffer[-1] == GUARD
             v = case.padded(w)
             own = np.zeros(n_classes)
             own[case.y[i]] = 3.0  # the true class is no plane
-            way(case.problem, i, own, v)
+            way(case.problem, i, roomy(own)[:-1], v)
             np.testing.assert_array_equal(v, case.padded(w))
 
 

@@ -9,7 +9,13 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.sequences import find_classes, stack_labels, stack_sequences
+from hingeline.estimators.sequences import (
+    find_classes,
+    number_labels,
+    plain_labels,
+    stack_labels,
+    stack_sequences,
+)
 from hingeline.estimators.validation import (
     check_class_weight,
     check_common,
@@ -146,7 +152,7 @@ class ChainSSVM(BaseSSVM):
         flat = stack_labels(y, offsets, lengths)
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = find_classes(flat)
-        labels = np.array([index[_plain(label)] for label in flat], dtype=np.int32)
+        labels = number_labels(flat, index)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._problem(self._with_constant(matrix), offsets, labels)
         self._run(problem, weights, self._previous(problem), self.warm_start)
@@ -176,20 +182,14 @@ class ChainSSVM(BaseSSVM):
         dual = getattr(self, "_dual", None)
         if dual is None:
             self.n_features_in_ = matrix.shape[1]
-            self.classes_, _ = find_classes(flat if classes is None else list(classes))
+            self.classes_, _ = find_classes(flat if classes is None else plain_labels(classes))
         elif matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but the sequences before had "
                 f"{self.n_features_in_}."
             )
-        index = {_plain(label): k for k, label in enumerate(self.classes_)}
-        for label in flat:
-            if _plain(label) not in index:
-                raise ValueError(
-                    f"y holds {label!r}, which is not among classes_: pass all labels as classes= "
-                    "at the first call."
-                )
-        labels = np.array([index[_plain(label)] for label in flat], dtype=np.int32)
+        index = {label: k for k, label in enumerate(self.classes_.tolist())}
+        labels = number_labels(flat, index)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         tokens = self._with_constant(matrix)
         if dual is not None:
@@ -353,12 +353,7 @@ class ChainSSVM(BaseSSVM):
         predicted = self.predict(X, lengths)
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
         flat = stack_labels(y, offsets, lengths)
-        right = np.array(
-            [_plain(a) == _plain(b) for a, b in zip(np.concatenate(predicted), flat, strict=True)]
-        )
+        best = np.concatenate(predicted).tolist()
+        right = np.array([a == b for a, b in zip(best, flat, strict=True)])
         weights = check_sample_weight(sample_weight, len(predicted))
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label

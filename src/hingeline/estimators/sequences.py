@@ -72,7 +72,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
 def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
     """All labels in one list, checked against the sequences."""
     if lengths is not None:
-        flat = list(y)
+        flat = plain_labels(y)
         if len(flat) != offsets[-1]:
             raise ValueError(
                 f"y has {len(flat)} labels, but X has {offsets[-1]} rows: one label per row."
@@ -93,24 +93,39 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
                 f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)} "
                 "labels: they must have one length."
             )
-        flat.extend(labels)
+        flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    return plain_labels(flat)
+
+
+def plain_labels(labels: Any) -> list[Any]:
+    """Labels as a list of Python objects: NumPy's own scalars compare and hash differently."""
+    flat = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    if any(issubclass(kind, np.generic) for kind in set(map(type, flat))):
+        flat = [label.item() if isinstance(label, np.generic) else label for label in flat]
     return flat
 
 
 def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
     """The distinct labels, sorted where they can be, and their numbers."""
-    plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
-    for label in plain:
+    distinct = list(dict.fromkeys(labels))
+    for label in distinct:
         if label is None or (isinstance(label, float) and label != label):
             raise ValueError(f"y holds {label!r}: every token needs a label.")
-    distinct = list(dict.fromkeys(plain))
     with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
         distinct.sort()
     classes = np.asarray(distinct)
-    if (
-        classes.ndim != 1
-        or [c.item() if isinstance(c, np.generic) else c for c in classes] != distinct
-    ):
+    if classes.ndim != 1 or classes.tolist() != distinct:
         classes = np.empty(len(distinct), dtype=object)
         classes[:] = distinct
     return classes, {label: k for k, label in enumerate(distinct)}
+
+
+def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
+    """The numbers of labels; a ``ValueError`` names one that has none."""
+    try:
+        return np.fromiter(map(index.__getitem__, labels), dtype=np.int32, count=len(labels))
+    except KeyError as error:
+        raise ValueError(
+            f"y holds {error.args[0]!r}, which is not among classes_: pass all labels as classes= "
+            "at the first call."
+        ) from None

@@ -6,9 +6,10 @@ may be cut anywhere. Nothing is ever summed across threads.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
@@ -54,15 +55,19 @@ class Workers:
         if self._pool is None or len(order) < 2 * self.n_jobs:
             function(order, self.scratch[0])
             return
-        parts = np.array_split(order, self.n_jobs)
+        # Plain slices: blocks are small and this runs for each of them.
+        cuts = [len(order) * k // self.n_jobs for k in range(self.n_jobs + 1)]
         futures = [
-            self._pool.submit(function, part, scratch)
-            for part, scratch in zip(parts[1:], self.scratch[1:], strict=True)
+            self._pool.submit(function, order[cuts[k] : cuts[k + 1]], self.scratch[k])
+            for k in range(1, self.n_jobs)
         ]
         try:
-            function(parts[0], self.scratch[0])
+            function(order[: cuts[1]], self.scratch[0])
         finally:
             # Also after Ctrl-C: nobody may still be writing when the caller goes on.
-            wait(futures, return_when=FIRST_EXCEPTION)
+            while not all(future.done() for future in futures):
+                with contextlib.suppress(Exception):
+                    for future in futures:
+                        future.result()
         for future in futures:
             future.result()
