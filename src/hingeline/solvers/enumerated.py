@@ -127,7 +127,7 @@ def visit_isotropic(
     mass = 0.0
     positive = 0.0
     for bounded in range(2):
-        count = -1.0
+        count = m + 1.0
         while True:
             positive = 0.0
             mass = 0.0
@@ -135,7 +135,7 @@ def visit_isotropic(
                 inside = beta[k] > theta
                 positive += 1.0 if inside else 0.0
                 mass += beta[k] if inside else 0.0
-            if positive == count or positive == 0.0:
+            if positive >= count or positive == 0.0:  # rounding may even take one back
                 break
             count = positive
             if bounded == 0:
