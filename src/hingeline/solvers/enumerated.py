@@ -445,13 +445,14 @@ class EnumeratedSDM(DualSolver):
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()  # it covers the later half of the run, 16 passes at most
         self._look(self.w, stage)
+        self._stretch = 1.0
         self._keep(0.5 * float(self.w @ self.w) + total_slack_cost(self.form, self.violation))
         estimate = float(self.gaps.sum())
         for _ in range(self.options["passes"]):
             worth = self.gaps >= self.options["skip"] * max(self.gaps[self.active].mean(), 1e-300)
             self._move(np.flatnonzero(worth), stage)
         if stage is self.form and self.clock > 4:
-            self.accelerate(self)
+            self.accelerate(self, estimate)
         return estimate if stage is self.form else np.inf
 
     def _look(self, w: Array, form: Formulation) -> None:

@@ -182,7 +182,7 @@ class FSMO(PlaneSolver):
             if worst <= 0.5 * self.epsilon:
                 break
         if self.options["cg_steps"] and self.clock > 4:
-            self.accelerate(self)
+            self.accelerate(self, estimate)
         if self.options["epsilon"] is None:
             if 5 * added <= len(order):
                 self.epsilon *= 0.5

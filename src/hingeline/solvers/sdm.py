@@ -275,7 +275,7 @@ class SDM(PlaneSolver):
                 break
             self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))), stage)
         if stage is self.form and self.clock > 4:
-            self.accelerate(self)
+            self.accelerate(self, estimate)
         return estimate if stage is self.form else np.inf
 
     def _move(self, order: Array, form: Formulation) -> None:

@@ -49,14 +49,14 @@ class Face(Protocol):
 
 #: With this few multipliers the step costs next to nothing.
 SMALL = 200
-#: With more, it is tried once a sweep gains less than this fraction of the dual.
-TAIL = 1e-5
+#: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
+SLOW = 1.0 / 200.0
 
 
 class Accelerator:
     """Decides when a step over all planes with mass is worth its price, about ten sweeps.
 
-    On small problems always. On others it is tried late in the run, and again after twice as
+    On small problems always. On others it is tried where sweeps crawl, and again after twice as
     many sweeps whenever it gained less than ten of the sweeps before it. Decided by dual values,
     not by the clock, so that runs can be repeated.
     """
@@ -67,7 +67,7 @@ class Accelerator:
         self.since = 0
         self.last = 0.0
 
-    def __call__(self, face: Face) -> None:
+    def __call__(self, face: Face, estimate: float) -> None:
         """Improve the multipliers that have mass, all at once; the dual never falls."""
         if np.count_nonzero(face.masses()) <= SMALL:
             # Each round may run into a bound, which takes a multiplier or an example out.
@@ -78,7 +78,7 @@ class Accelerator:
         value = face.dual()
         swept, self.last = value - self.last, value
         self.since += 1
-        if self.since < self.wait or swept > TAIL * value:
+        if self.since < self.wait or swept > SLOW * estimate:
             return
         self.since = 0
         _ascend(face, self.iterations)
@@ -113,7 +113,8 @@ def _ascend(face: Face, iterations: int) -> bool:
         return out
 
     residual = project(face.hinges_of(support) - (form.ridge * sums)[owner])
-    total = _conjugate_gradients(residual, image, project, iterations)
+    far = 1e3 * float(before.max())
+    total = _conjugate_gradients(residual, image, project, iterations, far)
     if not total.any():
         return False
     change = np.bincount(owner, weights=total, minlength=n)
@@ -124,7 +125,9 @@ def _ascend(face: Face, iterations: int) -> bool:
         new = np.bincount(owner, weights=trial, minlength=n)
         trial *= np.where(new > form.cap, form.cap / np.where(new > 0.0, new, 1.0), 1.0)[owner]
         masses[support] = trial
-        face.combine(support, trial - before, face.w)
+        # From nothing, not by the difference: a long step must leave no rounding behind.
+        face.w[:] = 0.0
+        face.combine(support, trial, face.w)
         if face.dual() > value * (1.0 + 1e-15):
             return True
         face.w[:] = kept
@@ -132,8 +135,10 @@ def _ascend(face: Face, iterations: int) -> bool:
     return False
 
 
-def _conjugate_gradients(residual: Array, image: Any, project: Any, iterations: int) -> Array:
-    """Approximate maximiser of the quadratic, from zero."""
+def _conjugate_gradients(
+    residual: Array, image: Any, project: Any, iterations: int, far: float
+) -> Array:
+    """Approximate maximiser of the quadratic, from zero; ``far`` where it has none."""
     direction = residual.copy()
     total = np.zeros_like(residual)
     square = first = float(residual @ residual)
@@ -147,7 +152,7 @@ def _conjugate_gradients(residual: Array, image: Any, project: Any, iterations: 
         steepest = max(steepest, curve / length)
         if curve <= 1e-12 * steepest * length:
             # No curvature: the dual rises along this direction until a bound stops it.
-            return total + direction * (1e12 / np.abs(direction).max())
+            return total + direction * (far / np.abs(direction).max())
         step = square / curve
         total += step * direction
         residual = residual - step * project(mapped)

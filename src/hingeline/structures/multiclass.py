@@ -46,14 +46,15 @@ def make_problem(
     stride = padded(n_labels)
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
-    squares = np.concatenate([[0.0], np.cumsum(np.asarray(values, dtype=np.float64) ** 2)])
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    squares = np.asarray(values, dtype=np.float64) ** 2
     return MulticlassProblem(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=np.ascontiguousarray(values),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        sqnorm=np.diff(squares[indptr]),
+        sqnorm=np.bincount(row, weights=squares, minlength=len(indptr) - 1),
         n_features=int(n_features),
         n_labels=int(n_labels),
         stride=int(stride),
