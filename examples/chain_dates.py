@@ -21,7 +21,7 @@ def show(name: str, predicted: np.ndarray) -> None:
 def digit_by_digit_and_as_a_sequence() -> ChainSSVM:
     flat = MulticlassSSVM(C=0.1, random_state=0).fit(np.vstack(X), np.concatenate(y))
     show("digit by digit", flat.predict(np.vstack(data.X_test)).reshape(truth.shape))
-    chain = ChainSSVM(C=0.1, random_state=0).fit(X, y)
+    chain = ChainSSVM(C=0.3, random_state=0).fit(X, y)
     show("as a sequence", np.array(chain.predict(data.X_test)))
     return chain
 

@@ -89,7 +89,7 @@ if __name__ == "__main__":
     X_test, y_test = recordings(300, generator)
     for structure in (Interval(), CompiledInterval()):
         check_structure(structure, X_train[:2], y_train[:2], outputs=all_intervals, n_trials=3)
-        SSVM(structure, C=0.1, random_state=0).fit(X_train[:3], y_train[:3])  # compile, if need be
+        SSVM(structure, C=0.1, tol=0.05).fit(X_train[:20], y_train[:20])  # compiles, if need be
         began = time.perf_counter()
         model = SSVM(structure, C=0.1, tol=1e-3, random_state=0).fit(X_train, y_train)
         print(

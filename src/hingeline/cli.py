@@ -317,8 +317,9 @@ def demo(
     if not math.isfinite(noise):
         raise CommandError(f"--noise: must be a finite number, got {noise}.")
     data = load_digit_dates(n_train, n_test, noise=noise, random_state=seed)
+    # Each C is the best of 0.003 to 1 on training images 600 to 899, trained on 0 to 599.
     flat = MulticlassSSVM(C=0.1, tol=1e-3, n_jobs=n_jobs, random_state=seed)
-    chain = ChainSSVM(C=0.1, tol=1e-3, n_jobs=n_jobs, random_state=seed)
+    chain = ChainSSVM(C=0.3, tol=1e-3, n_jobs=n_jobs, random_state=seed)
     with FitProgress(quiet) as progress:
         progress.say(_DEMO_ABOUT.format(n_train=n_train, n_test=n_test))
         began = time.perf_counter()
