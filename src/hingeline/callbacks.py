@@ -19,7 +19,7 @@ class EarlyStopping:
     Parameters
     ----------
     estimator : estimator
-        The one that is being fitted, or an unfitted twin of it.
+        The one that is being fitted.
     X, y : held-out data
     patience : int, default=3
         Passes without improvement before stopping.

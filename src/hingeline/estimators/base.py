@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from hingeline._numba import CACHE_FOLDER
 from hingeline.estimators.validation import as_callbacks
@@ -126,18 +127,22 @@ class BaseSSVM(BaseEstimator):
 
     def _previous(self, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
-        dual: DualMemory | None = getattr(self, "_dual", None)
+        dual: DualMemory | None = self.__dict__.pop("_dual", None)
         if not self.warm_start or dual is None:
             return None
         if same_examples(dual.compiled.problem, problem):
             return dual
+        self._warn_other_data()
+        return None
+
+    @staticmethod
+    def _warn_other_data() -> None:
         warnings.warn(
             "warm_start=True, but the training data are not those of the previous fit: starting "
             "afresh (use partial_fit to add examples).",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-        return None
 
     def _store(self, result: Result) -> None:
         self.weights_ = result.weights
@@ -172,6 +177,7 @@ class BaseSSVM(BaseEstimator):
 
         The copy carries no certificate: its gap is ``nan``.
         """
+        check_is_fitted(self, "weights_")
         if np.shape(weights) != np.shape(self.weights_):
             raise ValueError(
                 f"weights has shape {np.shape(weights)}, expected {np.shape(self.weights_)}."
@@ -189,7 +195,8 @@ class BaseSSVM(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_dual", None)  # training data and multipliers stay behind
+        for name in ("_dual", "_weights", "_data"):  # training data and multipliers stay behind
+            state.pop(name, None)
         return state
 
 
@@ -216,6 +223,9 @@ def carried_over(
         solver_class is EnumeratedSDM
     ):
         return None
+    costs: list[Any] = [getattr(c.problem, "cost", None) for c in (start.compiled, compiled)]
+    if not dense and not np.array_equal(costs[0], costs[1]):
+        return None  # the planes ask for other margins now
     known = len(before.cap)
     cap = form.cap[:known]
     finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
@@ -240,15 +250,23 @@ def carried_over(
     return ws
 
 
+_ANNOUNCED: set[Any] = set()
+
+
 class announced:  # noqa: N801
     """Say once that kernels are being compiled, where they are not on disk yet."""
 
     def __init__(self, kind: str, compiled: Compiled) -> None:
         self.marker = None if CACHE_FOLDER is None else CACHE_FOLDER / f"{kind}.compiled"
         self.own = compiled.threads and compiled.bind.__name__ != "<lambda>"
+        self.key = compiled.bind if self.own else kind
 
     def __enter__(self) -> None:
-        if self.own or self.marker is None or not self.marker.exists():
+        known = self.key in _ANNOUNCED or (
+            not self.own and self.marker is not None and self.marker.exists()
+        )
+        _ANNOUNCED.add(self.key)
+        if not known:
             where = "for this structure" if self.own else "once; later runs find them on disk"
             print(f"hingeline: compiling kernels ({where})…", file=sys.stderr, flush=True)
 

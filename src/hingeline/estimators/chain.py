@@ -239,23 +239,25 @@ class ChainSSVM(BaseSSVM):
     # Weights by name -----------------------------------------------------------------------
 
     def _block(self, first: int, count: int) -> Array:
-        check_is_fitted(self, "weights_")
         stride = chain.padded(len(self.classes_))
         rows = self.weights_.reshape(-1, stride)[first : first + count]
         return rows[:, : len(self.classes_)]
 
     @property
     def _n_rows(self) -> int:
+        check_is_fitted(self, "weights_")
         return int(self.n_features_in_ + bool(self.fit_intercept))
 
     @property
     def emission_coef_(self) -> Array:
         """(labels, features), a view."""
+        check_is_fitted(self, "weights_")
         return self._block(0, self.n_features_in_).T
 
     @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, zero without one."""
+        check_is_fitted(self, "weights_")
         if not self.fit_intercept:
             return np.zeros(len(self.classes_))
         return self._block(self.n_features_in_, 1)[0]
@@ -268,6 +270,7 @@ class ChainSSVM(BaseSSVM):
     @property
     def start_coef_(self) -> Array:
         """Weights of the first label, zero without ``boundary``."""
+        check_is_fitted(self, "weights_")
         if not self.boundary:
             return np.zeros(len(self.classes_))
         return self._block(self._n_rows + len(self.classes_), 1)[0]
@@ -275,6 +278,7 @@ class ChainSSVM(BaseSSVM):
     @property
     def end_coef_(self) -> Array:
         """Weights of the last label, zero without ``boundary``."""
+        check_is_fitted(self, "weights_")
         if not self.boundary:
             return np.zeros(len(self.classes_))
         return self._block(self._n_rows + len(self.classes_) + 1, 1)[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.validation import check_common, check_finite, check_sample_weight
-from hingeline.structures.custom import Structure, compile_problem, methods_of
+from hingeline.structures.custom import (
+    Structure,
+    compile_problem,
+    is_compiled,
+    methods_of,
+    uniform_arrays,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -107,15 +115,29 @@ class SSVM(BaseSSVM):
         )
         outputs = [self.structure.pack(output) for output in y]
         weights = check_sample_weight(sample_weight, len(outputs))
+        if is_compiled(self.structure):
+            uniform_arrays(self.structure, X)
         first = np.asarray(methods["joint_feature"](X[0], outputs[0]), dtype=np.float64)
         if first.ndim != 1:
             raise ValueError(f"joint_feature must return a vector, got shape {first.shape}.")
         check_finite(first, "joint_feature(X[0], y[0])")
+        last = np.shape(methods["joint_feature"](X[len(X) - 1], outputs[-1]))
+        if last != first.shape:
+            raise ValueError(
+                f"joint_feature returns vectors of different length, {first.shape} for X[0] and "
+                f"{last} for X[{len(X) - 1}]: all must have one length."
+            )
         try:
             compiled = compile_problem(self.structure, X, outputs)
-            previous = getattr(self, "_dual", None) if self.warm_start else None
-            if previous is not None and not self._same(previous, X, outputs):
-                previous = None
+            previous = None
+            if self.warm_start:
+                known = fingerprint(self.structure, X, outputs)
+                previous = self.__dict__.pop("_dual", None)
+                if previous is not None and (
+                    known is None or known != getattr(self, "_data", None)
+                ):
+                    self._warn_other_data()
+                    previous = None
             result, dual = self._solve(compiled, weights, previous, "custom")
         except NumbaError as error:
             raise TypeError(
@@ -125,14 +147,8 @@ class SSVM(BaseSSVM):
             ) from error
         self._store(result)
         if self.warm_start:
-            self._dual, self._data = dual, (X, outputs)
+            self._dual, self._data = dual, known
         return self
-
-    def _same(self, previous: Any, X: Any, outputs: list[Array]) -> bool:
-        before, known = self._data
-        return before is X and all(
-            np.array_equal(a, b) for a, b in zip(known, outputs, strict=False)
-        )
 
     def predict(self, X: Any) -> list[Any]:
         """Best output of every input.
@@ -175,11 +191,28 @@ class SSVM(BaseSSVM):
         ----------
         X, y : as for :meth:`fit`
         """
+        check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
         assert self.structure is not None
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         nothing = np.empty(0, dtype=np.int32)
         losses = [
             methods["loss"](self.structure.pack(truth), np.asarray(self._decode(x, nothing)))
             for x, truth in zip(X, y, strict=True)
         ]
         return 0.0 - float(np.mean(losses))
+
+
+def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:
+    """A hash of structure and examples, to notice changes; None where they cannot be pickled."""
+    try:
+        stored = pickle.dumps((type(structure), vars(structure), list(X), outputs))
+    except Exception:
+        try:  # classes of a notebook or a function have no importable name
+            stored = pickle.dumps((vars(structure), list(X), outputs))
+        except Exception:
+            return None
+    digest = hashlib.sha256(stored)
+    digest.update(repr((type(structure), id(type(structure)))).encode())
+    return digest.digest()

@@ -16,8 +16,10 @@ from hingeline.estimators.validation import (
     check_common,
     check_loss,
     check_sample_weight,
+    refuse_none,
 )
 from hingeline.structures import multiclass
+from hingeline.structures.chain import padded
 
 Array = np.ndarray[Any, Any]
 
@@ -148,6 +150,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
         self
         """
         check_common(self, self._known_options())
+        refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -178,6 +181,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
         self
         """
         check_common(self, self._known_options())
+        refuse_none(y)
         first = not hasattr(self, "_dual")
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first
@@ -246,11 +250,13 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
         )
         if start is None:
             start = self._previous(problem)
+        weighted = weights * by_class[labels]
+        if not weighted.any():
+            raise ValueError("class_weight leaves every example a weight of zero.")
         result, dual = self._solve(
-            multiclass.compile_problem(problem), weights * by_class[labels], start, "multiclass"
+            multiclass.compile_problem(problem), weighted, start, "multiclass"
         )
         self._store(result)
-        self._stride = problem.stride
         if keep or self.warm_start:
             self._dual = dual
             self._weights = weights
@@ -260,7 +266,8 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
     @property
     def _matrix(self) -> Array:
         """(features, classes), the constant feature last."""
-        return self.weights_.reshape(-1, self._stride)[:, : len(self.classes_)]
+        stride = padded(len(self.classes_))
+        return self.weights_.reshape(-1, stride)[:, : len(self.classes_)]
 
     @property
     def coef_(self) -> Array:

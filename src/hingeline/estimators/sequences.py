@@ -107,7 +107,10 @@ def plain_labels(labels: Any) -> list[Any]:
 
 def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
     """The distinct labels, sorted where they can be, and their numbers."""
-    distinct = list(dict.fromkeys(labels))
+    try:
+        distinct = list(dict.fromkeys(labels))
+    except TypeError as error:
+        raise TypeError(f"y holds a label that is not hashable: {error}.") from None
     for label in distinct:
         if label is None or (isinstance(label, float) and label != label):
             raise ValueError(f"y holds {label!r}: every token needs a label.")

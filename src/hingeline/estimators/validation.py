@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.formulations import RESCALINGS, SLACKS
+from hingeline.solvers.parallel import effective_n_jobs
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +20,8 @@ SOLVERS = ("auto", "sdm", "fsmo")
 
 #: Solver options for which 0 means "not at all".
 _MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
+#: The others count something.
+_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon"}
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
@@ -59,6 +62,7 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
         isinstance(estimator.n_jobs, bool) or not isinstance(estimator.n_jobs, numbers.Integral)
     ):
         raise TypeError(f"n_jobs must be None or an integer, got {estimator.n_jobs!r}.")
+    effective_n_jobs(None if estimator.n_jobs is None else int(estimator.n_jobs))
     check_options(estimator.solver_options, known_options, estimator.solver)
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
@@ -69,7 +73,11 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     """None, one callback or several, as a list."""
     if callbacks is None:
         return []
-    return [callbacks] if callable(callbacks) else list(callbacks)
+    if callable(callbacks):
+        return [callbacks]
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        raise TypeError(f"callbacks must be a callable or a list of them, got {callbacks!r}.")
+    return list(callbacks)
 
 
 def check_options(options: Any, known: Mapping[str, Any], solver: str) -> None:
@@ -89,6 +97,8 @@ def check_options(options: Any, known: Mapping[str, Any], solver: str) -> None:
             if value is None and known[name] is None:
                 continue
             raise TypeError(f"solver_options[{name!r}] must be a number, got {value!r}.")
+        if name not in _MAY_BE_REAL and not isinstance(value, numbers.Integral):
+            raise TypeError(f"solver_options[{name!r}] must be an integer, got {value!r}.")
         if not math.isfinite(value) or value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
             raise ValueError(f"solver_options[{name!r}] must be positive, got {value!r}.")
 
@@ -152,7 +162,10 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
         return np.ones(n)
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, float(sample_weight))
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError("sample_weight must be numbers, one per example.") from error
     if weights.shape != (n,):
         raise ValueError(
             f"sample_weight has shape {weights.shape}, but there are {n} examples: give one "
@@ -192,6 +205,8 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
             )
         if dense.dtype.kind not in "fiub":
             raise TypeError(f"{where} has dtype {dense.dtype}, expected numbers.")
+        if dense.dtype not in (np.float64, np.float32):
+            dense = dense.astype(np.float64)
         matrix = sp.csr_matrix(dense)
     if matrix.dtype.kind not in "fiub":
         raise TypeError(f"{where} has dtype {matrix.dtype}, expected numbers.")
@@ -202,3 +217,10 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
         matrix.sum_duplicates()
     check_finite(matrix.data, where)
     return matrix
+
+
+def refuse_none(y: Any) -> None:
+    """Refuse labels that are missing."""
+    if isinstance(y, (list, tuple)) and any(label is None for label in y):
+        where = next(i for i, label in enumerate(y) if label is None)
+        raise ValueError(f"y[{where}] is None: every example needs a label.")

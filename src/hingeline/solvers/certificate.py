@@ -51,11 +51,15 @@ def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) ->
             continue
         y = buffer[: output_length(problem, i)]
         while True:
-            if most_violated(problem, form, i, w, c, y) <= 0.0:
+            worst = most_violated(problem, form, i, w, c, y)
+            if worst <= 0.0:
                 break
             loss = plane_loss(problem, i, y)
             score = plane_scale(form, loss) * plane_score(problem, i, y, w)
             if score <= 0.0:
+                # An output without loss asks for w·Δf ≥ 0, which rounding may miss at equality.
+                if loss == 0.0 and worst <= 1e-10:
+                    break
                 return np.inf
             better = plane_offset(form, loss) / score
             if better <= c * (1.0 + 1e-15):  # violated by rounding only
@@ -172,6 +176,34 @@ class DualSolver(ABC):
             self._scale(now / self.stages[at - 1])
         return self.form if at == len(self.stages) else self.form._replace(cap=self.form.cap * now)
 
+    def repair(self) -> None:
+        """Weights from the multipliers again, after an interruption anywhere.
+
+        Interpreted code may stop between a multiplier and its weights, or while the average
+        stands in for the last iterate.
+        """
+        masses = self.masses()
+        owners = self.owners()
+        sums = np.bincount(owners, weights=masses, minlength=self.compiled.n)
+        over = sums > self.form.cap
+        masses *= np.where(over, self.form.cap / np.where(over, sums, 1.0), 1.0)[owners]
+        support = np.flatnonzero(masses)
+        self.w = np.zeros(self.compiled.n_weights)
+        self.combine(support, masses[support], self.w)
+        self.restart_average()
+
+    @abstractmethod
+    def masses(self) -> Array:
+        """All multipliers, as a flat array that may be written to."""
+
+    @abstractmethod
+    def owners(self) -> Array:
+        """The example of each multiplier."""
+
+    @abstractmethod
+    def combine(self, support: Array, steps: Array, out: Array) -> None:
+        """``out += Σ steps·a·Δf``."""
+
     # The dual side -------------------------------------------------------------------------
 
     def dual(self) -> float:
@@ -216,6 +248,7 @@ class DualSolver(ABC):
         if primal < self._best_primal or self._best is None:
             if self._best is None:
                 self._best = np.empty_like(self.w)
+            self._best_primal = math.inf  # should an interruption come between the two
             self._best[:] = self.w
             if self.hard and math.isfinite(primal):
                 self._best *= self._stretch
@@ -257,10 +290,13 @@ class DualSolver(ABC):
         return copy
 
     def primal_of(self, weights: Array) -> float:
-        """True primal of given weights."""
+        """True primal of given weights, as they are."""
         kept, self.w = self.w, weights
         try:
-            return self._primal()
+            primal = self._primal()
+            if self.hard:
+                return primal / self._stretch**2 if self._stretch <= 1.0 + 1e-9 else math.inf
+            return primal
         finally:
             self.w = kept
 

@@ -76,4 +76,4 @@ def relative(gap: float, primal: float) -> float:
         return math.nan
     if gap <= 0.0:
         return 0.0
-    return gap / primal if primal > 0.0 else math.inf
+    return gap / primal if 0.0 < primal < math.inf else math.inf

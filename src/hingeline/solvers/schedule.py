@@ -12,6 +12,7 @@ what they decode enters the working set: the same seed must give the same weight
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -57,6 +58,9 @@ class Solver(Protocol):
 
     def best(self) -> tuple[Array, float]:
         """Weights of the least primal certified so far, and that primal."""
+
+    def repair(self) -> None:
+        """Make state consistent again after an interruption anywhere."""
 
     def finished(self) -> str | None:
         """A reason why no further pass can help, if there is one."""
@@ -151,7 +155,7 @@ def run(solver: Solver, limits: Limits) -> Result:
                 if state._reason is not None and not reason:
                     reason = f"callback: {state._reason}"
                     chosen = state._chosen
-            if rel <= limits.tol:
+            if rel <= limits.tol and not reason:
                 reason = "converged"
             elif not reason:
                 reason = _ceiling(limits, passes, row.time) or solver.finished() or ""
@@ -159,6 +163,7 @@ def run(solver: Solver, limits: Limits) -> Result:
         reason = "interrupted"
         if passes == 0:
             raise
+        solver.repair()
 
     if (not rel <= limits.tol and last_certificate < passes) or reason == "interrupted":
         best_dual = max(best_dual, solver.dual())
@@ -169,10 +174,10 @@ def run(solver: Solver, limits: Limits) -> Result:
         weights, primal = chosen, solver.primal_of(chosen)
         gap = primal - best_dual if solver.exact else math.nan
         rel = relative(gap, primal)
-    converged = bool(rel <= limits.tol) or solver.satisfied
-    if rel <= limits.tol and chosen is None:
+    converged = bool(rel <= limits.tol) or (solver.satisfied and chosen is None)
+    if rel <= limits.tol and reason != "interrupted" and not reason.startswith("callback"):
         reason = "converged"
-    history[-1] = history[-1]._replace(primal=solver.best()[1], dual=best_dual, gap=gap)
+    history[-1] = history[-1]._replace(primal=primal, dual=best_dual, gap=gap)
     _warn(limits, reason, converged, rel, passes)
     return Result(
         weights=weights,
@@ -196,6 +201,15 @@ def _ceiling(limits: Limits, passes: int, elapsed: float) -> str:
     return ""
 
 
+def _outside() -> int:
+    """How many frames above :func:`_warn` the user's own code is."""
+    frame, level = sys._getframe(1), 1
+    package = __name__.split(".")[0] + "."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def _warn(limits: Limits, reason: str, converged: bool, rel: float, passes: int) -> None:
     if converged or reason.startswith("callback"):
         return
@@ -209,5 +223,5 @@ def _warn(limits: Limits, reason: str, converged: bool, rel: float, passes: int)
     warnings.warn(
         f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=_outside(),
     )

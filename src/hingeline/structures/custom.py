@@ -76,7 +76,10 @@ class Structure:
 
     def pack(self, y: Any) -> Array:
         """An output as an int32 vector; override together with :meth:`unpack` for other types."""
-        vector = np.atleast_1d(np.asarray(y))
+        try:
+            vector = np.atleast_1d(np.asarray(y))
+        except ValueError:  # ragged
+            vector = np.empty((0, 0))
         if vector.ndim != 1 or vector.dtype.kind not in "iu":
             raise TypeError(
                 "an output must be an int or a vector of ints: convert it, or override "
@@ -138,7 +141,8 @@ def _layout(arrays: Sequence[Array]) -> tuple[Array, Array]:
     return np.concatenate([a.ravel() for a in arrays]), starts
 
 
-def _uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
+def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
+    """Inputs of a compiled structure as arrays of one dtype and number of dimensions."""
     arrays = [np.asarray(x) for x in X]
     first = arrays[0]
     for i, a in enumerate(arrays):
@@ -277,7 +281,7 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
     lengths = np.array([len(y) for y in Y], dtype=np.int64)
     problem: CustomProblem | PythonProblem
     if is_compiled(structure):
-        arrays = _uniform_arrays(structure, X)
+        arrays = uniform_arrays(structure, X)
         x, x_start = _layout(arrays)
         y, y_start = _layout(Y)
         shapes = np.array([a.shape for a in arrays], dtype=np.int64)
