@@ -132,9 +132,14 @@ def test_an_interrupted_fit_ends_the_command(tmp_path, monkeypatch):
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c(tmp_path):
     command = [sys.executable, "-m", "hingeline", "demo", "-o", "a.png", "--n-train", "4000"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    # A shell's background jobs ignore SIGINT, and so would their children: hand it on as default.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("digit by digit: pass"):

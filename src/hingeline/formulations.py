@@ -108,7 +108,7 @@ def example_gap(form: Formulation, i: int, top: float, total: float, linear: flo
     dual can still gain, up to scale.
     """
     if form.cap[i] == np.inf and form.ridge[i] == 0.0:
-        return max(top, 0.0) - linear
+        return max(top, 0.0) * (1.0 + total) - linear
     return slack_cost(form, i, top) + 0.5 * form.ridge[i] * total * total - linear
 
 

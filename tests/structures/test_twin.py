@@ -372,7 +372,7 @@ def test_one_plain_method_makes_the_structure_interpreted(data, library):
 def test_compiled_structures_get_x_back_in_its_own_shape(dimensions):
     rng = np.random.default_rng(dimensions)
     X = [rng.normal(size=rng.integers(1, 4, size=dimensions)) for _ in range(4)]
-    arrays = custom._uniform_arrays(Jitted(), X)
+    arrays = custom.uniform_arrays(Jitted(), X)
     x, start = custom._layout(arrays)
     shapes = np.array([a.shape for a in arrays])
     y = np.zeros(4, dtype=np.int32)
@@ -387,4 +387,4 @@ def test_compiled_structures_get_x_back_in_its_own_shape(dimensions):
 def test_compiled_structures_want_arrays_of_one_kind(bad):
     at = len(bad) - 1 if not isinstance(bad[0], str) else 0
     with pytest.raises(TypeError, match=rf"X\[{at}\]: the methods of Jitted are compiled"):
-        custom._uniform_arrays(Jitted(), bad)
+        custom.uniform_arrays(Jitted(), bad)
