@@ -6,8 +6,8 @@ Everything lies in flat pools. Example i owns ``capacity[i]`` slots from ``slot[
 Kernels never allocate: an example that finds no free slot raises ``wanted`` and gets more room
 from :func:`grown` between two passes. A plane is only ever overwritten while its multiplier is 0.
 
-Gram matrices are float32: they steer steps, while gradients are recomputed from the float64
-weights at each visit, so their rounding delays convergence at worst and never moves the optimum.
+Gram matrices are float64: with float32 the curvature between two outputs of nearly equal features
+drowns in rounding, and steps overshoot until the solver stalls (seen at a gap of 1 %).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WorkingSet(NamedTuple):
     drift: Array  # (slots,) Σ k(k−1)·(change of α at visit k), for the averaged weights
     stamp: Array  # (slots,) int32 last clock at which the plane was active
     y: Array  # int32 pool of outputs
-    gram: Array  # float32 pool
+    gram: Array  # pool
 
     @property
     def n_planes(self) -> int:
@@ -81,7 +81,7 @@ def empty_working_set(lengths: Array, capacity: Array | int = FIRST_CAPACITY) ->
         drift=np.zeros(n_slots),
         stamp=np.zeros(n_slots, dtype=np.int32),
         y=np.zeros(n_y, dtype=np.int32),
-        gram=np.zeros(n_gram, dtype=np.float32),
+        gram=np.zeros(n_gram),
     )
 
 

@@ -34,7 +34,7 @@ class ChainProblem(NamedTuple):
     offsets: Array  # (n + 1,) int64: the tokens of sequence i
     labels: Array  # (tokens,) int32
     cost: Array  # (labels, stride) float64
-    token_gram: Array  # float32, NaN where not yet computed
+    token_gram: Array  # NaN where not yet computed
     gram_start: Array  # (n,) int64, −1 where a sequence has no table
     n_features: int
     n_labels: int
@@ -77,7 +77,7 @@ def make_problem(
     lengths = np.diff(offsets)
     sizes = np.where(lengths <= GRAM_LENGTH, lengths * (lengths + 1) // 2, 0)
     ends = np.cumsum(sizes)
-    kept = (sizes > 0) & (ends * 4 <= cache_mb * 2**20)
+    kept = (sizes > 0) & (ends * 8 <= cache_mb * 2**20)
     gram_start = np.where(kept, ends - sizes, -1)
     return ChainProblem(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
@@ -86,7 +86,7 @@ def make_problem(
         offsets=np.ascontiguousarray(offsets, dtype=np.int64),
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
-        token_gram=np.full(int(ends[kept].max(initial=0)), np.nan, dtype=np.float32),
+        token_gram=np.full(int(ends[kept].max(initial=0)), np.nan),
         gram_start=gram_start.astype(np.int64),
         n_features=int(n_features),
         n_labels=int(n_labels),
@@ -353,7 +353,7 @@ def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, whe
             at = base + s * (s + 1) // 2 + t
             value = gram[at]
             if np.isnan(value):
-                value = np.float32(_token_dot(problem, lo + s, lo + t))
+                value = _token_dot(problem, lo + s, lo + t)
                 gram[at] = value
             total += sign * value if p == q else 2 * sign * value
     return total
