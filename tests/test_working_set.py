@@ -169,7 +169,7 @@ def test_an_empty_working_set_has_room_of_its_own_for_every_example():
         assert len(pool) == sizes.sum()
     default = empty_working_set(lengths)
     assert default.capacity.tolist() == [FIRST_CAPACITY] * 3
-    assert default.gram.dtype == np.float32
+    assert default.gram.dtype == np.float64
     assert empty_working_set(np.zeros(0, dtype=int)).n_planes == 0
 
 
