@@ -94,7 +94,7 @@ CHAIN_COST = 1000.0
 
 
 def solver_params(solver: str, n_jobs: int) -> dict[str, Any]:
-    """Return the settings of a solver: FSMO stops by its epsilon, sdm by its gap."""
+    """Return the settings of a solver: FSMO stops by its epsilon or the gap, sdm by the gap."""
     if solver == "fsmo":
         return {
             "solver": solver,
