@@ -1,0 +1,157 @@
+"""Sentences as columns of text: what readers of tagged text return and templates encode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """Tokens of many sentences, column by column, each column as numbers of its distinct values.
+
+    A word that occurs a thousand times is stored once, so features of a column are computed on
+    its distinct values and spread over the tokens by indexing. A table is a sequence of
+    sentences: ``table[i]`` is a list of tuples, one per token; a slice, a mask or an array of
+    numbers gives a table.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the columns.
+    codes : int32 ndarray of shape (columns, tokens)
+        Numbers into ``values``.
+    values : tuple of lists of str
+        The distinct values of each column.
+    offsets : int64 ndarray of shape (sentences + 1,)
+        Sentence i has the tokens ``offsets[i]`` to ``offsets[i + 1] − 1``.
+
+    Examples
+    --------
+    >>> table = TokenTable.from_sentences([[("He", "PRP"), ("ran", "VBD")]], ["word", "pos"])
+    >>> table.column("pos").tolist()
+    ['PRP', 'VBD']
+    >>> table[0]
+    [('He', 'PRP'), ('ran', 'VBD')]
+    """
+
+    names: tuple[str, ...]
+    codes: Array
+    values: tuple[list[str], ...]
+    offsets: Array
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Sequence[str]], offsets: Any) -> TokenTable:
+        """A table from all tokens' values, column by column."""
+        codes, values = [], []
+        for column in columns.values():
+            index: dict[str, int] = {}
+            number = index.setdefault
+            codes.append([number(value, len(index)) for value in column])
+            values.append(list(index))
+        n_tokens = len(codes[0]) if codes else 0
+        table = np.array(codes, dtype=np.int32).reshape(len(columns), n_tokens)
+        return cls(tuple(columns), table, tuple(values), np.asarray(offsets, dtype=np.int64))
+
+    @classmethod
+    def from_sentences(
+        cls, sentences: Sequence[Sequence[Any]], names: Sequence[str] | None = None
+    ) -> TokenTable:
+        """A table from sentences of tokens, each a string or a tuple of strings."""
+        rows: list[tuple[str, ...]] = []
+        offsets = [0]
+        for i, sentence in enumerate(sentences):
+            if isinstance(sentence, str):
+                raise TypeError(f"sentence {i} is one string: pass a list of tokens.")
+            rows.extend((t,) if isinstance(t, str) else tuple(t) for t in sentence)
+            offsets.append(len(rows))
+        width = len(rows[0]) if rows else len(names or ())
+        for t, row in enumerate(rows):
+            if len(row) != width or not all(isinstance(value, str) for value in row):
+                i = int(np.searchsorted(offsets, t, side="right")) - 1
+                raise ValueError(
+                    f"token {t - offsets[i]} of sentence {i} is {row!r}: every token needs "
+                    f"{width} strings, as the first has."
+                )
+        named = tuple(names) if names is not None else default_names(width)
+        if len(named) != width:
+            raise ValueError(f"names has {len(named)} entries, but tokens have {width} columns.")
+        columns = zip(*rows, strict=True) if rows else ([] for _ in named)
+        return cls.from_columns(dict(zip(named, columns, strict=True)), offsets)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of all sentences."""
+        return int(self.offsets[-1])
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens of each sentence."""
+        return np.diff(self.offsets)
+
+    def position(self, column: str | int) -> int:
+        """The number of a column given by name or number (from the end if negative)."""
+        if isinstance(column, str):
+            if column not in self.names:
+                raise ValueError(
+                    f"there is no column {column!r}: there are {', '.join(map(repr, self.names))}."
+                )
+            return self.names.index(column)
+        if not -len(self.names) <= column < len(self.names):
+            raise ValueError(f"there is no column {column}: there are {len(self.names)} columns.")
+        return column % len(self.names)
+
+    def column(self, column: str | int) -> Array:
+        """All tokens' values of one column, as an array of Python strings."""
+        k = self.position(column)
+        values = np.empty(len(self.values[k]), dtype=object)
+        values[:] = self.values[k]
+        return values[self.codes[k]]
+
+    def sentences(self, column: str | int) -> list[list[str]]:
+        """One column, sentence by sentence; e.g. the labels that ``fit`` wants."""
+        flat = self.column(column).tolist()
+        cuts = self.offsets.tolist()
+        return [flat[lo:hi] for lo, hi in zip(cuts, cuts[1:], strict=False)]
+
+    def select(self, columns: Sequence[str | int]) -> TokenTable:
+        """A table of some columns."""
+        kept = [self.position(column) for column in columns]
+        return TokenTable(
+            tuple(self.names[k] for k in kept),
+            self.codes[kept],
+            tuple(self.values[k] for k in kept),
+            self.offsets,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, (int, np.integer)):
+            i = range(len(self))[int(which)]
+            part = self.codes[:, self.offsets[i] : self.offsets[i + 1]]
+            texts = [
+                [values[c] for c in row.tolist()]
+                for values, row in zip(self.values, part, strict=True)
+            ]
+            return list(zip(*texts, strict=True))
+        chosen = np.arange(len(self))[which]
+        lengths = self.lengths[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        first = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths)
+        tokens = first + np.arange(offsets[-1])
+        return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
+
+    def __iter__(self) -> Iterator[list[tuple[str, ...]]]:
+        return (self[i] for i in range(len(self)))
+
+
+def default_names(width: int) -> tuple[str, ...]:
+    """Names of unnamed columns: the word, then numbers."""
+    return tuple("word" if k == 0 else f"col{k}" for k in range(width))
