@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class TokenTable:
         """One column, sentence by sentence; e.g. the labels that ``fit`` wants."""
         flat = self.column(column).tolist()
         cuts = self.offsets.tolist()
-        return [flat[lo:hi] for lo, hi in zip(cuts, cuts[1:], strict=False)]
+        return [flat[lo:hi] for lo, hi in pairwise(cuts)]
 
     def select(self, columns: Sequence[str | int]) -> TokenTable:
         """A table of some columns."""
