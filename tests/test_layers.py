@@ -17,6 +17,7 @@ PACKAGE = Path(hingeline.__file__).parent
 #: A folder imports only from folders above it.
 LAYERS = (
     ("_numba",),
+    ("_vector",),
     ("inference",),
     ("structures",),
     ("formulations", "working_set"),
