@@ -16,7 +16,7 @@ PACKAGE = Path(hingeline.__file__).parent
 
 #: A folder imports only from folders above it.
 LAYERS = (
-    ("_numba",),
+    ("_numba", "schemes", "metrics"),
     ("inference",),
     ("structures",),
     ("formulations", "working_set"),
@@ -24,7 +24,7 @@ LAYERS = (
     ("constraints",),
     ("semisupervised",),
     ("estimators",),
-    ("report", "cli"),
+    ("inspection", "report", "cli"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 #: These know the data but no solver; only estimators and what is below them may know these.
