@@ -28,6 +28,7 @@ __all__ = [
     "detect_scheme",
     "explain_invalid",
     "is_tag",
+    "scheme_name",
     "span_arrays",
     "spans",
     "valid_moves",
@@ -105,6 +106,11 @@ def _find(scheme: str) -> tuple[str, _Scheme]:
     if name not in _SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
     return name, _SCHEMES[name]
+
+
+def scheme_name(scheme: str) -> str:
+    """The name by which :data:`SCHEMES` knows a scheme; a ``ValueError`` if it does not."""
+    return _find(scheme)[0]
 
 
 def _refuse_foreign(tags: Iterable[tuple[str, str]], name: str) -> None:
@@ -370,7 +376,7 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
     [('NP', 0, 2)]
     """
     if scheme is not None:
-        scheme, _ = _find(scheme)
+        scheme = scheme_name(scheme)
     elif mode == "strict":
         scheme = detect_scheme([plain(labels)])
     classes, codes, offsets = _encode([plain(labels)])
@@ -417,8 +423,7 @@ def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]
     >>> convert_scheme(["I-NP", "I-NP", "B-NP", "O"], "IOB1", "IOBES")
     ['B-NP', 'E-NP', 'S-NP', 'O']
     """
-    source, _ = _find(source)
-    target, _ = _find(target)
+    source, target = scheme_name(source), scheme_name(target)
     if not _is_nested(labels):
         return _convert(plain(labels), source, target)
     return [_convert(plain(sequence), source, target) for sequence in labels]
