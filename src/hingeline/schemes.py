@@ -361,7 +361,8 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
     mode : {"default", "strict"}, default="default"
         ``"default"`` reads labels as conlleval and seqeval do: a span that starts or ends in a
         way the scheme forbids still counts, and the scheme does not matter. ``"strict"`` is
-        seqeval's strict mode: only spans that the scheme allows count.
+        seqeval's strict mode: only spans that the scheme allows count (of IOE1 it loses some
+        that are allowed, such as a span of one token before another of its type).
 
     Returns
     -------
