@@ -10,6 +10,7 @@ import numpy as np
 from hingeline.metrics.bootstrap import resample
 from hingeline.metrics.counts import count_spans, pair_labels, resolve_scheme
 from hingeline.metrics.scores import Score, SpanScores, confusion_of, score_labels, score_spans
+from hingeline.metrics.text import align
 
 Array = np.ndarray[Any, Any]
 
@@ -134,17 +135,7 @@ class Evaluation:
         head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"
         if self.scheme is not None:
             head += f", {self.scheme}, {self.mode} mode"
-        return "\n".join([head, "", _align(self.summary()), "", _align(self.table())])
-
-
-def _align(rows: list[Any]) -> str:
-    """Columns of text, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *rest in rows:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return "\n".join(lines)
+        return "\n".join([head, "", align(self.summary()), "", align(self.table())])
 
 
 def evaluate(
