@@ -290,6 +290,9 @@ def test_conversion_keeps_the_spans(segmentation, source, target):
 
 
 def test_conversion_of_many_and_without_type():
+    touching = [["B-X"], ["B-X", "B-X"]]  # but not across sequences
+    assert convert_scheme(touching, "IOB2", "IOB1") == [["I-X"], ["I-X", "B-X"]]
+    assert convert_scheme(touching, "IOB2", "IOE1") == [["I-X"], ["E-X", "I-X"]]
     assert convert_scheme([["B", "I"], ["O", "B"]], "BIO", "BIOES") == [["B", "E"], ["O", "S"]]
     assert convert_scheme(np.array(["B-X", "B-X"]), "IOB2", "IO") == ["I-X", "I-X"]
     assert convert_scheme([], "IOB2", "IOBES") == []
