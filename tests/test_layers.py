@@ -16,7 +16,7 @@ PACKAGE = Path(hingeline.__file__).parent
 
 #: A folder imports only from folders above it.
 LAYERS = (
-    ("_numba",),
+    ("_numba", "persistence"),
     ("inference",),
     ("structures",),
     ("formulations", "working_set"),
@@ -24,6 +24,7 @@ LAYERS = (
     ("constraints",),
     ("semisupervised",),
     ("estimators",),
+    ("importing", "exporting"),
     ("report", "cli"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

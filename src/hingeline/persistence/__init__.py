@@ -5,7 +5,8 @@ The file is an ordinary safetensors file, which any safetensors library opens:
 * 8 bytes: length of the JSON that follows, little-endian;
 * JSON: ``{"__metadata__": {...}, name: {"dtype", "shape", "data_offsets"}, ...}``, where the
   metadata, all text, is ``{"format": "hingeline", "version": "1", "header": "<JSON>",
-  "crc32": "<8 hex digits>"}``; the checksum is of the header's text and the arrays' bytes;
+  "crc32": "<8 hex digits>"}``; the checksum is of the header's text and of all arrays
+  with their names, and tells damage, not malice;
 * the arrays' bytes, little-endian and C-contiguous, without gaps, the widest numbers first so
   that all are aligned.
 

@@ -74,7 +74,7 @@ def write_model(
             "data_offsets": [at, at + array.nbytes],
         }
         at += array.nbytes
-        checksum = zlib.crc32(_bytes_of(array), checksum)
+        checksum = _checksum(checksum, name, array)
     metadata["crc32"] = f"{checksum:08x}"
     table = json.dumps(entries, separators=(",", ":")).encode()
     table += b" " * (-len(table) % 8)
@@ -102,6 +102,12 @@ def _storable(name: str, array: Array) -> Array:
             f"and booleans of at most {MAX_DIMENSIONS} dimensions can be stored."
         )
     return np.asarray(array, dtype=dtype, order="C")
+
+
+def _checksum(before: int, name: str, array: Array) -> int:
+    """Checksum that goes on with an array: what it is, then its bytes."""
+    kind = json.dumps([name, DTYPE_NAMES[array.dtype], list(array.shape)])
+    return zlib.crc32(_bytes_of(array), zlib.crc32(kind.encode(), before))
 
 
 def _bytes_of(array: Array) -> memoryview:
@@ -153,9 +159,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
                     f"{name} needs {(tensor.end - tensor.begin) / 1e9:.1f} GB of memory, which "
                     "this machine does not give: use a larger one."
                 ) from None
-            content = _bytes_of(array)
-            _fill(file, content, name)
-            checksum = zlib.crc32(content, checksum)
+            _fill(file, _bytes_of(array), name)
+            checksum = _checksum(checksum, key, array)
             if tensor.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
                 raise ModelFileError(f"{name} cannot be read: {DAMAGED}.")
             arrays[key] = array if sys.byteorder == "little" else _native(array)

@@ -37,9 +37,10 @@ def unpack_texts(content: Array, ends: Array) -> list[str]:
     content : uint8 ndarray
     ends : int64 ndarray
     """
-    steps = np.diff(ends, prepend=0)
     fits = content.ndim == ends.ndim == 1 and content.dtype == np.uint8 and ends.dtype == np.int64
-    if not fits or (steps < 0).any() or (ends[-1] if len(ends) else 0) != len(content):
+    # Bounds before differences, which could wrap around.
+    inside = fits and ends.min(initial=0) >= 0 and ends.max(initial=0) == len(content)
+    if not inside or (np.diff(ends) < 0).any():
         raise ValueError("the ends of packed texts do not fit their bytes")
     cuts = [0, *ends.tolist()]
     if content.size and content.max() < 128:  # bytes are characters: cut one text
