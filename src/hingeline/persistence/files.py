@@ -92,7 +92,8 @@ def write_model(
 
 def _storable(name: str, array: Array) -> Array:
     """The array as it goes into the file: little-endian, C-contiguous."""
-    if not isinstance(name, str) or not name or name == METADATA:
+    wrong = not isinstance(name, str) or not name or name == METADATA
+    if wrong or any("\ud800" <= c <= "\udfff" for c in name):  # surrogates are no UTF-8
         raise ValueError(f"an array cannot be named {name!r}: use a non-empty text.")
     array = np.asarray(array)
     dtype = array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype

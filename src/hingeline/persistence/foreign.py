@@ -35,6 +35,6 @@ def seems_to_be(first: bytes) -> str:
         if error.start < len(first) - 3:  # the last character may be cut in two
             return UNKNOWN
         text = first[: error.start].decode()
-    if all(c.isprintable() or c.isspace() for c in text):
+    if text and all(c.isprintable() or c.isspace() for c in text):
         return "it seems to be a text file"
     return UNKNOWN
