@@ -37,7 +37,7 @@ class Lines:
 
     def __init__(self, source: str | os.PathLike[str], what: str) -> None:
         if isinstance(source, str) and "\n" in source:
-            self.name, text = f"the {what}", source
+            self.name, text = "the given text", source
         else:
             self.name = os.fspath(source)
             try:
@@ -247,8 +247,9 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     """A fitted :class:`MulticlassSSVM` from a model file of LIBLINEAR.
 
     Column j of X is LIBLINEAR's feature j + 1. ``classes_`` keep the order that LIBLINEAR breaks
-    ties by. A bias becomes ``intercept_``; of two classes' one vector w each class gets half,
-    ±w/2. There is no certificate.
+    ties by (of two classes the second is preferred, and comes first). A bias becomes
+    ``intercept_``; of two classes' one vector w each class gets half, ±w/2. There is no
+    certificate.
 
     Parameters
     ----------
@@ -281,9 +282,12 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
             for word in row:
                 lines.weight(word)
         raise
-    if n_vectors == 1:  # positive for the first label; the second wins ties
+    if len(labels) == 2:
+        # LIBLINEAR looks at the first vector only: where it is positive the first label wins,
+        # and the second wins ties. Of MCSVM_CS the other vector is its negative.
         labels = labels[::-1]
-        table = np.hstack([-0.5 * table, 0.5 * table])
+        first_vector = table[:, :1] / (2 if n_vectors == 1 else 1)
+        table = np.hstack([-first_vector, first_vector])
     model = MulticlassSSVM(fit_intercept=bias >= 0)
     model.classes_ = np.array(labels)
     model.n_features_in_ = n_features

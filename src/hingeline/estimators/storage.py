@@ -302,7 +302,11 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
     labels = [from_json(label, {}) for label in stored["labels"]]
     kind = stored["kind"]
     allowed = LABEL_TYPES[kind.rstrip("0123456789")]
-    if not labels or any(type(label) not in allowed for label in labels):
+    if (
+        not labels
+        or type(stored["labels"]) is not list
+        or any(type(label) not in allowed for label in labels)
+    ):
         raise ValueError("the labels are not of the type that is stated")
     classes = np.empty(len(labels), dtype=object)
     classes[:] = labels

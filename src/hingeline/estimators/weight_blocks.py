@@ -116,9 +116,14 @@ def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, 
     """Fill ``weights_``; a mask of bits bounds what a small file can ask for."""
     n_labels = len(model.classes_)
     dtype = np.dtype({"float64": "f8", "float32": "f4", "float16": "f2"}[report["dtype"]])
+    blocks = blocks_of(model)
+    parts = {True: ("/mask", "/values"), False: ("",)}[report["sparse"]]
+    expected = {f"weights/{name}{part}" for name in blocks for part in parts}
+    if expected != {name for name in arrays if name.startswith("weights/")}:
+        raise ValueError("the blocks of weights are not those that the parameters ask for")
     tables: dict[str, Array] = {}
-    for name, rows in blocks_of(model).items():
-        if report["sparse"] is True:
+    for name, rows in blocks.items():
+        if report["sparse"]:
             mask, values = arrays[f"weights/{name}/mask"], arrays[f"weights/{name}/values"]
             count = rows * n_labels
             if mask.dtype != np.uint8 or mask.shape != ((count + 7) // 8,):
