@@ -127,7 +127,10 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
 
 def dict_encoder(names: list[str]) -> Any:
     """An encoder of tokens given as dicts whose columns are these features."""
-    return encoder_class("DictEncoder").from_vocabulary(names)
+    encoder = encoder_class("DictEncoder").from_vocabulary(names)
+    if hasattr(encoder, "dtype"):  # CRFsuite computes in float64
+        encoder.set_params(dtype=np.float64)
+    return encoder
 
 
 def _open_section(lines: Lines, name: str) -> None:

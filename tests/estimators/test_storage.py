@@ -386,6 +386,7 @@ def test_compact_files_hold_rounded_weights_and_no_certificate(path, kind, dtype
     assert back.dual_objective_ == model.dual_objective_  # still a bound on the optimum
     # The report, recomputed.
     known = model.weights_ != 0
+    assert report["largest_change"] == np.abs(expected - model.weights_).max() > 0
     change = np.abs(expected - model.weights_)[known] / np.abs(model.weights_[known])
     assert report["largest_relative_change"] == change.max() > 0
     assert report["exact"] is False
@@ -529,14 +530,14 @@ def test_encoder_round_trip(path, fake):
 @pytest.mark.parametrize("fitted", [True, False])
 def test_encoder_as_a_parameter(path, fake, with_features, fitted):
     X, y = chain_data()
-    features = fake(lower=True, table=np.arange(3.0))
+    features = fake(lower=np.float32, table=np.arange(3.0))
     if fitted:
-        features.names_ = np.arange(6)
+        features.lower, features.names_ = True, np.arange(6)
     model = with_features(features=features, tol=0.1).fit(X, y)
     model.save(path)
     back = load(path)
     assert type(back.features) is fake
-    assert back.features.lower is True
+    assert back.features.lower is (True if fitted else np.float32)
     assert hasattr(back.features, "names_") == fitted
     if not fitted:
         assert back.features.table.tolist() == [0, 1, 2]

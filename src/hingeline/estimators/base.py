@@ -219,9 +219,10 @@ class BaseSSVM(BaseEstimator):
         Returns
         -------
         dict
-            ``bytes``; ``exact`` and ``largest_relative_change`` of a weight; with ``check`` also
-            ``changed_predictions`` (a share), ``score_before`` and ``score_after``; ``left_out``
-            names parameters that a file cannot hold (callbacks, a generator as random_state).
+            ``bytes``; ``exact``, and ``largest_change`` and ``largest_relative_change`` of a
+            weight; with ``check`` also ``changed_predictions`` (a share), ``score_before`` and
+            ``score_after``; ``left_out`` names parameters that a file cannot hold (callbacks, a
+            generator as random_state).
         """
         from hingeline.estimators import storage
 

@@ -2,7 +2,8 @@
 
 What JSON has is itself; everything else is an object with one key that names its type:
 ``{"float": "inf"}``, ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``,
-``{"array": name}`` (an array of the file) and ``{"encoder": {...}}`` (a feature encoder).
+``{"array": name}`` (an array of the file), ``{"type": "float32"}`` (a type of numbers) and
+``{"encoder": {...}}`` (a feature encoder).
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ ENCODERS = {
     "TokenTemplates": "hingeline.features.templates:TokenTemplates",
 }
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+#: Types of numbers that parameters may ask for.
+_SCALAR_TYPES = {
+    kind.__name__: kind for kind in (np.float64, np.float32, np.float16, np.int64, np.int32)
+}
 _PLAIN = (type(None), bool, int, str)
 
 
@@ -58,6 +63,8 @@ def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
     if isinstance(value, np.ndarray) and value.dtype in DTYPE_NAMES:
         arrays[name] = value
         return {"array": name}
+    if isinstance(value, type) and value in _SCALAR_TYPES.values():
+        return {"type": value.__name__}
     if hasattr(value, "to_state"):
         return {"encoder": encoder_to_json(value, arrays, name)}
     raise NotStorable(f"{name} holds {value!r:.60}, of type {type(value).__name__}")
@@ -78,6 +85,8 @@ def from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
         return {from_json(key, arrays): from_json(part, arrays) for key, part in content}
     if kind == "array":
         return arrays[content]
+    if kind == "type":
+        return _SCALAR_TYPES[content]
     if kind == "encoder":
         return encoder_from_json(content, arrays)
     raise ValueError(f"there is no type {kind!r:.40}")

@@ -67,7 +67,7 @@ def compact(
     arrays: dict[str, Array] = {}
     restored: dict[str, Array] = {}
     n_stored = n_weights = 0
-    change = 0.0
+    change = relative = 0.0
     for name, block in split_blocks(model).items():
         with np.errstate(over="ignore"):
             table = block.astype(dtype)
@@ -81,8 +81,9 @@ def compact(
         if dtype != "float64" or threshold:
             back = table.astype(np.float64)
             known = block != 0
-            relative = np.abs(back[known] - block[known]) / np.abs(block[known])
-            change = max(change, float(relative.max(initial=0.0)))
+            moved = np.abs(back[known] - block[known])
+            change = max(change, float(moved.max(initial=0.0)))
+            relative = max(relative, float((moved / np.abs(block[known])).max(initial=0.0)))
         else:
             back = table
         restored[name] = back
@@ -102,7 +103,8 @@ def compact(
         "n_weights": n_weights,
         "n_stored": n_stored,
         "exact": change == 0.0,
-        "largest_relative_change": change,
+        "largest_change": change,
+        "largest_relative_change": relative,
     }
     return arrays, restored, report
 
