@@ -24,6 +24,7 @@ LAYERS = (
     ("constraints",),
     ("semisupervised",),
     ("estimators",),
+    ("calibration",),
     ("report", "cli"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

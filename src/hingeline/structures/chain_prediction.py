@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._numba import kernel
-from hingeline.inference.margins import against_rest
+from hingeline.inference.margins import against_rest, best_without_span, continuations
 from hingeline.inference.nbest import n_best
 from hingeline.inference.viterbi import max_marginals, max_sum
 from hingeline.structures.chain import moves, position_scores
@@ -86,3 +86,44 @@ def sequence_margins_all(problem: ChainProblem, order: Array, w: Array, out: Arr
         for t in range(length):
             smallest = min(smallest, table[t].max())
         out[i] = smallest
+
+
+@kernel
+def span_margins_all(
+    problem: ChainProblem,
+    order: Array,
+    w: Array,
+    spans: Array,
+    bounds: Array,
+    inside: Array,
+    kind_of: Array,
+    out: Array,
+) -> None:
+    """``out[s]``: best score minus that of the best path without span s, which the best path has.
+
+    ``spans`` is (spans, 3): kind, first token, token after the last, counted within the sequence;
+    those of sequence i are the rows ``bounds[i]`` to ``bounds[i + 1] − 1``. See
+    :func:`best_without_span` for ``inside`` and ``kind_of``.
+    """
+    A = moves(problem, w)
+    for i in order:
+        if bounds[i] == bounds[i + 1]:
+            continue
+        scores = position_scores(problem, i, w, 0.0)
+        forward = scores.copy()
+        y = np.empty(scores.shape[0], dtype=np.int32)
+        best = max_sum(forward, A, problem.n_labels, y)
+        behind = continuations(scores, A, problem.n_labels)
+        for s in range(bounds[i], bounds[i + 1]):
+            other = best_without_span(
+                scores,
+                forward,
+                behind,
+                A,
+                inside,
+                kind_of,
+                spans[s, 0],
+                spans[s, 1],
+                spans[s, 2],
+            )
+            out[s] = max(best - other, 0.0)  # rounding aside it is not negative
