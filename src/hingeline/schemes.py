@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "detect_scheme",
     "explain_invalid",
     "is_tag",
+    "scheme_name",
     "span_arrays",
     "spans",
     "valid_moves",
@@ -105,6 +107,11 @@ def _find(scheme: str) -> tuple[str, _Scheme]:
     if name not in _SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
     return name, _SCHEMES[name]
+
+
+def scheme_name(scheme: str) -> str:
+    """The name by which :data:`SCHEMES` knows a scheme; a ``ValueError`` if it does not."""
+    return _find(scheme)[0]
 
 
 def _refuse_foreign(tags: Iterable[tuple[str, str]], name: str) -> None:
@@ -355,7 +362,8 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
     mode : {"default", "strict"}, default="default"
         ``"default"`` reads labels as conlleval and seqeval do: a span that starts or ends in a
         way the scheme forbids still counts, and the scheme does not matter. ``"strict"`` is
-        seqeval's strict mode: only spans that the scheme allows count.
+        seqeval's strict mode: only spans that the scheme allows count (of IOE1 it loses some
+        that are allowed, such as a span of one token before another of its type).
 
     Returns
     -------
@@ -370,7 +378,7 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
     [('NP', 0, 2)]
     """
     if scheme is not None:
-        scheme, _ = _find(scheme)
+        scheme = scheme_name(scheme)
     elif mode == "strict":
         scheme = detect_scheme([plain(labels)])
     classes, codes, offsets = _encode([plain(labels)])
@@ -417,20 +425,21 @@ def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]
     >>> convert_scheme(["I-NP", "I-NP", "B-NP", "O"], "IOB1", "IOBES")
     ['B-NP', 'E-NP', 'S-NP', 'O']
     """
-    source, _ = _find(source)
-    target, _ = _find(target)
+    source, target = scheme_name(source), scheme_name(target)
     if not _is_nested(labels):
-        return _convert(plain(labels), source, target)
-    return [_convert(plain(sequence), source, target) for sequence in labels]
+        return _convert([plain(labels)], source, target)[0]
+    return _convert([plain(sequence) for sequence in labels], source, target)
 
 
-def _convert(labels: list[Any], source: str, target: str) -> list[str]:
-    classes, codes, offsets = _encode([labels])
-    tags = {label: _split(label) for label in classes}
-    _refuse_foreign(tags.values(), source)
+def _convert(sequences: list[list[Any]], source: str, target: str) -> list[list[str]]:
+    classes, codes, offsets = _encode(sequences)
+    tags = [_split(label) for label in classes]
+    _refuse_foreign(tags, source)
     _, _, first, stop = span_arrays(classes, codes, offsets, None)
-    found = [(tags[labels[i]][1], i, j) for i, j in zip(first.tolist(), stop.tolist(), strict=True)]
-    return _write(found, len(labels), target)
+    kinds = [tags[code][1] for code in codes[first].tolist()]
+    found = list(zip(kinds, first.tolist(), stop.tolist(), strict=True))
+    labels = _write(found, offsets.tolist(), target)
+    return [labels[i:j] for i, j in pairwise(offsets.tolist())]
 
 
 def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
@@ -464,7 +473,7 @@ def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
     if foreign:
         return foreign
     # Exactly the valid sequences stay as they are when their spans are written again.
-    wanted = _convert(given, name, name)
+    wanted = _convert([given], name, name)[0]
     sentences = []
     for t, label in enumerate(given):
         if wanted[t] == label:
@@ -483,19 +492,23 @@ def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
     return sentences
 
 
-def _write(found: list[Span], length: int, name: str) -> list[str]:
+def _write(found: list[Span], offsets: list[int], name: str) -> list[str]:
     """Labels of spans, which are in order and do not overlap; types may be empty."""
-    labels = ["O"] * length
+    labels = ["O"] * offsets[-1]
+    cuts = set(offsets)
     opening, inner, closing, only = _SCHEMES[name].written
-    for n, (kind, first, stop) in enumerate(found):
+    touched = ("", -1)  # type and end of the span before
+    for kind, first, stop in found:
         labels[first:stop] = [_join(inner, kind)] * (stop - first)
         if stop - first == 1:
             labels[first] = _join(only, kind)
         else:
             labels[first] = _join(opening, kind)
             labels[stop - 1] = _join(closing, kind)
-        if name == "IOB1" and n and found[n - 1][::2] == (kind, first):
-            labels[first] = _join("B", kind)
-        if name == "IOE1" and n + 1 < len(found) and found[n + 1][:2] == (kind, stop):
-            labels[stop - 1] = _join("E", kind)
+        if touched == (kind, first) and first not in cuts:
+            if name == "IOB1":
+                labels[first] = _join("B", kind)
+            if name == "IOE1":
+                labels[first - 1] = _join("E", kind)
+        touched = (kind, stop)
     return labels

@@ -201,9 +201,9 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         labels = number_labels(flat, index)
         if dual is None or self.scheme != "auto":
-            self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
+            scheme = choose_scheme(self.scheme, self.classes_, labels, offsets)
         else:  # multipliers of valid outputs stay feasible when the scheme is given up
-            self.scheme_ = keep_scheme(self.scheme_, self.classes_, labels, offsets)
+            scheme = keep_scheme(self.scheme_, self.classes_, labels, offsets)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         tokens = self._with_constant(matrix)
         if dual is not None:
@@ -215,6 +215,10 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
             labels = np.concatenate([old.labels, labels])
             offsets = np.concatenate([old.offsets, old.offsets[-1] + offsets[1:]])
             weights = np.concatenate([self._weights, weights])
+            if scheme is not None and scheme != self.scheme_:  # old outputs may be invalid now
+                choose_scheme(scheme, self.classes_, labels, offsets)
+                dual = None
+        self.scheme_ = scheme
         self._run(self._problem(tokens, offsets, labels), weights, dual, True)
         return self
 

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.schemes import SCHEMES, detect_from_arrays, explain_invalid, valid_moves
+from hingeline.schemes import (
+    SCHEMES,
+    detect_from_arrays,
+    explain_invalid,
+    scheme_name,
+    valid_moves,
+)
 from hingeline.structures.chain_problem import ChainProblem
 
 Array = np.ndarray[Any, Any]
@@ -44,22 +50,22 @@ def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) ->
         found = detect_from_arrays(classes.tolist(), labels, offsets)
         return keep_scheme(found, classes, labels, offsets)
     try:
-        valid_moves([], scheme)
+        name = scheme_name(scheme)
     except ValueError:
         raise ValueError(
             f"scheme must be None, 'auto' or one of {', '.join(SCHEMES)}, got {scheme!r}."
         ) from None
     try:
-        moves_of(classes, scheme)
+        moves_of(classes, name)
     except ValueError as error:
         raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
-    wrong = _first_invalid(scheme, classes, labels, offsets)
+    wrong = _first_invalid(name, classes, labels, offsets)
     if wrong is not None:
         raise ValueError(
-            f"{wrong} Repair the labels with hingeline.schemes.convert_scheme(y, {scheme!r}, "
-            f"{scheme!r}), or pass scheme=None."
+            f"{wrong} Repair the labels with hingeline.schemes.convert_scheme(y, {name!r}, "
+            f"{name!r}), or pass scheme=None."
         )
-    return str(scheme)
+    return name
 
 
 def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Array) -> str | None:
