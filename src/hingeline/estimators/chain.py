@@ -57,14 +57,14 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         As in :class:`hingeline.MulticlassSSVM`.
     class_weight : dict or "balanced", optional
         Multiplies the loss of tokens whose true label it is.
-    fit_intercept : bool, default=True
-        Append a constant feature to every token. Its weights are regularised like any other.
-    boundary : bool, default=True
-        Weights for the first and the last label of a sequence.
     scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
         Tag scheme of the labels: only labellings that it allows are predicted, and compete in
         training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
         none where labels are not tags or (with a warning) not valid.
+    fit_intercept : bool, default=True
+        Append a constant feature to every token. Its weights are regularised like any other.
+    boundary : bool, default=True
+        Weights for the first and the last label of a sequence.
 
     Attributes
     ----------
@@ -107,9 +107,9 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         max_iter: int = 1000,
         max_time: float | None = None,
         class_weight: Any = None,
+        scheme: str | None = None,
         fit_intercept: bool = True,
         boundary: bool = True,
-        scheme: str | None = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -135,9 +135,9 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
             callbacks=callbacks,
             solver_options=solver_options,
         )
+        self.scheme = scheme
         self.fit_intercept = fit_intercept
         self.boundary = boundary
-        self.scheme = scheme
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
         """Train on sequences.
