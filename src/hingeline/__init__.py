@@ -1,9 +1,10 @@
 """Structured SVMs: labels, sequences and your own structures, trained to a certified optimum."""
 
-from hingeline.callbacks import EarlyStopping
+from hingeline.callbacks import Checkpoint, EarlyStopping
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.custom import SSVM
 from hingeline.estimators.multiclass import MulticlassSSVM
+from hingeline.estimators.storage import load
 from hingeline.solvers.history import HistoryRow, PassState
 from hingeline.structures.custom import Structure
 
@@ -12,10 +13,12 @@ __version__ = "0.1.0"
 __all__ = [
     "SSVM",
     "ChainSSVM",
+    "Checkpoint",
     "EarlyStopping",
     "HistoryRow",
     "MulticlassSSVM",
     "PassState",
     "Structure",
     "__version__",
+    "load",
 ]

@@ -25,6 +25,7 @@ from hingeline.solvers.history import HistoryRow, Result
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.schedule import Limits, run
 from hingeline.solvers.sdm import SDM
+from hingeline.solvers.snapshot import identity
 from hingeline.structures.base import Compiled
 from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
 
@@ -117,6 +118,16 @@ class BaseSSVM(BaseEstimator):
             report=self._report if self.verbose else None,
             name=type(self).__name__,
             started=began,
+            identity=lambda: {
+                "data": identity(compiled),
+                "weights of examples": identity(compiled, form.cap, form.ridge),
+                "C": repr(float(self.C)),
+                "formulation": f"{self.slack} slack, {self.rescale} rescaling",
+                "solver": f"{solver_class.name} {sorted(options.items())!r}",
+                "tol": repr(float(self.tol)),
+                "random_state": seed,
+                "start": "cold" if multipliers is None else "warm",
+            },
         )
         kernels = f"{kind}-{solver_class.__name__}"
         with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:

@@ -92,6 +92,18 @@ class DualSolver(ABC):
     name = "dual"
     certifies = False  # whether every sweep keeps a true primal by itself
     defaults: ClassVar[dict[str, Any]] = {}
+    #: What :mod:`hingeline.solvers.snapshot` keeps of the state.
+    saved_numbers: ClassVar[tuple[str, ...]] = (
+        "clock",
+        "visits",
+        "oracle_calls",
+        "satisfied",
+        "_certificates",
+        "_average_leads",
+        "_stretch",
+        "_best_primal",
+    )
+    saved_arrays: ClassVar[tuple[str, ...]] = ("w", "gaps", "violation", "_best")
 
     def __init__(
         self,

@@ -150,6 +150,8 @@ class EnumeratedSDM(DualSolver):
         "stage_sweeps": 2,
         "cg_steps": 30,
     }
+    saved_numbers = (*DualSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
+    saved_arrays = (*DualSolver.saved_arrays, "alpha", "drift")
 
     def __init__(
         self,

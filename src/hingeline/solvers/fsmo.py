@@ -153,6 +153,12 @@ class FSMO(PlaneSolver):
         "cg_steps": 30,
         "block": None,
     }
+    saved_numbers = (
+        *PlaneSolver.saved_numbers,
+        *Accelerator.saved_numbers,
+        "epsilon",
+        "settled",
+    )
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

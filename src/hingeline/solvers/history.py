@@ -40,6 +40,7 @@ class PassState:
     row: HistoryRow
     relative_gap: float
     _weights: Callable[[], Array] = field(repr=False)
+    _snapshot: Callable[[], Any] = field(repr=False, default=lambda: None)
     _chosen: Array | None = field(default=None, repr=False)
     _reason: str | None = field(default=None, repr=False)
 
@@ -47,6 +48,10 @@ class PassState:
     def weights(self) -> Array:
         """A copy of the flat weights a fit that stopped now would try (the running average)."""
         return self._weights()
+
+    def snapshot(self) -> Any:
+        """The whole state of the run, to go on from; arrays change with the next pass."""
+        return self._snapshot()
 
     def stop(self, reason: str, weights: Array | None = None) -> None:
         """End the fit after this pass, keeping ``weights`` if they are given."""

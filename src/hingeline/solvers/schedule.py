@@ -17,11 +17,12 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from hingeline.solvers import snapshot as snapshots
 from hingeline.solvers.history import HistoryRow, PassState, Result, relative
 
 Array = np.ndarray[Any, Any]
@@ -78,6 +79,8 @@ class Limits:
     report: Callable[[HistoryRow, float], None] | None = None
     name: str = "the solver"
     started: float = field(default_factory=time.perf_counter)
+    #: Says what must be the same for a run to be taken up again.
+    identity: Callable[[], dict[str, Any]] = dict
 
 
 #: Passes between two certificates that the estimate did not call for.
@@ -98,62 +101,97 @@ def _certificate_due(passes: int, last: int, expected: float, tol: float) -> boo
     return passes > 1 and passes - last >= 2 and expected <= 1.05 * tol
 
 
-def run(solver: Solver, limits: Limits) -> Result:
-    """Pass over the data until the certified relative gap is at most ``limits.tol``."""
-    history: list[HistoryRow] = []
-    best_dual = -math.inf
-    gap = rel = math.nan
-    best_primal = math.inf
-    share = 0.5  # of the estimate, that the certified gap is likely to be
-    passes = last_certificate = 0
-    reason = ""
-    estimate = math.inf
-    chosen: Array | None = None
+@dataclass
+class Progress:
+    """What the loop knows of the run so far."""
 
-    def update() -> bool:
+    best_dual: float = -math.inf
+    best_primal: float = math.inf
+    gap: float = math.nan
+    relative_gap: float = math.nan
+    share: float = 0.5  # of the estimate, that the certified gap is likely to be
+    passes: int = 0
+    last_certificate: int = 0
+    history: list[HistoryRow] = field(default_factory=list)
+
+    saved_numbers: ClassVar[tuple[str, ...]] = (
+        "best_dual",
+        "best_primal",
+        "gap",
+        "relative_gap",
+        "share",
+        "passes",
+        "last_certificate",
+    )
+
+    def update(self, solver: Solver) -> bool:
         """Take over the solver's best primal; whether it is news."""
-        nonlocal gap, rel, best_primal
         primal = solver.best()[1]
-        news = primal < best_primal
-        best_primal = primal
+        news = primal < self.best_primal
+        self.best_primal = primal
         if solver.exact:
-            gap = primal - best_dual
-            rel = relative(gap, primal)
+            self.gap = primal - self.best_dual
+            self.relative_gap = relative(self.gap, primal)
         return news
 
+    def step(self, solver: Solver, tol: float) -> tuple[float, bool]:
+        """One pass and, where it is due, a certificate; the estimate, and if the primal is news."""
+        estimate = solver.sweep()
+        self.passes += 1
+        self.best_dual = max(self.best_dual, solver.dual())
+        fresh = self.update(solver)
+        scale = max(self.best_dual + self.share * estimate, 1e-300)
+        expected = self.share * estimate / scale
+        if (
+            not solver.certifies
+            and not self.relative_gap <= tol
+            and _certificate_due(self.passes, self.last_certificate, expected, tol)
+        ):
+            solver.certify()
+            self.last_certificate = self.passes
+            fresh = self.update(solver) or fresh
+            if 0.0 < estimate < math.inf and self.gap < math.inf:
+                self.share = min(max(self.gap / estimate, 0.1), 2.0)
+        return estimate, fresh
+
+
+def run(solver: Solver, limits: Limits) -> Result:
+    """Pass over the data until the certified relative gap is at most ``limits.tol``."""
+    progress = Progress()
+    began = limits.started
+    # A checkpoint comes after the others, to find their state complete.
+    callbacks = sorted(limits.callbacks, key=lambda callback: hasattr(callback, "begin"))
+    for callback in callbacks:
+        if hasattr(callback, "begin") and callback.begin(
+            limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
+        ):
+            began -= progress.history[-1].time
+    reason = ""
+    chosen: Array | None = None
     try:
         while not reason:
-            estimate = solver.sweep()
-            passes += 1
-            best_dual = max(best_dual, solver.dual())
-            fresh = update()
-            scale = max(best_dual + share * estimate, 1e-300)
-            expected = share * estimate / scale
-            if (
-                not solver.certifies
-                and not rel <= limits.tol
-                and _certificate_due(passes, last_certificate, expected, limits.tol)
-            ):
-                solver.certify()
-                last_certificate = passes
-                fresh = update() or fresh
-                if 0.0 < estimate < math.inf and gap < math.inf:
-                    share = min(max(gap / estimate, 0.1), 2.0)
+            estimate, fresh = progress.step(solver, limits.tol)
             row = HistoryRow(
-                time=time.perf_counter() - limits.started,
-                passes=passes,
+                time=time.perf_counter() - began,
+                passes=progress.passes,
                 oracle_calls=solver.oracle_calls,
-                primal=best_primal if fresh else math.nan,
-                dual=best_dual,
-                gap=gap if fresh else math.nan,
+                primal=progress.best_primal if fresh else math.nan,
+                dual=progress.best_dual,
+                gap=progress.gap if fresh else math.nan,
                 estimate=estimate,
                 planes=solver.n_planes,
             )
-            history.append(row)
+            progress.history.append(row)
+            rel = progress.relative_gap
             if limits.report is not None:
                 limits.report(row, rel)
-            for callback in limits.callbacks:
-                state = PassState(row, rel if fresh else math.nan, solver.candidate)
+            for callback in callbacks:
+                state = PassState(
+                    row,
+                    rel if fresh else math.nan,
+                    solver.candidate,
+                    lambda: _take(solver, progress, callbacks),
+                )
                 if callback(state) is True and state._reason is None:
                     state.stop("a callback returned True")
                 if state._reason is not None and not reason:
@@ -162,31 +200,40 @@ def run(solver: Solver, limits: Limits) -> Result:
             if rel <= limits.tol and not reason:
                 reason = "converged"
             elif not reason:
-                reason = _ceiling(limits, passes, row.time) or solver.finished() or ""
+                reason = _ceiling(limits, progress.passes, row.time) or solver.finished() or ""
     except KeyboardInterrupt:
         reason = "interrupted"
-        if passes == 0:
+        if progress.passes == 0:
             raise
         solver.repair()
+    return _result(solver, limits, progress, reason, chosen)
 
-    if (not rel <= limits.tol and last_certificate < passes) or reason == "interrupted":
-        best_dual = max(best_dual, solver.dual())
+
+def _result(
+    solver: Solver, limits: Limits, progress: Progress, reason: str, chosen: Array | None
+) -> Result:
+    """Certify what was not yet, and say how the run came to stop."""
+    tol, passes, history = limits.tol, progress.passes, progress.history
+    unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
+    if unsure or reason == "interrupted":
+        progress.best_dual = max(progress.best_dual, solver.dual())
         solver.certify()
-        update()
+        progress.update(solver)
     weights, primal = solver.best()
+    gap, rel = progress.gap, progress.relative_gap
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
-        gap = primal - best_dual if solver.exact else math.nan
+        gap = primal - progress.best_dual if solver.exact else math.nan
         rel = relative(gap, primal)
-    converged = bool(rel <= limits.tol) or (solver.satisfied and chosen is None)
-    if rel <= limits.tol and reason != "interrupted" and not reason.startswith("callback"):
+    converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
+    if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
         reason = "converged"
-    history[-1] = history[-1]._replace(primal=primal, dual=best_dual, gap=gap)
+    history[-1] = history[-1]._replace(primal=primal, dual=progress.best_dual, gap=gap)
     _warn(limits, reason, converged, rel, passes)
     return Result(
         weights=weights,
         primal=primal,
-        dual=best_dual,
+        dual=progress.best_dual,
         gap=max(gap, 0.0) if not math.isnan(gap) else math.nan,
         relative_gap=rel,
         n_iter=passes,
@@ -195,6 +242,29 @@ def run(solver: Solver, limits: Limits) -> Result:
         stop_reason=reason,
         history=history,
     )
+
+
+def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> snapshots.Snapshot:
+    """A snapshot of the solver, the loop and the callbacks that have a state."""
+    meta, arrays = snapshots.take(solver, progress)
+    states = {}
+    for k, callback in enumerate(callbacks):
+        if hasattr(callback, "get_state"):
+            states[str(k)], own = callback.get_state()
+            arrays |= {f"callback{k}.{name}": value for name, value in own.items()}
+    return meta | {"callbacks": states}, arrays
+
+
+def _restore(
+    solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot: snapshots.Snapshot
+) -> None:
+    """Put the solver, the loop and the callbacks where they were."""
+    meta, arrays = snapshot
+    snapshots.restore(solver, progress, snapshot)
+    for k, state in meta["callbacks"].items():
+        start = f"callback{k}."
+        own = {n[len(start) :]: value for n, value in arrays.items() if n.startswith(start)}
+        callbacks[int(k)].set_state(state, own)
 
 
 def _ceiling(limits: Limits, passes: int, elapsed: float) -> str:

@@ -228,6 +228,7 @@ class SDM(PlaneSolver):
         "stage_sweeps": 1,
         "cg_steps": 30,
     }
+    saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

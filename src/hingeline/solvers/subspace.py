@@ -13,6 +13,7 @@ programming problems with bound constraints* (1991) is the scheme.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,6 +52,8 @@ class Face(Protocol):
 SMALL = 200
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
 SLOW = 1.0 / 200.0
+#: Steps in a row on small problems; each may run into a bound.
+ROUNDS = 30
 
 
 class Accelerator:
@@ -61,6 +64,9 @@ class Accelerator:
     not by the clock, so that runs can be repeated.
     """
 
+    #: Where a solver that has it as ``accelerate`` keeps its state.
+    saved_numbers = ("accelerate.wait", "accelerate.since", "accelerate.last")
+
     def __init__(self, iterations: int) -> None:
         self.iterations = iterations
         self.wait = 8
@@ -70,9 +76,8 @@ class Accelerator:
     def __call__(self, face: Face, estimate: float) -> bool:
         """Improve the multipliers that have mass, all at once; whether the dual rose."""
         if np.count_nonzero(face.masses()) <= SMALL:
-            # Each round may run into a bound, which takes a multiplier or an example out.
             rounds = 0
-            while rounds < 10 and _ascend(face, self.iterations):
+            while rounds < ROUNDS and _ascend(face, self.iterations):
                 rounds += 1
             return rounds > 0
         value = face.dual()
@@ -88,7 +93,11 @@ class Accelerator:
 
 
 def _ascend(face: Face, iterations: int) -> bool:
-    """One step on the face of the multipliers that have mass; whether the dual rose."""
+    """One step on the face of the multipliers that have mass; whether it led anywhere.
+
+    The whole step, cut back to the feasible set, may gain most or lose; the part of it up to the
+    first bound gains for certain, and takes a multiplier off the face or makes a sum tight.
+    """
     form = face.form
     masses = face.masses()
     support = np.flatnonzero(masses > 0.0)
@@ -113,27 +122,53 @@ def _ascend(face: Face, iterations: int) -> bool:
             out += (form.ridge * np.bincount(owner, weights=z, minlength=n))[owner]
         return out
 
+    def put(values: Array) -> float:
+        """Set the multipliers; the dual. Weights from nothing: a step leaves no rounding behind."""
+        masses[support] = values
+        face.w[:] = 0.0
+        face.combine(support, values, face.w)
+        return face.dual()
+
     residual = project(face.hinges_of(support) - (form.ridge * sums)[owner])
     far = 1e3 * float(before.max())
     total = _conjugate_gradients(residual, image, project, iterations, far)
     if not total.any():
         return False
-    change = np.bincount(owner, weights=total, minlength=n)
     value = face.dual()
     kept = face.w.copy()
-    for factor in (1.0, 0.25, _first_bound(before, total, sums, change, form.cap, tight)):
-        trial = np.maximum(before + factor * total, 0.0)
-        new = np.bincount(owner, weights=trial, minlength=n)
-        trial *= np.where(new > form.cap, form.cap / np.where(new > 0.0, new, 1.0), 1.0)[owner]
-        masses[support] = trial
-        # From nothing, not by the difference: a long step must leave no rounding behind.
-        face.w[:] = 0.0
-        face.combine(support, trial, face.w)
-        if face.dual() > value * (1.0 + 1e-15):
+    best, best_value = before, value
+    for trial in _trials(before, total, owner, sums, form.cap, tight):
+        reached = put(trial)
+        if reached > best_value * (1.0 + 1e-15):
+            best, best_value = trial, reached
+    if best is before:
+        # The last trial, up to a bound that was met at once, frees the next step of that bound.
+        if reached >= value * (1.0 - 1e-15) and np.count_nonzero(trial) < len(trial):
             return True
+        masses[support] = before
         face.w[:] = kept
-    masses[support] = before
-    return False
+        return False
+    if best is not trial:
+        put(best)
+    return True
+
+
+def _trials(
+    before: Array, total: Array, owner: Array, sums: Array, cap: Array, tight: Array
+) -> Iterator[Array]:
+    """Multipliers after the whole step, after a quarter of it, and at its first bound."""
+    change = np.bincount(owner, weights=total, minlength=len(cap))
+    falling = total < 0.0
+    own = np.where(falling, before / np.where(falling, -total, 1.0), np.inf)
+    rising = (change > 0.0) & ~tight & np.isfinite(cap)
+    bound = np.where(rising, cap, 0.0)
+    whole = np.where(rising, (bound - sums) / np.where(rising, change, 1.0), np.inf)
+    first = min(1.0, float(own.min()), float(whole.min()))
+    for factor in (1.0, 0.25, first):
+        trial = np.where(own <= factor, 0.0, np.maximum(before + factor * total, 0.0))
+        new = np.bincount(owner, weights=trial, minlength=len(cap))
+        over = new > cap
+        yield trial * np.where(over, cap / np.where(over, new, 1.0), 1.0)[owner]
 
 
 def _conjugate_gradients(
@@ -160,13 +195,3 @@ def _conjugate_gradients(
         square, last = float(residual @ residual), square
         direction = residual + (square / last) * direction
     return total
-
-
-def _first_bound(
-    before: Array, total: Array, sums: Array, change: Array, cap: Array, tight: Array
-) -> float:
-    """Largest part of the step, at most 1, that meets no bound: it cannot lower the dual."""
-    falling = total < 0.0
-    part = float((before[falling] / -total[falling]).min(initial=1.0))
-    rising = (change > 0.0) & ~tight & np.isfinite(cap)
-    return min(part, float(((cap[rising] - sums[rising]) / change[rising]).min(initial=1.0)))

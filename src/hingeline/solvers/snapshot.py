@@ -1,0 +1,149 @@
+"""The whole state of a run as numbers and arrays, so that it can be taken up again, bit for bit.
+
+A snapshot holds what decides the rest of a run: multipliers, weights, the averages under way, the
+generator's state and the loop's own bookkeeping. What can be computed again without a difference
+(inner products of tokens, say) is left out. Classes list the names of what belongs to it in
+``saved_numbers`` and ``saved_arrays``; a dot leads into a part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from hingeline.solvers.certificate import DualSolver
+from hingeline.solvers.dual_state import PlaneSolver
+from hingeline.solvers.history import HistoryRow
+from hingeline.structures.base import Compiled
+from hingeline.working_set import WorkingSet
+
+Array = np.ndarray[Any, Any]
+
+#: Metadata that JSON can hold, and named arrays.
+Snapshot = tuple[dict[str, Any], dict[str, Array]]
+
+
+def take(solver: DualSolver, progress: Any) -> Snapshot:
+    """The state after a pass; arrays are not copied."""
+    arrays: dict[str, Array] = {
+        "solver.numbers": _numbers(solver, solver.saved_numbers),
+        "solver.stages": np.array(solver.stages, dtype=np.float64),
+        "progress.numbers": _numbers(progress, progress.saved_numbers),
+        "progress.history": np.array(progress.history, dtype=np.float64).reshape(
+            -1, len(HistoryRow._fields)
+        ),
+    }
+    for name in solver.saved_arrays:
+        value = getattr(solver, name)
+        if value is not None:
+            arrays[f"solver.{name}"] = value
+    if isinstance(solver, PlaneSolver):
+        for name, value in solver.ws._asdict().items():
+            arrays[f"planes.{name}"] = value
+    return {"generator": _generator_state(solver.rng)}, arrays
+
+
+def restore(solver: DualSolver, progress: Any, snapshot: Snapshot) -> None:
+    """Put a fresh solver and loop where those of the snapshot were."""
+    meta, arrays = snapshot
+    try:
+        _set_numbers(solver, solver.saved_numbers, arrays["solver.numbers"])
+        solver.stages = arrays["solver.stages"].tolist()
+        _set_numbers(progress, progress.saved_numbers, arrays["progress.numbers"])
+        progress.history = [_row(values) for values in arrays["progress.history"]]
+        for name in solver.saved_arrays:
+            _set_array(solver, name, arrays.get(f"solver.{name}"))
+        if isinstance(solver, PlaneSolver):
+            fields = {name: arrays[f"planes.{name}"] for name in WorkingSet._fields}
+            solver.ws = _checked(WorkingSet(**fields), solver.ws)
+        state: Any = solver.rng.bit_generator.state
+        state["state"] = {name: int(value) for name, value in meta["generator"]["state"].items()}
+        state["has_uint32"] = int(meta["generator"]["has_uint32"])
+        state["uinteger"] = int(meta["generator"]["uinteger"])
+        solver.rng.bit_generator.state = state
+    except (KeyError, TypeError, IndexError, OverflowError) as error:
+        raise ValueError(f"the checkpoint lacks a part of the state ({error}).") from None
+
+
+def identity(compiled: Compiled, *parts: Any) -> str:
+    """A hash of the problem and of whatever else must be the same for a run to go on."""
+    digest = hashlib.blake2b(digest_size=16)
+    problem = compiled.problem
+    named = zip(problem._fields, problem, strict=True) if hasattr(problem, "_fields") else ()
+    for name, value in named:
+        if name != "token_gram" and isinstance(value, (np.ndarray, int, float)):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(value).data)
+    digest.update(np.ascontiguousarray(compiled.lengths).data)
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).data if isinstance(part, np.ndarray) else b"")
+        digest.update(repr(part).encode() if not isinstance(part, np.ndarray) else b"")
+    return digest.hexdigest()
+
+
+def _numbers(owner: Any, names: tuple[str, ...]) -> Array:
+    return np.array([reduce(getattr, n.split("."), owner) for n in names], dtype=np.float64)
+
+
+def _set_numbers(owner: Any, names: tuple[str, ...], values: Array) -> None:
+    if len(values) != len(names):
+        raise KeyError("numbers")
+    for name, value in zip(names, values.tolist(), strict=True):
+        *path, last = name.split(".")
+        part = reduce(getattr, path, owner)
+        setattr(part, last, type(getattr(part, last))(value))
+
+
+def _set_array(solver: DualSolver, name: str, value: Array | None) -> None:
+    current = getattr(solver, name)
+    if value is None:
+        if current is not None:
+            raise KeyError(name)
+        return
+    if current is None:
+        current = np.empty_like(solver.w)
+        setattr(solver, name, current)
+    if value.shape != current.shape or value.dtype != current.dtype:
+        raise KeyError(f"{name} of shape {current.shape}")
+    current[...] = value
+
+
+def _checked(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
+    """Refuse planes whose tables do not fit together: kernels do not look before they read."""
+    for name in WorkingSet._fields:
+        if getattr(ws, name).dtype != getattr(fresh, name).dtype:
+            raise KeyError(f"{name} of type {getattr(fresh, name).dtype}")
+    ends = np.cumsum(ws.capacity)
+    fits = (
+        np.array_equal(ws.length, fresh.length)
+        and all(getattr(ws, n).shape == fresh.used.shape for n in WorkingSet._fields[:7])
+        and ((ws.capacity >= 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
+        and np.array_equal(ws.slot, ends - ws.capacity)
+        and np.array_equal(ws.y_start, np.cumsum(ws.capacity * ws.length) - ws.capacity * ws.length)
+        and np.array_equal(ws.gram_start, np.cumsum(ws.capacity**2) - ws.capacity**2)
+        and all(getattr(ws, n).shape == (ends[-1],) for n in WorkingSet._fields[7:13])
+        and ws.y.shape == (int((ws.capacity * ws.length).sum()),)
+        and ws.gram.shape == (int((ws.capacity**2).sum()),)
+        and (len(ws.y) == 0 or ws.y.min() >= 0)
+    )
+    if not fits:
+        raise KeyError("planes that fit together")
+    return ws
+
+
+def _row(values: Array) -> HistoryRow:
+    kinds = HistoryRow.__annotations__
+    numbers = zip(HistoryRow._fields, values.tolist(), strict=True)
+    return HistoryRow(*(int(v) if kinds[name] == "int" else v for name, v in numbers))
+
+
+def _generator_state(rng: np.random.Generator) -> dict[str, Any]:
+    state = rng.bit_generator.state
+    return {
+        "state": {name: str(value) for name, value in state["state"].items()},
+        "has_uint32": int(state["has_uint32"]),
+        "uinteger": int(state["uinteger"]),
+    }
