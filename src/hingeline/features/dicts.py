@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline.features.checks import check_dtype, check_min_count
 from hingeline.features.sequences import SparseSequences
 from hingeline.features.state import check_kind, get_meta, get_strings, pack_strings
 
@@ -273,15 +274,8 @@ class DictEncoder(  # type: ignore[call-arg]
         return SparseSequences(matrix, offsets)
 
     def _check_parameters(self) -> None:
-        whole = isinstance(self.min_count, numbers.Integral) and self.min_count is not True
-        if not whole or self.min_count < 1:
-            raise ValueError(f"min_count must be an integer ≥ 1, got {self.min_count!r}.")
-        try:
-            dtype = np.dtype(self.dtype)
-        except TypeError:
-            dtype = None
-        if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise ValueError(f"dtype must be np.float32 or np.float64, got {self.dtype!r}.")
+        check_min_count(self.min_count)
+        check_dtype(self.dtype)
 
     # Storage -------------------------------------------------------------------------------
 

@@ -148,6 +148,11 @@ class GaussianEmissions(  # type: ignore[call-arg]
         ]
         return np.array(["1", *names, *pairs], dtype=object)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _tokens(self, sequences: Sequences) -> Array:
         tokens = sequences.tokens
         if sp.issparse(tokens):

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline.data.tokens import TokenTable
+from hingeline.features.checks import check_dtype, check_min_count
 from hingeline.features.hashing import Hasher
 from hingeline.features.sequences import SparseSequences, sequences_from_columns
 from hingeline.features.state import check_kind, get_meta
@@ -230,9 +231,7 @@ class TokenTemplates(  # type: ignore[call-arg]
         )
 
     def _check_parameters(self) -> None:
-        whole = isinstance(self.min_count, numbers.Integral) and self.min_count is not True
-        if not whole or self.min_count < 1:
-            raise ValueError(f"min_count must be an integer ≥ 1, got {self.min_count!r}.")
+        check_min_count(self.min_count)
         bits = self.hash_bits
         if bits is not None:
             if not isinstance(bits, numbers.Integral) or not 1 <= bits <= MOST_BITS:
@@ -243,12 +242,7 @@ class TokenTemplates(  # type: ignore[call-arg]
                 raise ValueError(
                     "min_count needs the vocabulary that hash_bits does without: set one of them."
                 )
-        try:
-            dtype = np.dtype(self.dtype)
-        except TypeError:
-            dtype = None
-        if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise ValueError(f"dtype must be np.float32 or np.float64, got {self.dtype!r}.")
+        check_dtype(self.dtype)
         if not isinstance(self.templates, (str, list, tuple)):
             raise TypeError(
                 f"templates must be 'default', the text of a template file or a list of strings, "
