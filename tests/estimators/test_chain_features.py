@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from hingeline import ChainSSVM
 from hingeline.data.tokens import TokenTable
+from hingeline.estimators.sequences import with_constant
 from hingeline.features import DictEncoder, SparseSequences, TokenTemplates
 
 
@@ -194,3 +195,14 @@ def test_stacking_checks_once_but_names_the_place() -> None:
     empty = SparseSequences(sp.csr_matrix(np.eye(3)), [0, 1, 1, 3])
     with pytest.raises(ValueError, match=r"X\[1\] is an empty sequence"):
         model.predict(empty)
+
+
+def test_constant_column() -> None:
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        matrix = sp.random(7, 5, 0.3, format="csr", dtype=dtype, random_state=rng)
+        out = with_constant(matrix)
+        np.testing.assert_array_equal(out.toarray(), np.c_[matrix.toarray(), np.ones(7)])
+        assert out.dtype == dtype
+        assert out.has_canonical_format
+    assert with_constant(sp.csr_matrix((2, 0))).toarray().tolist() == [[1.0], [1.0]]

@@ -15,6 +15,7 @@ from hingeline.estimators.sequences import (
     number_labels,
     plain_labels,
     stack_labels,
+    with_constant,
 )
 from hingeline.estimators.validation import (
     check_class_weight,
@@ -232,8 +233,7 @@ class ChainSSVM(BaseSSVM):
     def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
         if not self.fit_intercept:
             return matrix
-        constant = sp.csr_matrix(np.ones((matrix.shape[0], 1), dtype=matrix.dtype))
-        return sp.hstack([matrix, constant], format="csr")
+        return with_constant(matrix)
 
     def _problem(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> chain.ChainProblem:
         n_labels = len(self.classes_)

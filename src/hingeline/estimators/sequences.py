@@ -127,6 +127,21 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
         return None
 
 
+def with_constant(matrix: sp.csr_matrix) -> sp.csr_matrix:
+    """A column of ones appended; several times faster than ``scipy.sparse.hstack``."""
+    n, d = matrix.shape
+    small = matrix.nnz + n < 2**31
+    indptr = matrix.indptr.astype(np.int32 if small else np.int64) + np.arange(n + 1)
+    ends = indptr[1:] - 1
+    old = np.ones(indptr[-1], dtype=bool)
+    old[ends] = False
+    indices = np.empty(len(old), dtype=np.int32 if small else np.int64)
+    data = np.empty(len(old), dtype=matrix.dtype)
+    indices[old], data[old] = matrix.indices, matrix.data
+    indices[ends], data[ends] = d, 1.0
+    return sp.csr_matrix((data, indices, indptr.astype(indices.dtype)), shape=(n, d + 1))
+
+
 def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
     """All labels in one list, checked against the sequences."""
     if lengths is not None:
