@@ -28,9 +28,9 @@ MOST_BITS = 30
 def default_templates(n_columns: int) -> list[str]:
     """The templates of ``templates="default"``, by column number.
 
-    Chosen on CoNLL-2000 chunking, CoNLL-2002 Spanish names and UD English parts of speech: what
-    is left out (prefixes and lower case beside tags, shapes of neighbours, more flags) made
-    training slower without better labels.
+    Kept small: on held-out training sentences of CoNLL-2000, prefixes, lower case and flags beside
+    tags moved chunk F1 by less than 0.1 either way and cost time; without tags (parts of speech of
+    UD English) prefixes and lower case do help.
     """
     templates = [f"0[{o}]" for o in (-2, -1, 0, 1, 2)] + ["0[-1]|0[0]", "0[0]|0[1]"]
     templates += ["shape(0[0],collapse)", *(f"suffix(0[0],{k})" for k in (2, 3, 4))]
@@ -111,10 +111,10 @@ class TokenTemplates(  # type: ignore[call-arg]
     >>> encoder = TokenTemplates(["word[-1]|word[0]", "suffix(word[0],2)"])
     >>> X = encoder.fit_transform([["the", "cat"]])
     >>> X.matrix.toarray()
-    array([[1., 0., 1., 0.],
-           [0., 1., 0., 1.]], dtype=float32)
+    array([[0., 1., 1., 0.],
+           [1., 0., 0., 1.]], dtype=float32)
     >>> encoder.get_feature_names_out()[:2].tolist()
-    ['word[-1]=_B-1|word[0]=the', 'word[-1]=the|word[0]=cat']
+    ['word[-1]=the|word[0]=cat', 'word[-1]=_B-1|word[0]=the']
     """
 
     def __init__(
