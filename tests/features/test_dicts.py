@@ -177,3 +177,15 @@ def test_bad_parameters() -> None:
     for params in ({"min_count": 0}, {"min_count": 1.5}, {"dtype": np.int32}, {"dtype": None}):
         with pytest.raises(ValueError, match=next(iter(params))):
             DictEncoder(**params).fit([["a"]])
+
+
+def test_a_given_vocabulary() -> None:
+    encoder = DictEncoder.from_vocabulary(["b", "w:a"])
+    assert encoder.transform([[{"w": "a"}, ["b", "c"]]]).matrix.toarray().tolist() == [
+        [0, 1],
+        [1, 0],
+    ]
+    with pytest.raises(ValueError, match="twice"):
+        DictEncoder.from_vocabulary(["a", "a"])
+    with pytest.raises(TypeError, match=r"names\[1\] must be a string, got 3"):
+        DictEncoder.from_vocabulary(["a", 3])

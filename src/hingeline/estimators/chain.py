@@ -196,7 +196,7 @@ class ChainSSVM(BaseSSVM):
         if dual is None:
             encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
         else:
-            matrix, offsets = known_tokens(self.encoder_, X, lengths)
+            matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
         flat = stack_labels(y, offsets, lengths)
         if dual is None:
             self.encoder_ = encoder
@@ -276,9 +276,11 @@ class ChainSSVM(BaseSSVM):
     def feature_names_(self) -> Array:
         """Names of the features, in the order of ``emission_coef_``'s columns."""
         check_is_fitted(self, "weights_")
-        if hasattr(self.encoder_, "get_feature_names_out"):
-            return np.asarray(self.encoder_.get_feature_names_out(), dtype=object)
-        return np.array([f"x{k}" for k in range(self.n_features_in_)], dtype=object)
+        encoder = getattr(self, "encoder_", None)
+        if hasattr(encoder, "get_feature_names_out"):
+            return np.asarray(encoder.get_feature_names_out(), dtype=object)
+        numbered = [f"x{k}" for k in range(self.n_features_in_)]
+        return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
     @property
     def intercept_(self) -> Array:

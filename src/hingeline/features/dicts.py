@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -301,12 +301,28 @@ class DictEncoder(  # type: ignore[call-arg]
             raise ValueError(f"the encoder's dtype must be float32 or float64, got {dtype!r:.100}.")
         encoder = cls(min_count=count, dtype=np.dtype(dtype).type)
         encoder._check_parameters()
-        names = get_strings(arrays, "attributes")
-        encoder.vocabulary_ = {name: k for k, name in enumerate(names)}
-        if len(encoder.vocabulary_) != len(names):
-            raise ValueError("array 'attributes' of the encoder holds an attribute twice.")
-        encoder.n_features_out_ = len(names)
-        return encoder
+        return encoder._know(get_strings(arrays, "attributes"))
+
+    @classmethod
+    def from_vocabulary(cls, names: Iterable[str]) -> DictEncoder:
+        """A fitted encoder whose columns are these attributes, in this order.
+
+        Parameters
+        ----------
+        names : iterable of str
+        """
+        names = list(names)
+        for k, name in enumerate(names):
+            if not isinstance(name, str):
+                raise TypeError(f"names[{k}] must be a string, got {name!r:.40}.")
+        return cls()._know(names)
+
+    def _know(self, names: list[str]) -> DictEncoder:
+        self.vocabulary_ = {name: k for k, name in enumerate(names)}
+        if len(self.vocabulary_) != len(names):
+            raise ValueError("an attribute of the encoder is there twice.")
+        self.n_features_out_ = len(names)
+        return self
 
 
 def _encode(X: Any, atoms: _Atoms) -> tuple[Array, Array, Array, Array]:
