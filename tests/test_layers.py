@@ -16,7 +16,8 @@ PACKAGE = Path(hingeline.__file__).parent
 
 #: A folder imports only from folders above it.
 LAYERS = (
-    ("_numba",),
+    ("_numba", "schemes", "metrics", "persistence"),
+    ("_vector",),
     ("inference",),
     ("structures",),
     ("formulations", "working_set"),
@@ -24,6 +25,7 @@ LAYERS = (
     ("constraints",),
     ("semisupervised",),
     ("estimators",),
+    ("calibration", "exporting", "importing", "inspection"),
     ("report", "cli"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -43,6 +43,7 @@ _PACKAGE = Path(__file__).resolve().parent
 #: Files and folders whose text decides what the kernels compute.
 _KERNEL_SOURCES = (
     "_numba.py",
+    "_vector.py",
     "formulations.py",
     "working_set.py",
     "inference",

@@ -193,6 +193,56 @@ class BaseSSVM(BaseEstimator):
         other.history_ = []
         return other
 
+    def save(
+        self,
+        path: Any,
+        *,
+        dtype: str = "float64",
+        sparse: bool | float = False,
+        check: tuple[Any, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Write the fitted estimator to a model file (``.hinge``), atomically and without pickle.
+
+        Parameters
+        ----------
+        path : str or path
+        dtype : {"float64", "float32", "float16"}, default="float64"
+            How weights are stored; only float64 is exact. A loaded model computes in float64.
+        sparse : bool or float, default=False
+            Store only the weights that are not 0; a number drops those smaller than it.
+        check : (X, y), optional
+            Data on which predictions before and after are compared.
+        metadata : dict, optional
+            Anything JSON can hold, e.g. the command and a hash of the data.
+
+        Returns
+        -------
+        dict
+            ``bytes``; ``exact``, and ``largest_change`` and ``largest_relative_change`` of a
+            weight; with ``check`` also ``changed_predictions`` (a share), ``score_before`` and
+            ``score_after``; ``left_out`` names parameters that a file cannot hold (callbacks, a
+            generator as random_state).
+        """
+        from hingeline.estimators import storage
+
+        return storage.save(self, path, dtype=dtype, sparse=sparse, check=check, metadata=metadata)
+
+    @classmethod
+    def load(cls, path: Any) -> Any:
+        """The fitted estimator in a model file that :meth:`save` wrote.
+
+        It predicts and can be fitted anew. Where weights were rounded to save space the
+        certificate is gone: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        from hingeline.estimators import storage
+
+        return storage.load(path, cls)
+
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         for name in ("_dual", "_weights", "_data"):  # training data and multipliers stay behind

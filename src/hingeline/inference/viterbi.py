@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._numba import helper, prefetch
+from hingeline._vector import max_plus, rows_dot
 
 Array = np.ndarray[Any, Any]
 
@@ -24,35 +25,14 @@ def gather_rows(
     """``out[t] = Σ_f x_tf W[f]`` for the CSR rows ``lo ≤ t < hi``."""
     stride = W.shape[1]
     flat = W.reshape(W.size)
+    sums = out.reshape(out.size)
     for t in range(lo, hi):
         if t + 1 < hi:  # rows of rare features come from far away: ask for them a token ahead
             for p in range(indptr[t + 1], indptr[t + 2]):
                 first = indices[p] * stride
                 for k in range(0, stride, 8):
                     prefetch(flat, first + k)
-        row = out[t - lo]
-        for k in range(stride):
-            row[k] = 0.0
-        p = indptr[t]
-        end = indptr[t + 1]
-        while p + 4 <= end:  # four features a sweep: a quarter of the traffic on ``row``
-            r0 = W[indices[p]]
-            r1 = W[indices[p + 1]]
-            r2 = W[indices[p + 2]]
-            r3 = W[indices[p + 3]]
-            v0 = values[p]
-            v1 = values[p + 1]
-            v2 = values[p + 2]
-            v3 = values[p + 3]
-            for k in range(stride):
-                row[k] += (v0 * r0[k] + v1 * r1[k]) + (v2 * r2[k] + v3 * r3[k])
-            p += 4
-        while p < end:
-            r0 = W[indices[p]]
-            v0 = values[p]
-            for k in range(stride):
-                row[k] += v0 * r0[k]
-            p += 1
+        rows_dot(indices, values, indptr[t], indptr[t + 1], flat, stride, sums, (t - lo) * stride)
 
 
 @helper
@@ -60,19 +40,10 @@ def max_sum(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> f
     """Best path through ``scores`` (T, stride), which becomes the table of forward maxima."""
     length = scores.shape[0]
     stride = scores.shape[1]
-    best = np.empty(stride)
+    flat = scores.reshape(scores.size)
+    table = transitions.reshape(transitions.size)
     for t in range(1, length):
-        before = scores[t - 1]
-        for k in range(stride):
-            best[k] = -np.inf
-        for j in range(n_labels):
-            s = before[j]
-            row = transitions[j]
-            for k in range(stride):
-                best[k] = max(best[k], s + row[k])
-        here = scores[t]
-        for k in range(stride):
-            here[k] += best[k]
+        max_plus(flat, (t - 1) * stride, table, n_labels, stride, flat, t * stride)
     last = 0
     for k in range(1, n_labels):
         if scores[length - 1, k] > scores[length - 1, last]:

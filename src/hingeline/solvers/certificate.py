@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hingeline._numba import kernel
+from hingeline._vector import aligned_zeros
 from hingeline.formulations import (
     Formulation,
     most_violated,
@@ -89,6 +90,7 @@ class DualSolver(ABC):
     """Weights and certificate; subclasses hold the multipliers and say how a pass moves them."""
 
     name = "dual"
+    certifies = False  # whether every sweep keeps a true primal by itself
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(
@@ -109,7 +111,7 @@ class DualSolver(ABC):
         self.satisfied = False  # a stopping rule of the solver's own is met
         self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
         self.active = np.flatnonzero(form.cap > 0.0)
-        self.w = np.zeros(compiled.n_weights)
+        self.w = aligned_zeros(compiled.n_weights)
         self.gaps = np.zeros(compiled.n)
         self.violation = np.zeros(compiled.n)
         self.clock = 0
@@ -168,13 +170,18 @@ class DualSolver(ABC):
         the multipliers scaled up to the next C are a far better start than zero. They are
         feasible for the final C all along, so nothing else needs to know.
         """
-        at, within = divmod(self.clock - 1, self.options["stage_sweeps"])
+        at = (self.clock - 1) // self.options["stage_sweeps"]
         if not self.stages or at > len(self.stages):
             return self.form
         now = self.stages[at] if at < len(self.stages) else 1.0
-        if within == 0 and at > 0:
+        if self.stage_begins(self.clock):
             self._scale(now / self.stages[at - 1])
         return self.form if at == len(self.stages) else self.form._replace(cap=self.form.cap * now)
+
+    def stage_begins(self, clock: int) -> bool:
+        """Whether the multipliers are scaled up before the sweep of this number."""
+        at, within = divmod(clock - 1, self.options["stage_sweeps"])
+        return within == 0 and 0 < at <= len(self.stages)
 
     def repair(self) -> None:
         """Weights from the multipliers again, after an interruption anywhere.
@@ -188,7 +195,7 @@ class DualSolver(ABC):
         over = sums > self.form.cap
         masses *= np.where(over, self.form.cap / np.where(over, sums, 1.0), 1.0)[owners]
         support = np.flatnonzero(masses)
-        self.w = np.zeros(self.compiled.n_weights)
+        self.w = aligned_zeros(self.compiled.n_weights)
         self.combine(support, masses[support], self.w)
         self.restart_average()
 
@@ -247,7 +254,7 @@ class DualSolver(ABC):
         """Remember ``self.w`` if its true primal is the least so far."""
         if primal < self._best_primal or self._best is None:
             if self._best is None:
-                self._best = np.empty_like(self.w)
+                self._best = aligned_zeros(len(self.w))
             self._best_primal = math.inf  # should an interruption come between the two
             self._best[:] = self.w
             if self.hard and math.isfinite(primal):

@@ -32,6 +32,7 @@ class Solver(Protocol):
 
     exact: bool
     satisfied: bool
+    certifies: bool
 
     @property
     def n_planes(self) -> int:
@@ -127,8 +128,11 @@ def run(solver: Solver, limits: Limits) -> Result:
             best_dual = max(best_dual, solver.dual())
             fresh = update()
             scale = max(best_dual + share * estimate, 1e-300)
-            if not rel <= limits.tol and _certificate_due(
-                passes, last_certificate, share * estimate / scale, limits.tol
+            expected = share * estimate / scale
+            if (
+                not solver.certifies
+                and not rel <= limits.tol
+                and _certificate_due(passes, last_certificate, expected, limits.tol)
             ):
                 solver.certify()
                 last_certificate = passes

@@ -67,23 +67,24 @@ class Accelerator:
         self.since = 0
         self.last = 0.0
 
-    def __call__(self, face: Face, estimate: float) -> None:
-        """Improve the multipliers that have mass, all at once; the dual never falls."""
+    def __call__(self, face: Face, estimate: float) -> bool:
+        """Improve the multipliers that have mass, all at once; whether the dual rose."""
         if np.count_nonzero(face.masses()) <= SMALL:
             # Each round may run into a bound, which takes a multiplier or an example out.
-            for _ in range(10):
-                if not _ascend(face, self.iterations):
-                    break
-            return
+            rounds = 0
+            while rounds < 10 and _ascend(face, self.iterations):
+                rounds += 1
+            return rounds > 0
         value = face.dual()
         swept, self.last = value - self.last, value
         self.since += 1
         if self.since < self.wait or swept > SLOW * estimate:
-            return
+            return False
         self.since = 0
-        _ascend(face, self.iterations)
+        rose = _ascend(face, self.iterations)
         self.last = face.dual()
         self.wait = 1 if self.last - value > 10.0 * swept else min(2 * self.wait, 64)
+        return rose
 
 
 def _ascend(face: Face, iterations: int) -> bool:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._numba import helper, kernel, prefetch
+from hingeline._vector import rows_add, rows_dot
 from hingeline.inference.viterbi import gather_rows, max_marginals, max_sum, max_sum_by_errors
 from hingeline.structures.base import Compiled, register
 
@@ -222,6 +223,26 @@ def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) ->
 
 
 @helper
+def _fetch_changes(problem: ChainProblem, lo: int, ys: Array, w: Array, differs: Array) -> None:
+    """Mark the positions at which any plane differs from the truth, and send for their weights.
+
+    These rows come from far away, and all of them are known before the first is needed.
+    """
+    m, length = ys.shape
+    stride = problem.stride
+    for t in range(length):
+        some = False
+        for j in range(m):
+            some = some or ys[j, t] != problem.labels[lo + t]
+        differs[t] = some
+        if some:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                first = problem.indices[p] * stride
+                for k in range(0, stride, 8):
+                    prefetch(w, first + k)
+
+
+@helper
 def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """All planes at once: each position at which any of them differs is gathered once."""
     lo = problem.offsets[i]
@@ -229,27 +250,22 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
     stride = problem.stride
     A = _transition(problem, w)
     labels = problem.labels[lo : lo + length]
-    row = np.empty((1, stride))
+    row = np.empty(stride)
+    differs = np.empty(length, dtype=np.bool_)
+    _fetch_changes(problem, lo, ys, w, differs)
     for j in range(m):
         out[j] = 0.0
     for t in range(length):
+        if not differs[t] and (t == 0 or not differs[t - 1]):
+            continue
         a = labels[t]
-        gathered = False
+        if differs[t]:
+            first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
+            rows_dot(problem.indices, problem.values, first, last, w, stride, row, 0)
         for j in range(m):
             b = ys[j, t]
             if b != a:
-                if not gathered:
-                    gathered = True
-                    gather_rows(
-                        problem.indptr,
-                        problem.indices,
-                        problem.values,
-                        lo + t,
-                        lo + t + 1,
-                        _emission(problem, w),
-                        row,
-                    )
-                out[j] += row[0, a] - row[0, b]
+                out[j] += row[a] - row[b]
                 if t > 0:
                     out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
             elif t > 0 and ys[j, t - 1] != labels[t - 1]:
@@ -267,41 +283,33 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
     lo = problem.offsets[i]
     m, length = ys.shape
     stride = problem.stride
-    E = _emission(problem, w)
     A = _transition(problem, w)
     labels = problem.labels[lo : lo + length]
     change = np.zeros(stride)
-    seen = np.zeros(stride, dtype=np.int8)
-    touched = np.empty(m + 1, dtype=np.int64)
+    differs = np.empty(length, dtype=np.bool_)
+    _fetch_changes(problem, lo, ys, w, differs)
     for t in range(length):
+        if not differs[t] and (t == 0 or not differs[t - 1]):
+            continue
         a = labels[t]
-        count = 0
+        some = False
         for j in range(m):
             b = ys[j, t]
             if steps[j] == 0.0:
                 continue
             if b != a:
-                if count == 0:
-                    touched[0] = a
-                    count = 1
-                if seen[b] == 0:
-                    seen[b] = 1
-                    touched[count] = b
-                    count += 1
+                some = True
                 change[a] += steps[j]
                 change[b] -= steps[j]
             if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
                 A[labels[t - 1], a] += steps[j]
                 A[ys[j, t - 1], b] -= steps[j]
-        if count > 0:
-            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                row = E[problem.indices[p]]
-                v = problem.values[p]
-                for k in range(count):
-                    row[touched[k]] += v * change[touched[k]]
-            for k in range(count):
-                change[touched[k]] = 0.0
-                seen[touched[k]] = 0
+        if some:
+            first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
+            rows_add(problem.indices, problem.values, first, last, change, w, stride)
+            for j in range(m):
+                change[ys[j, t]] = 0.0
+            change[a] = 0.0
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
         for j in range(m):

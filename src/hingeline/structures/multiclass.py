@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._numba import helper, prefetch
-from hingeline.inference.viterbi import gather_rows
+from hingeline._vector import rows_add, rows_dot
 from hingeline.structures.base import Compiled, register
 from hingeline.structures.chain import padded
 
@@ -81,11 +81,10 @@ def _matrix(problem: MulticlassProblem, w: Array) -> Array:
 @helper
 def class_scores(problem: MulticlassProblem, i: int, w: Array) -> Array:
     """``x_i·W[k]`` for every class, padding included."""
-    scores = np.empty((1, problem.stride))
-    gather_rows(
-        problem.indptr, problem.indices, problem.values, i, i + 1, _matrix(problem, w), scores
-    )
-    return scores[0]
+    scores = np.empty(problem.stride)
+    lo, hi = problem.indptr[i], problem.indptr[i + 1]
+    rows_dot(problem.indices, problem.values, lo, hi, w, problem.stride, scores, 0)
+    return scores
 
 
 @helper
@@ -176,22 +175,15 @@ def n_outputs(problem: MulticlassProblem) -> int:
 
 @helper
 def all_losses(problem: MulticlassProblem, i: int, out: Array) -> None:
-    row = problem.cost[problem.labels[i]]
+    own = problem.labels[i]
     for k in range(problem.n_labels):
-        out[k] = row[k]
+        out[k] = problem.cost[own, k]
 
 
 @helper
 def all_scores(problem: MulticlassProblem, i: int, w: Array, out: Array) -> None:
-    gather_rows(
-        problem.indptr,
-        problem.indices,
-        problem.values,
-        i,
-        i + 1,
-        _matrix(problem, w),
-        out[: problem.stride].reshape((1, problem.stride)),
-    )
+    lo, hi = problem.indptr[i], problem.indptr[i + 1]
+    rows_dot(problem.indices, problem.values, lo, hi, w, problem.stride, out, 0)
     own = out[problem.labels[i]]
     for k in range(problem.n_labels):
         out[k] = own - out[k]
@@ -199,7 +191,6 @@ def all_scores(problem: MulticlassProblem, i: int, w: Array, out: Array) -> None
 
 @helper
 def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
-    W = _matrix(problem, w)
     own = problem.labels[i]
     stride = problem.stride
     total = 0.0
@@ -215,11 +206,8 @@ def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
     for k in range(problem.n_labels, stride):
         steps[k] = 0.0
     if stride <= 32 or 4 * (count + 1) >= stride:  # whole vectors beat single entries
-        for p in range(problem.indptr[i], problem.indptr[i + 1]):
-            row = W[problem.indices[p]]
-            v = problem.values[p]
-            for k in range(stride):
-                row[k] += v * steps[k]
+        lo, hi = problem.indptr[i], problem.indptr[i + 1]
+        rows_add(problem.indices, problem.values, lo, hi, steps, w, stride)
         return
     touched = np.empty(count + 1, dtype=np.int64)
     count = 0
@@ -228,10 +216,10 @@ def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
             touched[count] = k
             count += 1
     for p in range(problem.indptr[i], problem.indptr[i + 1]):
-        row = W[problem.indices[p]]
+        row = problem.indices[p] * stride
         v = problem.values[p]
         for k in range(count):
-            row[touched[k]] += v * steps[touched[k]]
+            w[row + touched[k]] += v * steps[touched[k]]
 
 
 @helper

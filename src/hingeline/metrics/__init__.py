@@ -1,0 +1,26 @@
+"""How good labels are: tokens, spans, labels and sequences, with confidence intervals."""
+
+from hingeline.metrics.bootstrap import bootstrap_intervals
+from hingeline.metrics.evaluation import Evaluation, evaluate
+from hingeline.metrics.scores import (
+    Score,
+    SpanScores,
+    confusion_matrix,
+    per_label,
+    span_f1_score,
+    span_scores,
+    token_accuracy,
+)
+
+__all__ = [
+    "Evaluation",
+    "Score",
+    "SpanScores",
+    "bootstrap_intervals",
+    "confusion_matrix",
+    "evaluate",
+    "per_label",
+    "span_f1_score",
+    "span_scores",
+    "token_accuracy",
+]
