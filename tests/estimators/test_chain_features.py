@@ -206,3 +206,14 @@ def test_constant_column() -> None:
         assert out.dtype == dtype
         assert out.has_canonical_format
     assert with_constant(sp.csr_matrix((2, 0))).toarray().tolist() == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize("form", ["table", "dicts"])
+def test_model_file(form: str, tmp_path: Any) -> None:
+    X, kind = FORMS[form]
+    model = fit(X, features=kind(min_count=2))
+    model.save(tmp_path / "m.hinge")
+    again = ChainSSVM.load(tmp_path / "m.hinge")
+    np.testing.assert_array_equal(again.feature_names_, model.feature_names_)
+    for a, b in zip(again.decision_function(X), model.decision_function(X), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -276,7 +276,7 @@ class ChainSSVM(BaseSSVM):
     def feature_names_(self) -> Array:
         """Names of the features, in the order of ``emission_coef_``'s columns."""
         check_is_fitted(self, "weights_")
-        encoder = getattr(self, "encoder_", None)
+        encoder: Any = getattr(self, "encoder_", None)
         if hasattr(encoder, "get_feature_names_out"):
             return np.asarray(encoder.get_feature_names_out(), dtype=object)
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
