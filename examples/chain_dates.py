@@ -36,10 +36,8 @@ def look_at_the_weights(chain: ChainSSVM) -> None:
 
 
 def where_it_is_unsure(chain: ChainSSVM) -> None:
-    """Max-marginals: how much worse the best sequence with another digit at this place is."""
-    scores = chain.decision_function(data.X_test)
-    best_two = [np.sort(s, axis=1)[:, -2:] for s in scores]
-    leads = np.array([two[:, 1] - two[:, 0] for two in best_two])
+    """Margins: how much worse the best sequence with another digit at this place is."""
+    leads = np.array([table.max(axis=1) for table in chain.decision_function(data.X_test)])
     row, day = np.unravel_index(np.argmin(leads), leads.shape)
     print(f"\nleast sure of {data.dates_test[row][day]} in {' '.join(data.dates_test[row])}")
     print(f"truth {data.y_test[row]}, predicted {chain.predict([data.X_test[row]])[0]}")

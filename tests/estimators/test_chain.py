@@ -140,20 +140,25 @@ def score_of(model: Any, x: Any, y: Any) -> float:
 def test_max_marginals(data: Any, boundary: bool, fit_intercept: bool) -> None:
     X, y = data
     model = fit(X, y, boundary=boundary, fit_intercept=fit_intercept, tol=1e-3)
-    marginals = model.decision_function(X)
+    marginals = model.predict_max_marginals(X)
+    margins = model.decision_function(X)
     predicted = model.predict(X)
     assert len(marginals) == len(predicted) == len(X)
-    for x, table, labels in zip(X, marginals, predicted, strict=True):
+    for x, table, margin, labels in zip(X, marginals, margins, predicted, strict=True):
         paths = list(itertools.product(range(L), repeat=len(x)))
         scores = np.array([score_of(model, x, path) for path in paths])
-        expected = np.full((len(x), L), -np.inf)
+        expected, rest = np.full((2, len(x), L), -np.inf)
         for path, value in zip(paths, scores, strict=True):
-            for t, label in enumerate(path):
-                expected[t, label] = max(expected[t, label], value)
+            for t, label in itertools.product(range(len(x)), range(L)):
+                side = expected if path[t] == label else rest
+                side[t, label] = max(side[t, label], value)
         np.testing.assert_allclose(table, expected, atol=1e-10)
+        np.testing.assert_allclose(margin, expected - rest, atol=1e-10)
+        assert (margin.max(axis=1) >= 0).all()
         assert score_of(model, x, labels) == pytest.approx(scores.max(), abs=1e-10)
         if np.sum(scores > scores.max() - 1e-9) == 1:
             np.testing.assert_array_equal(labels, table.argmax(axis=1))
+            np.testing.assert_array_equal(labels, margin.argmax(axis=1))
 
 
 def test_blocks_agree_with_joint_features(data: Any) -> None:
@@ -246,7 +251,10 @@ def test_one_label_only(data: Any) -> None:
     assert model.converged_
     assert model.primal_objective_ == 0.0
     assert model.score(X, [["O"] * len(x) for x in X]) == 1.0
-    assert [p.shape for p in model.decision_function(X[:2])] == [(len(x), 1) for x in X[:2]]
+    margins = model.decision_function(X[:2])
+    assert [p.shape for p in margins] == [(len(x), 1) for x in X[:2]]
+    assert all((p == np.inf).all() for p in margins)
+    assert [len(found) for found in model.predict_nbest(X[:2], 5)] == [1, 1]
 
 
 def test_pickle(data: Any) -> None:
@@ -317,10 +325,17 @@ def test_a_fold_that_lacks_a_label(data: Any, params: Any) -> None:
 
 
 def test_clone_and_parameters() -> None:
-    model = ChainSSVM(0.3, loss=(2.0, "hamming"), boundary=False, solver_options={"block": 4})
+    model = ChainSSVM(
+        0.3,
+        loss=(2.0, "hamming"),
+        boundary=False,
+        scheme="auto",
+        solver_options={"block": 4},
+    )
     twin = clone(model)
     assert twin.get_params() == model.get_params()
     assert ChainSSVM().C == 0.1
+    assert ChainSSVM().scheme is None
     assert "boundary=False" in repr(model)
 
 

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.chain_constraints import choose_scheme, keep_scheme, moves_of
+from hingeline.estimators.chain_prediction import ChainPrediction
 from hingeline.estimators.encoding import known_tokens, learn_tokens
 from hingeline.estimators.sequences import (
     find_classes,
@@ -23,13 +25,12 @@ from hingeline.estimators.validation import (
     check_loss,
     check_sample_weight,
 )
-from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.structures import chain
 
 Array = np.ndarray[Any, Any]
 
 
-class ChainSSVM(BaseSSVM):
+class ChainSSVM(ChainPrediction, BaseSSVM):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is
@@ -57,6 +58,10 @@ class ChainSSVM(BaseSSVM):
         As in :class:`hingeline.MulticlassSSVM`.
     class_weight : dict or "balanced", optional
         Multiplies the loss of tokens whose true label it is.
+    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
+        Tag scheme of the labels: only labellings that it allows are predicted, and compete in
+        training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
+        none where labels are not tags or (with a warning) not valid.
     fit_intercept : bool, default=True
         Append a constant feature to every token. Its weights are regularised like any other.
     boundary : bool, default=True
@@ -79,6 +84,8 @@ class ChainSSVM(BaseSSVM):
     transition_coef_ : ndarray of shape (labels, labels)
         ``[from, to]``.
     start_coef_, end_coef_ : ndarray of shape (labels,)
+    scheme_ : str or None
+        The tag scheme that predictions keep to.
     weights_ : ndarray
         The flat vector the solver works on.
     primal_objective_, dual_objective_, duality_gap_ : float
@@ -110,6 +117,7 @@ class ChainSSVM(BaseSSVM):
         max_iter: int = 1000,
         max_time: float | None = None,
         class_weight: Any = None,
+        scheme: str | None = None,
         fit_intercept: bool = True,
         boundary: bool = True,
         features: Any = None,
@@ -138,6 +146,7 @@ class ChainSSVM(BaseSSVM):
             callbacks=callbacks,
             solver_options=solver_options,
         )
+        self.scheme = scheme
         self.fit_intercept = fit_intercept
         self.boundary = boundary
         self.features = features
@@ -168,6 +177,7 @@ class ChainSSVM(BaseSSVM):
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = find_classes(flat)
         labels = number_labels(flat, index)
+        self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._problem(self._with_constant(matrix), offsets, labels)
         self._run(problem, weights, self._previous(problem), self.warm_start)
@@ -209,6 +219,10 @@ class ChainSSVM(BaseSSVM):
             )
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         labels = number_labels(flat, index)
+        if dual is None or self.scheme != "auto":
+            scheme = choose_scheme(self.scheme, self.classes_, labels, offsets)
+        else:  # multipliers of valid outputs stay feasible when the scheme is given up
+            scheme = keep_scheme(self.scheme_, self.classes_, labels, offsets)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         tokens = self._with_constant(matrix)
         if dual is not None:
@@ -220,6 +234,10 @@ class ChainSSVM(BaseSSVM):
             labels = np.concatenate([old.labels, labels])
             offsets = np.concatenate([old.offsets, old.offsets[-1] + offsets[1:]])
             weights = np.concatenate([self._weights, weights])
+            if scheme is not None and scheme != self.scheme_:  # old outputs may be invalid now
+                choose_scheme(scheme, self.classes_, labels, offsets)
+                dual = None
+        self.scheme_ = scheme
         self._run(self._problem(tokens, offsets, labels), weights, dual, True)
         return self
 
@@ -243,7 +261,7 @@ class ChainSSVM(BaseSSVM):
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
         )
-        return chain.make_problem(
+        problem = chain.make_problem(
             matrix.indptr,
             matrix.indices,
             matrix.data,
@@ -253,6 +271,7 @@ class ChainSSVM(BaseSSVM):
             cost,
             self.boundary,
         )
+        return chain.constrain(problem, moves_of(self.classes_, self.scheme_))
 
     # Weights by name -----------------------------------------------------------------------
 
@@ -334,58 +353,3 @@ class ChainSSVM(BaseSSVM):
             self.boundary,
             cache_mb=0.0,
         )
-
-    def _over_sequences(self, kernel: Any, problem: chain.ChainProblem, out: Array) -> list[Array]:
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
-            workers.map(
-                lambda part, scratch: kernel(problem, part, self.weights_, out),
-                np.arange(len(problem.offsets) - 1),
-            )
-        return np.split(out, problem.offsets[1:-1])
-
-    def predict(self, X: Any, lengths: Any = None) -> list[Array]:
-        """Labels of every sequence.
-
-        Parameters
-        ----------
-        X, lengths : as for :meth:`fit`
-
-        Returns
-        -------
-        list of ndarray, one per sequence
-        """
-        problem = self._ready(X, lengths)
-        numbers = np.empty(problem.offsets[-1], dtype=np.int32)
-        self._over_sequences(chain.decode_all, problem, numbers)
-        return np.split(self.classes_[numbers], problem.offsets[1:-1])
-
-    def decision_function(self, X: Any, lengths: Any = None) -> list[Array]:
-        """Max-marginals: for each token and label, the score of the best path through it.
-
-        Parameters
-        ----------
-        X, lengths : as for :meth:`fit`
-
-        Returns
-        -------
-        list of ndarray of shape (tokens, labels)
-        """
-        problem = self._ready(X, lengths)
-        out = np.empty((problem.offsets[-1], len(self.classes_)))
-        return self._over_sequences(chain.max_marginals_all, problem, out)
-
-    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right.
-
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`fit`
-        sample_weight : array-like, one per sequence, optional
-        """
-        predicted = self.predict(X, lengths)
-        offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
-        flat = stack_labels(y, offsets, lengths)
-        best = np.concatenate(predicted).tolist()
-        right = np.array([a == b for a, b in zip(best, flat, strict=True)])
-        weights = check_sample_weight(sample_weight, len(predicted))
-        return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))

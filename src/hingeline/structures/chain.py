@@ -11,89 +11,35 @@ then A, then the start weights a and the end weights b. The loss is a sum over p
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel, prefetch
+from hingeline._numba import helper, prefetch
 from hingeline._vector import rows_add, rows_dot
-from hingeline.inference.viterbi import gather_rows, max_marginals, max_sum, max_sum_by_errors
-from hingeline.structures.base import Compiled, register
+from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors
+from hingeline.structures.base import register
+from hingeline.structures.chain_distance import plane_sqdist
+from hingeline.structures.chain_problem import (
+    GRAM_LENGTH,
+    ChainProblem,
+    compile_problem,
+    constrain,
+    make_problem,
+    padded,
+)
+
+__all__ = [
+    "GRAM_LENGTH",
+    "ChainProblem",
+    "compile_problem",
+    "constrain",
+    "make_problem",
+    "padded",
+    "plane_sqdist",
+]
 
 Array = np.ndarray[Any, Any]
-
-#: Sequences up to this length keep the inner products of their tokens (Gram table).
-GRAM_LENGTH = 128
-
-
-class ChainProblem(NamedTuple):
-    """Sequences as one CSR matrix of tokens; see the module's head for the weights."""
-
-    indptr: Array  # (tokens + 1,) int64
-    indices: Array  # int32
-    values: Array  # float64 or float32
-    offsets: Array  # (n + 1,) int64: the tokens of sequence i
-    labels: Array  # (tokens,) int32
-    cost: Array  # (labels, stride) float64
-    token_gram: Array  # NaN where not yet computed
-    gram_start: Array  # (n,) int64, −1 where a sequence has no table
-    n_features: int
-    n_labels: int
-    stride: int
-    boundary: int  # 1 if there are start and end weights
-
-
-def padded(n_labels: int) -> int:
-    """Length of a label row: the next multiple of four, one vector of doubles."""
-    return (n_labels + 3) // 4 * 4
-
-
-def compile_problem(problem: ChainProblem) -> Compiled:
-    """The problem with the sizes that solvers need."""
-    rows = problem.n_features + problem.n_labels + 2 * problem.boundary
-    return Compiled(
-        problem,
-        lengths=np.diff(problem.offsets),
-        n_weights=int(rows * problem.stride),
-        scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
-    )
-
-
-def make_problem(
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    offsets: Array,
-    labels: Array,
-    n_features: int,
-    cost: Array,
-    boundary: bool,
-    cache_mb: float = 512.0,
-) -> ChainProblem:
-    """Lay out sequences for the kernels; ``cost`` is (labels, labels)."""
-    n_labels = cost.shape[0]
-    stride = padded(n_labels)
-    padded_cost = np.zeros((n_labels, stride))
-    padded_cost[:, :n_labels] = cost
-    lengths = np.diff(offsets)
-    sizes = np.where(lengths <= GRAM_LENGTH, lengths * (lengths + 1) // 2, 0)
-    ends = np.cumsum(sizes)
-    kept = (sizes > 0) & (ends * 8 <= cache_mb * 2**20)
-    gram_start = np.where(kept, ends - sizes, -1)
-    return ChainProblem(
-        indptr=np.ascontiguousarray(indptr, dtype=np.int64),
-        indices=np.ascontiguousarray(indices, dtype=np.int32),
-        values=np.ascontiguousarray(values),
-        offsets=np.ascontiguousarray(offsets, dtype=np.int64),
-        labels=np.ascontiguousarray(labels, dtype=np.int32),
-        cost=padded_cost,
-        token_gram=np.full(int(ends[kept].max(initial=0)), np.nan),
-        gram_start=gram_start.astype(np.int64),
-        n_features=int(n_features),
-        n_labels=int(n_labels),
-        stride=int(stride),
-        boundary=int(boundary),
-    )
 
 
 @helper
@@ -112,8 +58,21 @@ def _transition(problem: ChainProblem, w: Array) -> Array:
 
 
 @helper
+def moves(problem: ChainProblem, w: Array) -> Array:
+    """Transition weights, ``−inf`` where a move is forbidden: a view, or a copy with the mask."""
+    A = _transition(problem, w)
+    if problem.move_mask.shape[0] == 0:
+        return A
+    masked = np.empty((problem.n_labels, problem.stride))
+    for j in range(problem.n_labels):
+        for k in range(problem.stride):
+            masked[j, k] = A[j, k] + problem.move_mask[j, k]
+    return masked
+
+
+@helper
 def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) -> Array:
-    """(T, stride) emission scores with boundary weights and the scaled loss added."""
+    """(T, stride) emission scores with boundary weights, masks and the scaled loss added."""
     lo = problem.offsets[i]
     hi = problem.offsets[i + 1]
     stride = problem.stride
@@ -133,6 +92,15 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
             row = problem.cost[problem.labels[lo + t]]
             for k in range(stride):
                 scores[t, k] += loss_scale * row[k]
+    if problem.end_masks.shape[0] > 0:
+        for k in range(stride):
+            scores[0, k] += problem.end_masks[0, k]
+            scores[hi - lo - 1, k] += problem.end_masks[1, k]
+    if problem.token_mask.shape[0] > 0:
+        for t in range(hi - lo):
+            row = problem.token_mask[lo + t]
+            for k in range(stride):
+                scores[t, k] += row[k]
     return scores
 
 
@@ -144,7 +112,7 @@ def output_length(problem: ChainProblem, i: int) -> int:
 @helper
 def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     scores = position_scores(problem, i, w, loss_scale)
-    return max_sum(scores, _transition(problem, w), problem.n_labels, y_out)
+    return max_sum(scores, moves(problem, w), problem.n_labels, y_out)
 
 
 @helper
@@ -320,119 +288,6 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
 
 
 @helper
-def _token_dot(problem: ChainProblem, s: int, t: int) -> float:
-    """``x_s·x_t`` of two CSR rows with sorted indices."""
-    p = problem.indptr[s]
-    q = problem.indptr[t]
-    p_end = problem.indptr[s + 1]
-    q_end = problem.indptr[t + 1]
-    total = 0.0
-    while p < p_end and q < q_end:
-        f = problem.indices[p]
-        g = problem.indices[q]
-        if f == g:
-            total += problem.values[p] * problem.values[q]
-            p += 1
-            q += 1
-        elif f < g:
-            p += 1
-        else:
-            q += 1
-    return total
-
-
-@helper
-def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, where: Array) -> float:
-    """``‖Σ_t x_t ⊗ (e_{y_t} − e_{z_t})‖²`` from the sequence's table of token products.
-
-    ``where`` lists the positions at which y and z differ.
-    """
-    lo = problem.offsets[i]
-    gram = problem.token_gram
-    base = problem.gram_start[i]
-    total = 0.0
-    for p in range(where.shape[0]):
-        s = where[p]
-        for q in range(p + 1):
-            t = where[q]
-            sign = int(y[s] == y[t]) + int(z[s] == z[t]) - int(y[s] == z[t]) - int(z[s] == y[t])
-            if sign == 0:
-                continue
-            at = base + s * (s + 1) // 2 + t
-            value = gram[at]
-            if np.isnan(value):
-                value = _token_dot(problem, lo + s, lo + t)
-                gram[at] = value
-            total += sign * value if p == q else 2 * sign * value
-    return total
-
-
-@helper
-def _emission_sqdist_scatter(
-    problem: ChainProblem, i: int, y: Array, z: Array, where: Array, scratch: Array
-) -> float:
-    """The same by summing the tokens of one label at a time: linear in the length."""
-    lo = problem.offsets[i]
-    total = 0.0
-    for k in range(problem.n_labels):
-        touched = False
-        for t in where:
-            if y[t] == k or z[t] == k:
-                touched = True
-                sign = 1.0 if y[t] == k else -1.0
-                for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                    scratch[problem.indices[p]] += sign * problem.values[p]
-        if touched:
-            for t in where:
-                if y[t] == k or z[t] == k:
-                    for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                        f = problem.indices[p]
-                        total += scratch[f] * scratch[f]
-                        scratch[f] = 0.0
-    return total
-
-
-@helper
-def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
-    length = y.shape[0]
-    stride = problem.stride
-    where = np.empty(length, dtype=np.int64)
-    count = 0
-    for t in range(length):
-        if y[t] != z[t]:
-            where[count] = t
-            count += 1
-    where = where[:count]
-    if problem.gram_start[i] >= 0:
-        total = _emission_sqdist_gram(problem, i, y, z, where)
-    else:
-        total = _emission_sqdist_scatter(problem, i, y, z, where, scratch)
-    # Transitions into each differing position, and out of the last of a run.
-    counts = scratch[problem.n_features :]
-    for clear in range(2):
-        for p in range(count):
-            for t in range(where[p], where[p] + 2):
-                if t == 0 or t == length or (t > where[p] and y[t] != z[t]):
-                    continue
-                here = y[t - 1] * stride + y[t]
-                there = z[t - 1] * stride + z[t]
-                if clear == 0:
-                    counts[here] += 1.0
-                    counts[there] -= 1.0
-                else:
-                    total += counts[here] * counts[here]
-                    counts[here] = 0.0
-                    total += counts[there] * counts[there]
-                    counts[there] = 0.0
-    if problem.boundary == 1 and count > 0:
-        if where[0] == 0:
-            total += 2.0
-        if where[count - 1] == length - 1:
-            total += 2.0
-    return total
-
-
-@helper
 def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Array]:
     """Plain Hamming loss only: other costs are refused before it comes to this."""
     lo = problem.offsets[i]
@@ -441,7 +296,7 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
     ys = np.empty((hi - lo + 1, hi - lo), dtype=np.int32)
     max_sum_by_errors(
         position_scores(problem, i, w, 0.0),
-        _transition(problem, w),
+        moves(problem, w),
         problem.n_labels,
         problem.labels[lo:hi],
         best,
@@ -457,25 +312,6 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
                 ys[count, t] = ys[errors, t]
             count += 1
     return losses[:count], ys[:count]
-
-
-@kernel
-def decode_all(problem: ChainProblem, order: Array, w: Array, y_out: Array) -> None:
-    """Best label of every token of the sequences in ``order``; parts may run in threads."""
-    for i in order:
-        decode(problem, i, w, 0.0, y_out[problem.offsets[i] : problem.offsets[i + 1]])
-
-
-@kernel
-def max_marginals_all(problem: ChainProblem, order: Array, w: Array, out: Array) -> None:
-    """Max-marginals of every token; ``out`` is (tokens, labels)."""
-    for i in order:
-        max_marginals(
-            position_scores(problem, i, w, 0.0),
-            _transition(problem, w),
-            problem.n_labels,
-            out[problem.offsets[i] : problem.offsets[i + 1]],
-        )
 
 
 register(
