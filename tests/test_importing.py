@@ -8,50 +8,10 @@ from pathlib import Path
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 
-from hingeline import importing
 from hingeline.estimators.storage import load
 from hingeline.importing import import_crfsuite, import_liblinear
-
-
-class FakeEncoder:
-    """Tokens as dicts of numbers, texts, booleans or lists, with CRFsuite's names."""
-
-    def __init__(self, names):
-        self.names = names
-        self.index = {name: k for k, name in enumerate(names)}
-
-    @staticmethod
-    def items(token):
-        for key, value in token.items():
-            if isinstance(value, str):
-                yield f"{key}:{value}", 1.0
-            elif isinstance(value, list):
-                yield from ((f"{key}:{part}", 1.0) for part in value)
-            else:
-                yield key, float(value)
-
-    def transform(self, sequences):
-        out = []
-        for sequence in sequences:
-            table = sp.lil_matrix((len(sequence), len(self.names)))
-            for t, token in enumerate(sequence):
-                for name, value in self.items(token):
-                    if name in self.index:
-                        table[t, self.index[name]] = value
-            out.append(table.tocsr())
-        return out
-
-    def get_feature_names_out(self):
-        return np.array(self.names, dtype=object)
-
-
-@pytest.fixture(autouse=True)
-def _fake_encoder(monkeypatch):
-    monkeypatch.setattr(importing, "dict_encoder", FakeEncoder)
-
 
 DUMP = """FILEHEADER = {
   magic: lCRF
@@ -92,7 +52,7 @@ STATE_FEATURES = {
 def test_dump_by_hand():
     model = import_crfsuite(DUMP)
     assert model.classes_.tolist() == ["B", "A"]
-    assert model.encoder_.names == ["word:x", "a --> B: 1", "number"]
+    assert list(model.encoder_.vocabulary_) == ["word:x", "a --> B: 1", "number"]
     assert model.transition_coef_.tolist() == [[0, 0.5], [0, -1.25]]
     assert model.emission_coef_.tolist() == [[1, 0, 0], [0, 2, -0.125]]
     assert model.intercept_.tolist() == [0, 0]
@@ -100,7 +60,7 @@ def test_dump_by_hand():
     assert np.isnan(model.duality_gap_)
     assert "CRFsuite" in model.stop_reason_
     tokens = [[{"word": "x"}, {"a --> B: 1": 1}], [{"number": -8.0}], [{"number": 8.0}]]
-    predicted = model.predict(model.encoder_.transform(tokens))
+    predicted = model.predict(tokens)
     assert [p.tolist() for p in predicted] == [["B", "A"], ["A"], ["B"]]
 
 
@@ -175,7 +135,7 @@ def test_same_predictions_as_crfsuite(tmp_path, names, labels, every):
     tagger.dump(str(tmp_path / "dump.txt"))
     model = import_crfsuite(tmp_path / "dump.txt")
     test = crfsuite_problem(1, [*names, "unseen"], labels, n=100)[0]
-    found = model.predict(model.encoder_.transform(test))
+    found = model.predict(test)
     expected = [tagger.tag(tokens) for tokens in test]
     assert [p.tolist() for p in found] == expected
     assert len({tag for tags in expected for tag in tags}) == len(labels)
@@ -183,7 +143,7 @@ def test_same_predictions_as_crfsuite(tmp_path, names, labels, every):
         info = tagger.info()
         index = {label: k for k, label in enumerate(model.classes_)}
         for (attribute, label), weight in info.state_features.items():
-            column = model.encoder_.index[attribute]
+            column = model.encoder_.vocabulary_[attribute]
             assert model.emission_coef_[index[label], column] == weight
         for (before, after), weight in info.transitions.items():
             assert model.transition_coef_[index[before], index[after]] == weight

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM, Structure
+from hingeline.features import DictEncoder
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [2.0, 0.5]])
 Y = np.array([0, 1, 2, 0])
@@ -254,14 +255,35 @@ CHAIN = [
     ("empty list", {}, ([X, []], [LABELS[0], []]), ValueError, ["X[1] is an empty sequence"]),
     ("nothing", {}, ([], []), ValueError, ["X is empty"]),
     (
-        "dicts",
+        "dicts among arrays",
         {},
-        ([[{"w": 1}, {"w": 2}]], [["a", "b"]]),
+        ([X, [{"w": 1}, {"w": 2}]], [LABELS[0], ["a", "b"]]),
         TypeError,
-        ["X[0] holds dicts", "DictVectorizer"],
+        ["X[1] holds dicts", "encode"],
     ),
-    ("words", {}, ([["the", "dog"]], [["a", "b"]]), TypeError, ["X[0] holds strs", "encode"]),
-    ("strings in rows", {}, ([[["a", "b"]]], [["a"]]), TypeError, ["X[0] has dtype", "numbers"]),
+    (
+        "a dict's value",
+        {},
+        ([[{"w": "a"}], [{"w": "b"}, {"w": None}]], [["a"], ["a", "b"]]),
+        TypeError,
+        ["token 1 of X[1]", "NoneType", "'w'"],
+    ),
+    (
+        "arrays among dicts",
+        {},
+        ([[{"w": 1}], X], [["a"], LABELS[0]]),
+        TypeError,
+        ["token 0 of X[1]"],
+    ),
+    ("no encoder", {"features": "pos"}, ([X], [LABELS[0]]), TypeError, ["features must be an enc"]),
+    ("a class", {"features": DictEncoder}, ([X], [LABELS[0]]), TypeError, ["features must be an"]),
+    (
+        "strings in an array",
+        {},
+        ([np.array([["a", "b"]])], [["a"]]),
+        TypeError,
+        ["X[0] has dtype", "numbers"],
+    ),
     (
         "objects",
         {},

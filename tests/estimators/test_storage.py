@@ -533,7 +533,8 @@ def test_encoder_as_a_parameter(path, fake, with_features, fitted):
     features = fake(lower=np.float32, table=np.arange(3.0))
     if fitted:
         features.lower, features.names_ = True, np.arange(6)
-    model = with_features(features=features, tol=0.1).fit(X, y)
+    model = with_features(tol=0.1).fit(X, y)
+    model.features = features  # it could not encode anything
     model.save(path)
     back = load(path)
     assert type(back.features) is fake

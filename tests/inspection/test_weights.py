@@ -46,11 +46,11 @@ def test_names_are_given_or_the_models_own(tagger):
     given = top_features(tagger, 50, feature_names=names)
     for a, b in zip(by_number, given, strict=True):
         assert b.feature == a.feature.replace("x", "word=")
-    tagger.feature_names_ = names
+    tagger.feature_names_in_ = names
     try:
         assert top_features(tagger, 50) == given
     finally:
-        del tagger.feature_names_
+        del tagger.feature_names_in_
     with pytest.raises(ValueError, match="there are 2 feature names, but the model has 9"):
         top_features(tagger, feature_names=["a", "b"])
     with pytest.raises(ValueError, match="n must be at least 1, got 0"):

@@ -91,6 +91,11 @@ class TokenTable:
         return int(self.offsets[-1])
 
     @property
+    def shape(self) -> tuple[int]:
+        """The number of sentences; scikit-learn then cuts folds by indexing, not one by one."""
+        return (len(self),)
+
+    @property
     def lengths(self) -> Array:
         """Tokens of each sentence."""
         return np.diff(self.offsets)
@@ -142,6 +147,8 @@ class TokenTable:
                 for values, row in zip(self.values, part, strict=True)
             ]
             return list(zip(*texts, strict=True))
+        if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
+            which = which[0]
         chosen = np.arange(len(self))[which]
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -11,12 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.chain_constraints import choose_scheme, keep_scheme, moves_of
 from hingeline.estimators.chain_prediction import ChainPrediction
+from hingeline.estimators.encoding import known_tokens, learn_tokens
 from hingeline.estimators.sequences import (
     find_classes,
     number_labels,
     plain_labels,
     stack_labels,
-    stack_sequences,
+    with_constant,
 )
 from hingeline.estimators.validation import (
     check_class_weight,
@@ -65,10 +66,19 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         Append a constant feature to every token. Its weights are regularised like any other.
     boundary : bool, default=True
         Weights for the first and the last label of a sequence.
+    features : encoder, optional
+        What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
+        of it is fitted with the model. None: numbers are taken as they are, tables and tuples of
+        strings go through ``TokenTemplates()``, dicts, lists of strings and strings through
+        ``DictEncoder()``.
 
     Attributes
     ----------
     classes_ : ndarray
+    encoder_ : encoder or None
+        The fitted encoder; None where X were numbers.
+    feature_names_ : ndarray of str
+        Names of the features, x0, x1, … where they have none.
     emission_coef_ : ndarray of shape (labels, features)
         With ``fit_intercept`` the constant feature's weights are ``intercept_``.
     transition_coef_ : ndarray of shape (labels, labels)
@@ -110,6 +120,7 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         scheme: str | None = None,
         fit_intercept: bool = True,
         boundary: bool = True,
+        features: Any = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -138,14 +149,17 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         self.scheme = scheme
         self.fit_intercept = fit_intercept
         self.boundary = boundary
+        self.features = features
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
         """Train on sequences.
 
         Parameters
         ----------
-        X : list of arrays or sparse matrices (tokens, features), or all tokens stacked
-            One entry per sequence; stacked tokens want ``lengths``.
+        X : list of sequences, TokenTable, SparseSequences, or all tokens stacked
+            A sequence is an array or sparse matrix (tokens, features), or a list of dicts, of
+            strings or of lists or tuples of strings, which are encoded (see ``features``).
+            Stacked tokens want ``lengths``.
         y : list of label sequences, or all labels in one sequence
         lengths : array-like of int, optional
             Tokens of each sequence, for stacked X and y.
@@ -157,8 +171,9 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         self
         """
         check_common(self, self._known_options())
-        matrix, offsets = stack_sequences(X, lengths)
+        encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
         flat = stack_labels(y, offsets, lengths)
+        self.encoder_ = encoder
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = find_classes(flat)
         labels = number_labels(flat, index)
@@ -173,8 +188,8 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
     ) -> ChainSSVM:
         """Add sequences to those seen so far and go on from the multipliers reached.
 
-        The solution is that of a fit on all sequences together. Data and multipliers are kept in
-        memory for it (not when pickled).
+        The solution is that of a fit on all sequences together; an encoder keeps the features it
+        found in the first call. Data and multipliers are kept in memory for it (not when pickled).
 
         Parameters
         ----------
@@ -187,10 +202,14 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         self
         """
         check_common(self, self._known_options())
-        matrix, offsets = stack_sequences(X, lengths)
-        flat = stack_labels(y, offsets, lengths)
         dual = getattr(self, "_dual", None)
         if dual is None:
+            encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
+        else:
+            matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
+        flat = stack_labels(y, offsets, lengths)
+        if dual is None:
+            self.encoder_ = encoder
             self.n_features_in_ = matrix.shape[1]
             self.classes_, _ = find_classes(flat if classes is None else plain_labels(classes))
         elif matrix.shape[1] != self.n_features_in_:
@@ -232,8 +251,7 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
     def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
         if not self.fit_intercept:
             return matrix
-        constant = sp.csr_matrix(np.ones((matrix.shape[0], 1), dtype=matrix.dtype))
-        return sp.hstack([matrix, constant], format="csr")
+        return with_constant(matrix)
 
     def _problem(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> chain.ChainProblem:
         n_labels = len(self.classes_)
@@ -274,6 +292,16 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         return self._block(0, self.n_features_in_).T
 
     @property
+    def feature_names_(self) -> Array:
+        """Names of the features, in the order of ``emission_coef_``'s columns."""
+        check_is_fitted(self, "weights_")
+        encoder: Any = getattr(self, "encoder_", None)
+        if hasattr(encoder, "get_feature_names_out"):
+            return np.asarray(encoder.get_feature_names_out(), dtype=object)
+        numbered = [f"x{k}" for k in range(self.n_features_in_)]
+        return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
+
+    @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, zero without one."""
         check_is_fitted(self, "weights_")
@@ -306,7 +334,7 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
 
     def _ready(self, X: Any, lengths: Any) -> chain.ChainProblem:
         check_is_fitted(self, "weights_")
-        matrix, offsets = stack_sequences(X, lengths)
+        matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.estimators.validation import numeric_matrix
+from hingeline.features.sequences import SparseSequences
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +34,10 @@ def check_lengths(lengths: Any, n_tokens: int) -> Array:
 
 def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     """All tokens as CSR rows, and the offsets of the sequences."""
+    if isinstance(X, SparseSequences):
+        if lengths is not None:
+            raise ValueError("X is cut into sequences already: leave lengths out.")
+        return numeric_matrix(X.matrix, "X"), _checked_offsets(X.offsets)
     if lengths is not None:
         matrix = numeric_matrix(X, "X")
         return matrix, check_lengths(lengths, matrix.shape[0])
@@ -50,6 +55,9 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
     if len(X) == 0:
         raise ValueError("X is empty: there are no sequences.")
+    at_once = _stack_at_once(X)
+    if at_once is not None:
+        return at_once
     parts: list[Any] = []
     for i, x in enumerate(X):
         if not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0:
@@ -67,6 +75,71 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     dtype = np.result_type(*{part.dtype for part in parts})
     matrix = sp.vstack(parts, format="csr", dtype=dtype)
     return matrix, offsets.astype(np.int64)
+
+
+def _checked_offsets(offsets: Array) -> Array:
+    """Offsets without empty sequences."""
+    empty = np.flatnonzero(np.diff(offsets) <= 0)
+    if len(empty):
+        raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
+    if len(offsets) < 2:
+        raise ValueError("X is empty: there are no sequences.")
+    return offsets
+
+
+def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
+    """Sequences that are all CSR or all dense, of one width, stacked by their buffers.
+
+    Nothing is checked sequence by sequence in Python. None where anything is unusual: the
+    thorough way then finds out what.
+    """
+    first = X[0]
+    if sp.issparse(first) and first.format == "csr":
+        if not all(sp.issparse(x) and x.format == "csr" and x.ndim == 2 for x in X):
+            return None
+        indptrs = [x.indptr for x in X]
+        data = np.concatenate([x.data for x in X])
+        indices = np.concatenate([x.indices for x in X])
+        sizes = np.array([pointers[-1] for pointers in indptrs])
+        if sizes.sum() != len(data) or sizes.sum() != len(indices):
+            return None  # a buffer longer than its matrix
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        lengths = np.array([len(pointers) - 1 for pointers in indptrs])
+        indptr = np.concatenate([[0], *(pointers[1:] for pointers in indptrs)])
+        indptr[1:] += np.repeat(starts[:-1], lengths)
+    elif isinstance(first, np.ndarray) and first.dtype.kind in "fiub":
+        if not all(isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind in "fiub" for x in X):
+            return None
+        lengths = np.array([len(x) for x in X])
+    else:
+        return None
+    if (lengths == 0).any() or len({x.shape[1] for x in X}) != 1:
+        return None
+    width = first.shape[1]
+    if sp.issparse(first):
+        matrix = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width))
+    else:
+        matrix = np.concatenate(list(X))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    try:
+        return numeric_matrix(matrix, "X"), offsets
+    except (TypeError, ValueError):
+        return None
+
+
+def with_constant(matrix: sp.csr_matrix) -> sp.csr_matrix:
+    """A column of ones appended; several times faster than ``scipy.sparse.hstack``."""
+    n, d = matrix.shape
+    small = matrix.nnz + n < 2**31
+    indptr = matrix.indptr.astype(np.int32 if small else np.int64) + np.arange(n + 1)
+    ends = indptr[1:] - 1
+    old = np.ones(indptr[-1], dtype=bool)
+    old[ends] = False
+    indices = np.empty(len(old), dtype=np.int32 if small else np.int64)
+    data = np.empty(len(old), dtype=matrix.dtype)
+    indices[old], data[old] = matrix.indices, matrix.data
+    indices[ends], data[ends] = d, 1.0
+    return sp.csr_matrix((data, indices, indptr.astype(indices.dtype)), shape=(n, d + 1))
 
 
 def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:

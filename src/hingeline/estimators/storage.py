@@ -288,7 +288,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
         if not isinstance(header["scheme"], (str, type(None))):
             raise ValueError("scheme must be text")
         model.scheme_ = header["scheme"]
-    if "encoder" in header:
+    if "encoder" in header or hasattr(model, "features"):
         stored = header["encoder"]
         model.encoder_ = None if stored is None else encoder_from_json(stored, arrays)
     restore_weights(model, header["weights"], arrays)

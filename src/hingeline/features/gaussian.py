@@ -1,0 +1,230 @@
+"""Numeric tokens: Gaussian emissions, and any transformer of rows applied to sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from hingeline.features.sequences import SparseSequences
+
+Array = np.ndarray[Any, Any]
+
+
+class Sequences:
+    """Tokens stacked, and how to cut them again."""
+
+    def __init__(self, X: Any) -> None:
+        self.offsets: Array | None = None
+        if isinstance(X, SparseSequences):
+            self.tokens, self.offsets = X.matrix, X.offsets
+        elif isinstance(X, (list, tuple, np.ndarray)) and len(X) and _is_sequence(X[0]):
+            self._stack(list(X))
+        else:
+            self.tokens = X
+
+    def _stack(self, parts: list[Any]) -> None:
+        parts = [part if sp.issparse(part) else np.asarray(part) for part in parts]
+        for i, part in enumerate(parts):
+            if part.ndim != 2 or part.shape[1] != parts[0].shape[1]:
+                raise ValueError(
+                    f"X[{i}] has shape {part.shape}, but X[0] has {parts[0].shape}: a sequence is "
+                    "an array (tokens, features), all with the same features."
+                )
+        sparse = any(sp.issparse(part) for part in parts)
+        self.tokens = sp.vstack(parts, format="csr") if sparse else np.concatenate(parts)
+        lengths = [part.shape[0] for part in parts]
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+    def cut(self, tokens: Any) -> Any:
+        """New tokens in the form of the old sequences."""
+        if self.offsets is None:
+            return tokens
+        if sp.issparse(tokens):
+            return SparseSequences(sp.csr_matrix(tokens), self.offsets)
+        return np.split(np.asarray(tokens), self.offsets[1:-1])
+
+
+def _is_sequence(x: Any) -> bool:
+    return sp.issparse(x) or np.ndim(x) == 2
+
+
+class GaussianEmissions(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
+    """Each token x as ``(1, x, upper triangle of x xᵀ)``.
+
+    A linear score of these is any quadratic function of x, as the logarithm of a normal density
+    is: with them ``ChainSSVM`` has the emissions of a Gaussian hidden Markov model. d features
+    become ``1 + d + d(d + 1)/2``, so reduce the dimension first where d is large. The first of
+    them is the constant that ``ChainSSVM(fit_intercept=True)`` would add: set it to False.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        d.
+    n_features_out_ : int
+        Width of the result.
+
+    Examples
+    --------
+    >>> from hingeline.features import GaussianEmissions
+    >>> GaussianEmissions().fit_transform([[2.0, 3.0]])
+    array([[1., 2., 3., 4., 6., 9.]])
+
+    PCA knows rows, not sequences; ``PerToken`` applies it to their tokens:
+
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from hingeline import ChainSSVM
+    >>> from hingeline.features import PerToken
+    >>> tagger = make_pipeline(
+    ...     PerToken(PCA(8)), GaussianEmissions(), ChainSSVM(fit_intercept=False)
+    ... )
+    """
+
+    def fit(self, X: Any, y: Any = None) -> GaussianEmissions:
+        """Note the number of features.
+
+        Parameters
+        ----------
+        X : array (tokens, features), list of such arrays, or SparseSequences
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        tokens = self._tokens(Sequences(X))
+        self.n_features_in_ = d = tokens.shape[1]
+        self.n_features_out_ = 1 + d + d * (d + 1) // 2
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Expand tokens; sequences come back as a list of arrays, one array as one.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+        """
+        check_is_fitted(self, "n_features_in_")
+        sequences = Sequences(X)
+        x = self._tokens(sequences)
+        if x.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {x.shape[1]} features, but GaussianEmissions is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        d = self.n_features_in_
+        out = np.empty((len(x), self.n_features_out_), dtype=x.dtype)
+        out[:, 0] = 1.0
+        out[:, 1 : 1 + d] = x
+        at = 1 + d
+        for k in range(d):
+            np.multiply(x[:, k : k + 1], x[:, k:], out=out[:, at : at + d - k])
+            at += d - k
+        return sequences.cut(out)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """``1``, ``x0``, …, ``x0^2``, ``x0 x1``, …
+
+        Parameters
+        ----------
+        input_features : list of str, optional
+            Names to use instead of x0, x1, …
+        """
+        check_is_fitted(self, "n_features_in_")
+        d = self.n_features_in_
+        names = [f"x{k}" for k in range(d)] if input_features is None else list(input_features)
+        if len(names) != d:
+            raise ValueError(f"input_features has {len(names)} names, expected {d}.")
+        pairs = [
+            f"{names[i]}^2" if i == j else f"{names[i]} {names[j]}"
+            for i in range(d)
+            for j in range(i, d)
+        ]
+        return np.array(["1", *names, *pairs], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _tokens(self, sequences: Sequences) -> Array:
+        tokens = sequences.tokens
+        if sp.issparse(tokens):
+            tokens = tokens.toarray()
+        return np.asarray(
+            check_array(tokens, dtype=[np.float64, np.float32], estimator=self, input_name="X")
+        )
+
+
+class PerToken(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
+    """A transformer of rows, applied to the tokens of sequences.
+
+    Parameters
+    ----------
+    transformer : scikit-learn transformer
+        Fitted on all tokens, one row each; a list of label sequences becomes one label per row.
+
+    Attributes
+    ----------
+    transformer_ : the fitted transformer
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from hingeline.features import PerToken
+    >>> X = [np.array([[1.0], [3.0]]), np.array([[2.0]])]
+    >>> PerToken(StandardScaler(with_std=False)).fit_transform(X)
+    [array([[-1.],
+           [ 1.]]), array([[0.]])]
+    """
+
+    def __init__(self, transformer: Any) -> None:
+        self.transformer = transformer
+
+    def fit(self, X: Any, y: Any = None) -> PerToken:
+        """Fit the transformer on all tokens.
+
+        Parameters
+        ----------
+        X : list of arrays or sparse matrices (tokens, features), or SparseSequences
+        y : list of label sequences, optional
+
+        Returns
+        -------
+        self
+        """
+        sequences = Sequences(X)
+        if y is not None and sequences.offsets is not None:
+            y = [label for labels in y for label in labels]
+        self.transformer_ = clone(self.transformer).fit(sequences.tokens, y)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Transform all tokens and cut them into sequences again.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+        """
+        check_is_fitted(self, "transformer_")
+        sequences = Sequences(X)
+        return sequences.cut(self.transformer_.transform(sequences.tokens))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """The transformer's names.
+
+        Parameters
+        ----------
+        input_features : list of str, optional
+        """
+        check_is_fitted(self, "transformer_")
+        return np.asarray(self.transformer_.get_feature_names_out(input_features), dtype=object)
