@@ -43,6 +43,7 @@ class Attribute:
 
 
 def read_header(text: TextSource, lines: Iterator[tuple[int, str]]) -> list[Attribute]:
+    """The attributes, in order; takes the lines up to and including ``@data``."""
     attributes: list[Attribute] = []
     seen: set[str] = set()
     number = 1

@@ -49,6 +49,8 @@ class _Rows:
 
     def _add(self, number: int, line: bytes) -> None:
         body, _, comment = line.partition(b"#")
+        if b"\t" in body:
+            body = body.replace(b"\t", b" ")
         fields = body.replace(b":", b" : ").split()
         if not fields:
             return
@@ -61,6 +63,8 @@ class _Rows:
                 start += 3
             n_items = (len(fields) - start) // 3
             if fields[start + 1 :: 3] != [b":"] * n_items or (len(fields) - start) % 3:
+                raise ValueError
+            if b" :" in body or b": " in body:
                 raise ValueError
             if b"_" in body and any(b"_" in field for field in fields[start:]):
                 raise ValueError  # which Python would take for a number

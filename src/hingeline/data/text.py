@@ -171,7 +171,9 @@ class TextSource:
             self._line = number
             unfinished, held = [piece[cut:]], len(piece) - cut
         last = b"".join(unfinished)
-        if last:
+        if number == 1 and last == _BOM:
+            self.bom = True
+        elif last:
             self.final_newline = False
             yield number, self._split(last.removesuffix(b"\r") + b"\n", number)
 
