@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,7 +181,7 @@ def test_chunking_data_is_read_fast_and_written_back(tmp_path):
         times.append(time.process_time() - start)
     assert min(times) < 0.35
     write_conll(tmp_path / "copy", table)
-    assert (tmp_path / "copy").read_bytes() == gzip.open(path).read()
+    assert (tmp_path / "copy").read_bytes() == gzip.decompress(Path(path).read_bytes())
 
 
 # The table --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hingeline.data import ParseError, read_idx, read_letters
@@ -76,14 +77,12 @@ def idx(array):
 
 @given(
     hnp.arrays(
-        hnp.integer_dtypes(sizes=(16, 32))
-        | hnp.floating_dtypes(sizes=(32, 64))
-        | hnp.byte_string_dtypes().map(lambda _: np.dtype("u1")),
+        st.sampled_from(sorted(CODES)).map(np.dtype),
         hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4),
     )
 )
 def test_arrays(array):
-    data = idx(array.astype(array.dtype.newbyteorder("=")))
+    data = idx(array)
     for source in (data, gzip.compress(data)):
         found = read_idx(io.BytesIO(source))
         assert found.shape == array.shape
@@ -101,7 +100,7 @@ GOOD = idx(np.arange(6, dtype="u1").reshape(2, 3))
         (b"\0\0\x08", "the first four bytes are not"),
         (b"\x01" + GOOD[1:], "the first four bytes are not"),
         (b"\0\0\x0a" + GOOD[3:], "the first four bytes are not"),
-        (b"\0\0\x08\xff" + GOOD[4:], "the header declares 255 axes; at most 32 are read"),
+        (b"\0\0\x08\xff" + GOOD[4:], "the header declares 255 axes; at most 8 are read"),
         (GOOD[:9], "the file ends inside its header; fetch it again"),
         (GOOD[:-1], "the header declares 2 × 3 elements, 18 bytes in all, and there are 17; fetch"),
         (GOOD + b"\0", "the header declares 2 × 3 elements, 18 bytes in all, and there are more"),
@@ -116,7 +115,7 @@ def test_errors_of_idx(data, problem):
 
 
 def test_a_header_that_declares_too_much_allocates_nothing():
-    for n_axes in (1, 3, 32):
+    for n_axes in (1, 3, 8):
         data = bytes([0, 0, 14, n_axes]) + b"\xff" * (4 * n_axes) + b"\0" * 1000
         tracemalloc.start()
         with pytest.raises(ParseError, match="the header declares"):

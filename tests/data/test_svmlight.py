@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_round_trip_of_sequences(lengths, draw):
     X = draw.draw(hnp.arrays(float, (n, 3), elements=numbers))
     tags = draw.draw(st.lists(st.sampled_from(["1", "22", "B-NP", "é"]), min_size=n, max_size=n))
     offsets = np.cumsum([0, *lengths])
-    y = [tags[lo:hi] for lo, hi in zip(offsets[:-1], offsets[1:], strict=True)]
+    y = [tags[lo:hi] for lo, hi in pairwise(offsets.tolist())]
     text = written(write_svmhmm, SparseSequences(sp.csr_matrix(X), offsets), y, notes=["n"] * n)
     back, labels = read("svmhmm", text, n_features=3, zero_based=False)
     assert np.array_equal(back.matrix.toarray(), X)

@@ -130,6 +130,6 @@ def test_trees_do_not_change():
 @pytest.mark.parametrize("text", ["", "a b", "(", "a\n"])
 def test_what_cannot_be_read_back_is_not_written(tmp_path, text):
     for tree in (Tree("A", word=text), Tree(text, [Tree("A", word="b")])):
-        with pytest.raises(ValueError, match="tree 0 has .*write -LRB-"):
+        with pytest.raises(ValueError, match=r"tree 0 has .*write -LRB-"):
             write_trees(tmp_path / "out", [tree])
     assert os.listdir(tmp_path) == []

@@ -27,6 +27,8 @@ from hingeline.data.text import (
 Array = np.ndarray[Any, Any]
 
 _PAIR = re.compile(rf"\s*([0-9]+)\s+(?:{QUOTED}|([^,{{}}'\"\s]+))\s*(?:(,)|$)")
+#: Most columns for which names are made up; a file of a few bytes may have billions.
+_MAX_UNNAMED = 1_000_000
 _PLAIN = re.compile(r"[^\s'\",{}%\\?]+")
 
 
@@ -308,8 +310,7 @@ def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> 
         Name of the relation.
     """
     n_features, n_labels = data.X.shape[1], data.Y.shape[1]
-    features = data.feature_names or [f"x{k + 1}" for k in range(n_features)]
-    labels = data.label_names or [f"label{k}" for k in range(n_labels)]
+    features, labels = attribute_names(data)
     if len(features) != n_features or len(labels) != n_labels:
         raise ValueError("there must be as many names as features and labels.")
     if len(set(features) | set(labels)) < n_features + n_labels:
@@ -334,6 +335,25 @@ def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> 
                 out.write(",".join(row) + "\n")
             else:
                 out.write("{" + ",".join(f"{k} {value}" for k, value in pairs) + "}\n")
+
+
+def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
+    """Names of features and labels, made up where there are none."""
+    for what, given, matrix in (
+        ("features", data.feature_names, data.X),
+        ("labels", data.label_names, data.Y),
+    ):
+        if given is None and matrix.shape[1] > _MAX_UNNAMED:
+            raise ValueError(
+                f"there are {matrix.shape[1]:,} {what}, all of which ARFF would declare: renumber "
+                f"them, at most {_MAX_UNNAMED:,} are named."
+            )
+    features, labels = data.feature_names, data.label_names
+    if features is None:
+        features = [f"x{k + 1}" for k in range(data.X.shape[1])]
+    if labels is None:
+        labels = [f"label{k}" for k in range(data.Y.shape[1])]
+    return features, labels
 
 
 def _quote(name: str) -> str:

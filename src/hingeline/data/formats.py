@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.arff import read_arff, write_arff
+from hingeline.data.arff import attribute_names, read_arff, write_arff
 from hingeline.data.conll import read_conll, write_conll
 from hingeline.data.conllu import COLUMNS, read_conllu, write_conllu
 from hingeline.data.crfsuite import read_crfsuite, write_crfsuite
@@ -134,9 +134,7 @@ def _read_arff_set(source: Source, labels: Any = None) -> MultilabelData:
 
 def _write_arff_set(target: Target, data: MultilabelData) -> None:
     """Rows with labels last, and for a path the XML file that names the labels."""
-    if data.label_names is None:
-        names = [f"label{k}" for k in range(data.Y.shape[1])]
-        data = data._replace(label_names=names)
+    data = data._replace(label_names=attribute_names(data)[1])
     write_arff(target, data)
     if isinstance(target, (str, os.PathLike)) and target != "-" and data.label_names:
         path = Path(target)

@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 #: Third byte of the file -> type of the elements, big-endian.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_MAX_AXES = 32
+_MAX_AXES = 8
 
 
 def read_idx(source: Source) -> Array:

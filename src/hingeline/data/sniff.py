@@ -13,6 +13,7 @@ from hingeline.data.trees import iter_trees
 _PEEK = 2**16
 _MAX_LINES = 500
 _REMEDY = "name the format"
+_BLANKS = re.compile(r"[ \t\v\f]+")  # no others, as in the reader
 _ID = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)?")
 _PAIR = re.compile(r"[0-9]+:[^:\s]+")
 _QID = re.compile(r"qid:[0-9]+")
@@ -153,8 +154,9 @@ def _svm_format(text: TextSource, lines: list[str]) -> str | None:
 
 def _token_format(text: TextSource, lines: list[str]) -> str:
     """CoNLL columns or CRFsuite's attributes."""
+    lines = [line for line in lines if not line.startswith("-DOCSTART-")] or lines
     tabs = "\t" in lines[0]
-    rows = [line.split("\t") if tabs else line.split() for line in lines]
+    rows = [line.split("\t") if tabs else _BLANKS.split(line.strip()) for line in lines]
     counts = Counter(map(len, rows))
     width, frequency = counts.most_common(1)[0]
     regular = frequency >= 0.9 * len(rows)  # a few wrong lines are for the reader to report

@@ -386,7 +386,10 @@ def shown(value: str | bytes, limit: int = 40) -> str:
     text = value[: limit + 1]
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-    return repr(text if len(text) <= limit else text[:limit] + "…")
+    quoted = repr(text)
+    if len(text) <= limit and len(quoted) <= limit + 20:
+        return quoted
+    return f"{repr(text[:limit])[:limit]}…{quoted[-1]}"
 
 
 def number_text(value: float) -> str:
