@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -135,6 +136,42 @@ class TokenTable:
             self.offsets,
         )
 
+    def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
+        """A table with a column replaced, or appended if there is none of that name.
+
+        Parameters
+        ----------
+        name : str
+        values : sequence of sequences of str, or sequence of str
+            One sequence per sentence, as ``predict`` returns, or all tokens' values in a row.
+        """
+        flat: list[Any] = list(values)
+        if not all(isinstance(value, str) for value in flat):
+            lengths = self.lengths
+            if len(flat) != len(self):
+                raise ValueError(
+                    f"values has {len(flat)} sequences, but there are {len(self)} sentences."
+                )
+            for i, sequence in enumerate(flat):
+                if isinstance(sequence, str) or len(sequence) != lengths[i]:
+                    raise ValueError(
+                        f"values[{i}] must have {lengths[i]} values, one per token of sentence {i}."
+                    )
+            flat = [str(value) for sequence in flat for value in sequence]
+        if len(flat) != self.n_tokens:
+            raise ValueError(
+                f"values has {len(flat)} entries, but there are {self.n_tokens} tokens."
+            )
+        added = TokenTable.from_columns({name: flat}, self.offsets)
+        kept = [k for k in range(len(self.names)) if self.names[k] != name]
+        k = self.names.index(name) if name in self.names else len(kept)
+        names = [self.names[j] for j in kept]
+        columns = [self.values[j] for j in kept]
+        names.insert(k, name)
+        columns.insert(k, added.values[0])
+        codes = np.insert(self.codes[kept], k, added.codes[0], axis=0)
+        return TokenTable(tuple(names), codes, tuple(columns), self.offsets)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -163,3 +200,57 @@ class TokenTable:
 def default_names(width: int) -> tuple[str, ...]:
     """Names of unnamed columns: the word, then numbers."""
     return tuple("word" if k == 0 else f"col{k}" for k in range(width))
+
+
+class TableBuilder:
+    """Gathers a table from blocks of columns of bytes; for readers of large files.
+
+    Values are numbered as they come, so what is kept of a token is four bytes a column.
+
+    Parameters
+    ----------
+    width : int
+        Number of columns.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._numbers: list[defaultdict[bytes, int]] = [defaultdict() for _ in range(width)]
+        for numbers in self._numbers:
+            numbers.default_factory = numbers.__len__
+        self._codes: list[Array] = []
+
+    def extend(self, columns: Sequence[Sequence[bytes]]) -> None:
+        """Append tokens, given column by column."""
+        codes = [
+            np.fromiter(map(numbers.__getitem__, column), dtype=np.int32, count=len(column))
+            for numbers, column in zip(self._numbers, columns, strict=True)
+        ]
+        self._codes.append(np.array(codes).reshape(self.width, -1))
+
+    def table(self, names: Sequence[str], offsets: Any) -> TokenTable:
+        """The table of all tokens."""
+        empty = np.empty((self.width, 0), dtype=np.int32)
+        return TokenTable(
+            tuple(names),
+            np.concatenate([empty, *self._codes], axis=1),
+            tuple([value.decode() for value in numbers] for numbers in self._numbers),
+            np.asarray(offsets, dtype=np.int64),
+        )
+
+
+def sentence_offsets(blank: Array) -> Array:
+    """Where sentences begin among the tokens, from which lines hold no token.
+
+    Parameters
+    ----------
+    blank : bool ndarray of shape (lines,)
+
+    Returns
+    -------
+    int64 ndarray of shape (sentences + 1,)
+    """
+    ended = np.append(blank, True)
+    ends = ended & ~np.append(True, blank)
+    tokens = np.cumsum(~ended)
+    return np.append(0, tokens[ends]).astype(np.int64)

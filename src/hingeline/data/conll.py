@@ -1,0 +1,180 @@
+"""CoNLL columns: one token per line, a blank line after each sentence (2000, 2002, 2003)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+
+from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.tokens import TableBuilder, TokenTable, default_names, sentence_offsets
+
+Array = np.ndarray[Any, Any]
+
+_DOCSTART = b"-DOCSTART-"
+_BLANKS = re.compile(r"[ \t\n\r\v\f]")
+#: More columns than this are taken for a file of another kind.
+_MAX_COLUMNS = 1000
+
+
+def read_conll(
+    source: Source, names: Sequence[str] | None = None, separator: str | None = None
+) -> TokenTable:
+    r"""Read tokens in columns.
+
+    Lines that begin with ``-DOCSTART-`` are skipped. One column only is fine: text without labels.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        UTF-8, gzipped or not.
+    names : sequence of str, optional
+        Names of the columns. Default: ``word``, ``col1``, ``col2``, …
+    separator : str, optional
+        ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
+        ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
+        one, else ``" "``.
+
+    Returns
+    -------
+    TokenTable
+
+    Raises
+    ------
+    ParseError
+        A line whose number of columns differs from the first line's.
+
+    Examples
+    --------
+    >>> import io
+    >>> table = read_conll(io.StringIO("He PRP B-NP\nran VBD B-VP\n"), ["word", "pos", "chunk"])
+    >>> table.sentences("chunk")
+    [['B-NP', 'B-VP']]
+    """
+    if separator == "":
+        raise ValueError("separator is empty: give None, ' ' or the text between columns.")
+    exact = None if separator is None or separator == " " else separator.encode()
+    builder: TableBuilder | None = None
+    blanks = [np.empty(0, dtype=bool)]
+    with open_text(source) as text:
+        for first, lines in text.blocks():
+            lines = _without_docstart(lines)
+            if builder is None:
+                k = next((k for k, line in enumerate(lines) if line.strip()), None)
+                if k is None:
+                    continue
+                if separator is None and b"\t" in lines[k]:
+                    exact = b"\t"
+                builder = TableBuilder(_width(text, first + k, lines[k], exact, names))
+            if exact is None:
+                rows = [line.split() for line in lines]
+            else:
+                rows = [line.split(exact) if line.strip() else [] for line in lines]
+            counts = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+            blank = counts == 0
+            wrong = np.flatnonzero(~blank & (counts != builder.width))
+            if len(wrong):
+                raise _wrong_width(text, first, int(wrong[0]), counts, builder.width, exact)
+            flat = list(chain.from_iterable(rows))
+            builder.extend([flat[k :: builder.width] for k in range(builder.width)])
+            blanks.append(blank)
+    if builder is None:
+        builder = TableBuilder(len(names) if names is not None else 1)
+    given = tuple(names) if names is not None else default_names(builder.width)
+    return builder.table(given, sentence_offsets(np.concatenate(blanks)))
+
+
+def _without_docstart(lines: list[bytes]) -> list[bytes]:
+    """The lines, with those that begin a document made blank."""
+    if any(line.startswith(_DOCSTART) for line in lines):
+        return [b"" if line.startswith(_DOCSTART) else line for line in lines]
+    return lines
+
+
+def _width(
+    text: TextSource, number: int, line: bytes, exact: bytes | None, names: Sequence[str] | None
+) -> int:
+    width = len(line.split(exact))
+    if width > _MAX_COLUMNS:
+        raise text.error(
+            number,
+            f"there are {width:,} columns, and at most {_MAX_COLUMNS:,} are read; is this a file "
+            "of CoNLL columns?",
+        )
+    if names is not None and len(names) != width:
+        raise text.error(
+            number,
+            f"there are {width} columns, but names has {len(names)} entries; name every column "
+            "or check the separator.",
+        )
+    return width
+
+
+def _wrong_width(
+    text: TextSource, first: int, k: int, counts: Array, width: int, exact: bytes | None
+) -> Exception:
+    between = "spaces" if exact is None else shown(exact)
+    return text.error(
+        first + k,
+        f"expected {width} column{'s' if width > 1 else ''} separated by {between} as in the lines "
+        f"before, found {counts[k]}; correct the line or name another separator.",
+    )
+
+
+def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:
+    r"""Write tokens in columns, with a blank line after every sentence.
+
+    Parameters
+    ----------
+    target : path, "-" or file object
+        Compressed if the name ends in ``.gz``.
+    table : TokenTable
+    separator : str, optional
+        Between the columns. By default a space, or a tab if a value is empty or has a space. One
+        column of values with spaces must be read back with ``separator="\t"``.
+    """
+    if not table.names:
+        raise ValueError("table has no columns: there is nothing to write.")
+    if (empty := np.flatnonzero(table.lengths == 0)).size:
+        raise ValueError(f"sentence {empty[0]} is empty: drop it, a blank line cannot hold it.")
+    if separator is None:
+        spaced = any(not v or _BLANKS.search(v) for values in table.values for v in values)
+        separator = "\t" if spaced else " "
+    _check_values(table, separator)
+    columns = [table.column(k).tolist() for k in range(len(table.names))]
+    with atomic_text(target) as out:
+        for lo, hi in pairwise(table.offsets.tolist()):
+            rows = zip(*(column[lo:hi] for column in columns), strict=True)
+            text = "\n".join(map(separator.join, rows))
+            out.write(text + "\n\n")
+
+
+def _check_values(table: TokenTable, separator: str) -> None:
+    """Refuse what would not be read back as it is."""
+    for k, (name, values) in enumerate(zip(table.names, table.values, strict=True)):
+        for value in values:
+            if separator == " ":
+                bad = not value or _BLANKS.search(value) is not None
+            else:
+                bad = separator in value or "\n" in value or "\r" in value
+            if bad:
+                raise ValueError(
+                    f"column {name!r} has the value {shown(value)}, which cannot stand between "
+                    f"separators {separator!r}: choose another separator or change the value."
+                )
+            if k == 0 and value.startswith(_DOCSTART.decode()):
+                raise ValueError(
+                    f"column {name!r} has the value {shown(value)}, which readers skip: drop it."
+                )
+    if separator != " ":
+        blank = np.ones(table.n_tokens, dtype=bool)
+        for values, codes in zip(table.values, table.codes, strict=True):
+            blank &= np.array([not value.strip(" \t\v\f") for value in values], bool)[codes]
+        if blank.any():
+            raise ValueError(
+                f"token {int(np.argmax(blank))} is blank in every column: readers would take its "
+                "line for the end of a sentence."
+            )

@@ -1,0 +1,210 @@
+"""CoNLL-U, the format of Universal Dependencies: ten columns, comments, ranges, empty nodes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.tokens import TableBuilder, TokenTable, sentence_offsets
+
+Array = np.ndarray[Any, Any]
+
+#: Columns of the table: those of the format but for the number of the word.
+COLUMNS = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+_WIDTH = len(COLUMNS) + 1
+_OTHER_ID = re.compile(rb"[0-9]+-[0-9]+|[0-9]+\.[0-9]+")
+
+
+@dataclass(frozen=True)
+class ConlluDocument:
+    """The words of a CoNLL-U file, and all else that stands in it.
+
+    Attributes
+    ----------
+    table : TokenTable
+        One row per word, columns ``form, lemma, upos, xpos, feats, head, deprel, deps, misc``, all
+        text. Ranges (``1-2``) and empty nodes (``8.1``) are not words.
+    others : tuple of (int, str)
+        The other lines (comments, ranges, empty nodes, blank lines), those between two words
+        joined by LF, and how many words stand before them, in the order of the file.
+    newline : str
+        How lines end.
+    bom, final_newline : bool
+        Whether the file has a byte order mark, and an end to its last line.
+    """
+
+    table: TokenTable
+    others: tuple[tuple[int, str], ...]
+    newline: str = "\n"
+    bom: bool = False
+    final_newline: bool = True
+
+    def comments(self) -> list[list[str]]:
+        """The comment lines of every sentence, in order."""
+        found: list[list[str]] = [[] for _ in range(len(self.table))]
+        ends = self.table.offsets[1:]
+        for position, lines in self.others:
+            i = int(np.searchsorted(ends, position, side="right"))
+            if i < len(found):
+                found[i].extend(line for line in lines.split("\n") if line.startswith("#"))
+        return found
+
+    def with_column(self, name: str, values: Any) -> ConlluDocument:
+        """The same file with one column replaced; see :meth:`TokenTable.with_column`."""
+        if name not in COLUMNS:
+            raise ValueError(f"there is no column {name!r}: there are {', '.join(COLUMNS)}.")
+        return replace(self, table=self.table.with_column(name, values))
+
+
+def read_conllu(source: Source) -> ConlluDocument:
+    r"""Read a CoNLL-U file.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        UTF-8, gzipped or not.
+
+    Returns
+    -------
+    ConlluDocument
+
+    Raises
+    ------
+    ParseError
+        A line that has not ten columns, or a word whose number is not the next one.
+
+    Examples
+    --------
+    >>> import io
+    >>> text = "# text = Go\n1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n\n"
+    >>> document = read_conllu(io.StringIO(text))
+    >>> document.table.select(["form", "upos"])[0]
+    [('Go', 'VERB')]
+    """
+    builder = TableBuilder(len(COLUMNS))
+    others: list[tuple[int, str]] = []
+    between: list[bytes] = []
+    word_lines: list[Array] = []
+    n_words = last = 0
+    with open_text(source) as text:
+        for first, lines in text.blocks():
+            rows: list[list[bytes]] = []
+            kinds = np.zeros(len(lines), dtype=np.int8)
+            for k, line in enumerate(lines):
+                row = line.split(b"\t")
+                if len(row) == _WIDTH and row[0].isdigit():
+                    last += 1
+                    if row[0] != b"%d" % last:
+                        raise _wrong_number(text, first + k, row[0], last)
+                    if between:
+                        others.append((n_words + len(rows), b"\n".join(between).decode()))
+                        between.clear()
+                    rows.append(row)
+                    kinds[k] = 1
+                    continue
+                if not line.strip():
+                    last = 0
+                    kinds[k] = 2
+                elif not line.startswith(b"#"):
+                    _check_other(text, first + k, row)
+                between.append(line)
+            n_words += len(rows)
+            builder.extend([[row[c] for row in rows] for c in range(1, _WIDTH)])
+            word_lines.append(kinds[kinds > 0])
+        if between:
+            others.append((n_words, b"\n".join(between).decode()))
+        blank = np.concatenate([np.empty(0, np.int8), *word_lines]) == 2
+        table = builder.table(COLUMNS, sentence_offsets(blank))
+        return ConlluDocument(table, tuple(others), text.newline, text.bom, text.final_newline)
+
+
+def _wrong_number(text: TextSource, number: int, found: bytes, expected: int) -> Exception:
+    return text.error(
+        number,
+        f"the word's number is {shown(found)} where {expected} is next; number the words of a "
+        "sentence from 1 and put a blank line between sentences.",
+    )
+
+
+def _check_other(text: TextSource, number: int, row: list[bytes]) -> None:
+    """Refuse a line that is no word, no blank line and no comment, unless well formed."""
+    if len(row) != _WIDTH:
+        raise text.error(
+            number,
+            f"expected {_WIDTH} columns separated by tabs, found {len(row)}; write _ in columns "
+            "without a value.",
+        )
+    if not _OTHER_ID.fullmatch(row[0]):
+        raise text.error(
+            number,
+            f"{shown(row[0])} is not the number of a word, of a range such as 1-2 or of an empty "
+            "node such as 8.1; correct the first column.",
+        )
+
+
+def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
+    """Write a CoNLL-U file.
+
+    A document that was read is written byte for byte as it was, but for columns replaced (lines
+    end all alike, as the first did). A bare table may have any of the columns, ``form`` at least;
+    the others are written as ``_``.
+
+    Parameters
+    ----------
+    target : path, "-" or file object
+        Compressed if the name ends in ``.gz``.
+    document : ConlluDocument or TokenTable
+    """
+    if isinstance(document, TokenTable):
+        document = _plain_document(document)
+    table = document.table
+    if (empty := np.flatnonzero(table.lengths == 0)).size:
+        raise ValueError(f"sentence {empty[0]} is empty: drop it, a blank line cannot hold it.")
+    columns = []
+    for name in COLUMNS:
+        if name in table.names:
+            _check_values(table, name, "\t\n")
+            columns.append(table.column(name).tolist())
+        else:
+            columns.append(["_"] * table.n_tokens)
+    starts = np.repeat(table.offsets[:-1], table.lengths)
+    numbers = map(str, (np.arange(1, table.n_tokens + 1) - starts).tolist())
+    rows = list(map("\t".join, zip(numbers, *columns, strict=True)))
+    lines: list[str] = []
+    done = 0
+    for position, between in document.others:
+        lines.extend(rows[done:position])
+        lines.append(between.replace("\n", document.newline))
+        done = position
+    lines.extend(rows[done:])
+    with atomic_text(target) as out:
+        out.write("\ufeff" if document.bom else "")
+        out.write(document.newline.join(lines))
+        out.write(document.newline if lines and document.final_newline else "")
+
+
+def _plain_document(table: TokenTable) -> ConlluDocument:
+    if "form" not in table.names:
+        raise ValueError(
+            f"table needs a column 'form', it has {', '.join(map(repr, table.names))}: name its "
+            "columns as CoNLL-U does."
+        )
+    for name in set(COLUMNS).intersection(table.names):
+        _check_values(table, name, "\t\n\r")
+        if "" in table.values[table.position(name)]:
+            raise ValueError(f"column {name!r} has an empty value: write _ for no value.")
+    return ConlluDocument(table, tuple((int(end), "") for end in table.offsets[1:]))
+
+
+def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
+    for value in table.values[table.position(name)]:
+        if any(character in value for character in forbidden):
+            raise ValueError(
+                f"column {name!r} has the value {shown(value)}: values must have no tab and no "
+                "line end; change the value."
+            )

@@ -1,0 +1,146 @@
+"""The handwritten words of ``letter.data``: one letter per line with its pixels."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hingeline.data.text import Source, TextSource, open_text, shown
+from hingeline.features.sequences import SparseSequences
+
+Array = np.ndarray[Any, Any]
+
+#: Rows and columns of a letter's image.
+SHAPE = (16, 8)
+
+_N_PIXELS = SHAPE[0] * SHAPE[1]
+_N_FIELDS = 6
+#: Pixels and the tabs between them.
+_WIDTH = 2 * _N_PIXELS - 1
+
+
+@dataclass(frozen=True)
+class LetterWords:
+    """Handwritten words.
+
+    Attributes
+    ----------
+    pixels : uint8 ndarray of shape (letters, 128)
+        0 or 1, row by row of 16 × 8 images.
+    letters : list of str
+        What each image shows.
+    offsets : int64 ndarray of shape (words + 1,)
+        Word i has the letters ``offsets[i]`` to ``offsets[i + 1] − 1``.
+    folds : int64 ndarray of shape (words,)
+        Fold of cross-validation of each word.
+    """
+
+    pixels: Array
+    letters: list[str]
+    offsets: Array
+    folds: Array
+
+    def sequences(self) -> SparseSequences:
+        """The pixels as sequences of sparse rows; what ``ChainSSVM`` takes."""
+        return SparseSequences(sp.csr_matrix(self.pixels.astype(np.float64)), self.offsets)
+
+    def labels(self) -> list[list[str]]:
+        """The letters, word by word."""
+        return [self.letters[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
+
+
+def read_letters(source: Source) -> LetterWords:
+    """Read ``letter.data``: tab-separated id, letter, next id, word, position, fold, 128 pixels.
+
+    A word ends where the next id is -1.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        UTF-8, gzipped or not.
+
+    Returns
+    -------
+    LetterWords
+
+    Raises
+    ------
+    ParseError
+        A line with other fields, pixels other than 0 and 1, or a word without an end.
+    """
+    pixels: list[Array] = []
+    letters: list[str] = []
+    offsets = array("q", [0])
+    folds = array("q")
+    current: tuple[bytes, bytes] | None = None  # word and fold of the word that is open
+    number = 0
+    with open_text(source) as text:
+        for first, lines in text.blocks():
+            images = []
+            for number, line in enumerate(lines, first):
+                if not line:
+                    continue
+                fields = line.split(b"\t", _N_FIELDS)
+                if len(fields) <= _N_FIELDS:
+                    raise text.error(
+                        number,
+                        f"expected {_N_FIELDS + _N_PIXELS} fields separated by tabs, found "
+                        f"{len(fields)}; is this letter.data?",
+                    )
+                _, letter, following, word, _, fold, image = fields
+                images.append(_check_image(text, number, image))
+                letters.append(letter.decode())
+                if current is not None and current != (word, fold):
+                    raise text.error(
+                        number,
+                        f"word {shown(word)} in fold {shown(fold)} begins before word "
+                        f"{shown(current[0])} in fold {shown(current[1])} ended; the next id of a "
+                        "word's last letter is -1.",
+                    )
+                current = (word, fold)
+                if following == b"-1":
+                    if not fold.isdigit() or len(fold) > 9:
+                        raise text.error(
+                            number, f"the fold {shown(fold)} is not a number; correct the line."
+                        )
+                    folds.append(int(fold))
+                    offsets.append(len(letters))
+                    current = None
+            pixels.append(_pixels(text, first, lines, images))
+    if current is not None:
+        raise text.error(number, "the last word has no end; the next id of its last letter is -1.")
+    return LetterWords(
+        np.concatenate([np.empty((0, _N_PIXELS), np.uint8), *pixels]),
+        letters,
+        np.array(offsets, dtype=np.int64),
+        np.array(folds, dtype=np.int64),
+    )
+
+
+def _check_image(text: TextSource, number: int, image: bytes) -> bytes:
+    image = image.removesuffix(b"\t")  # as every line of the original ends
+    if len(image) != _WIDTH:
+        raise text.error(
+            number,
+            f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}; is this "
+            "letter.data?",
+        )
+    return image
+
+
+def _pixels(text: TextSource, first: int, lines: list[bytes], images: list[bytes]) -> Array:
+    raw = np.frombuffer(b"".join(images), dtype=np.uint8).reshape(-1, _WIDTH)
+    digits = raw[:, ::2] - np.uint8(ord("0"))
+    wrong = (digits > 1).any(axis=1) | (raw[:, 1::2] != ord("\t")).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        numbers = [number for number, line in enumerate(lines, first) if line]
+        raise text.error(
+            numbers[row], "a pixel is neither 0 nor 1, or no tab follows it; correct the line."
+        )
+    return digits

@@ -1,0 +1,332 @@
+"""SVMlight and its relatives: LIBSVM, LIBSVM multi-label, SVM^hmm."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData
+from hingeline.data.svmlight_writers import write_multilabel, write_svmhmm, write_svmlight
+from hingeline.data.text import Source, TextSource, open_text, shown
+from hingeline.features.sequences import SparseSequences
+
+__all__ = [
+    "read_multilabel",
+    "read_svmhmm",
+    "read_svmlight",
+    "write_multilabel",
+    "write_svmhmm",
+    "write_svmlight",
+]
+
+Array = np.ndarray[Any, Any]
+ZeroBased = bool | Literal["auto"]
+
+#: Largest feature number, that of the C programs which share the format.
+MAX_INDEX = 2**31 - 2
+_MAX_INTEGER = 2.0**53
+
+
+class _Rows:
+    """Rows of ``head qid:N index:value … # comment``, gathered line by line."""
+
+    def __init__(self, text: TextSource) -> None:
+        self.text = text
+        self.heads: list[bytes] = []
+        self.qids = array("q")
+        self.comments: list[str] = []
+        self.lines = array("q")
+        self._starts = array("q", [0])
+        self._indices = array("q")
+        self._values = array("d")
+        for number, line in _numbered(text):
+            self._add(number, line)
+
+    def _add(self, number: int, line: bytes) -> None:
+        body, _, comment = line.partition(b"#")
+        if b"\t" in body:
+            body = body.replace(b"\t", b" ")
+        fields = body.replace(b":", b" : ").split()
+        if not fields:
+            return
+        # A line may begin with a feature only where a set of labels can be empty.
+        start = 0 if fields[1:2] == [b":"] else 1
+        self.heads.append(fields[0] if start else b"")
+        try:
+            if fields[start : start + 2] == [b"qid", b":"]:
+                self.qids.append(int(fields[start + 2]))
+                start += 3
+            n_items = (len(fields) - start) // 3
+            if fields[start + 1 :: 3] != [b":"] * n_items or (len(fields) - start) % 3:
+                raise ValueError
+            if b" :" in body or b": " in body:
+                raise ValueError
+            if b"_" in body and any(b"_" in field for field in fields[start:]):
+                raise ValueError  # which Python would take for a number
+            self._indices.extend(map(int, fields[start::3]))
+            self._values.extend(map(float, fields[start + 2 :: 3]))
+        except (ValueError, OverflowError, IndexError):
+            raise self._bad_item(number, body) from None
+        if len(self.qids) not in (0, len(self.heads)):
+            raise self.text.error(
+                number, "some lines have a qid and some have none; give all or none of them."
+            )
+        self._starts.append(len(self._values))
+        self.lines.append(number)
+        self.comments.append(comment.strip().decode())
+
+    def _bad_item(self, number: int, body: bytes) -> Exception:
+        """The first item of a line that is no pair of numbers."""
+        for k, item in enumerate(body.split()):
+            index, colon, value = item.partition(b":")
+            if k == 0 and not colon:
+                continue
+            try:
+                if b"_" in item or not colon:
+                    raise ValueError
+                if index == b"qid":
+                    if k <= 1 and -(2**63) <= int(value) < 2**63:
+                        continue
+                    raise ValueError
+                if -(2**63) <= int(index) < 2**63:
+                    float(value)
+                    continue
+            except ValueError:
+                pass
+            return self.text.error(
+                number, f"{shown(item)} is not an index:value pair of numbers; correct the item."
+            )
+        return self.text.error(
+            number, "blanks stand around a colon; write index:value without blanks."
+        )
+
+    def matrix(self, zero_based: ZeroBased, n_features: int | None) -> sp.csr_matrix:
+        """All rows as a CSR matrix, checked."""
+        indices = np.array(self._indices, dtype=np.int64)
+        values = np.array(self._values, dtype=np.float64)
+        starts = np.array(self._starts, dtype=np.int64)
+        if zero_based == "auto":
+            zero_based = bool(np.any(indices == 0))
+        elif not isinstance(zero_based, (bool, np.bool_)):
+            raise ValueError(f"zero_based must be True, False or 'auto', got {zero_based!r}.")
+        first = 0 if zero_based else 1
+        self._refuse(
+            indices < first,
+            starts,
+            lambda k: (
+                f"index {indices[k]} is less than {first}; number features from {first}"
+                + ("." if zero_based else " or pass zero_based=True.")
+            ),
+        )
+        limit = MAX_INDEX if n_features is None else min(MAX_INDEX, n_features - 1 + first)
+        self._refuse(
+            indices > limit,
+            starts,
+            lambda k: (
+                f"index {indices[k]} is more than {limit}; "
+                + ("renumber the features." if n_features is None else "raise n_features.")
+            ),
+        )
+        falling = np.zeros(len(indices), dtype=bool)
+        falling[1:] = np.diff(indices) <= 0
+        falling[starts[:-1][np.diff(starts) > 0]] = False
+        self._refuse(
+            falling,
+            starts,
+            lambda k: (
+                f"index {indices[k]} follows {indices[k - 1]}; sort the features of a line "
+                "and give each once."
+            ),
+        )
+        self._refuse(
+            ~np.isfinite(values),
+            starts,
+            lambda k: (
+                f"the value of index {indices[k]} is {values[k]}; only finite numbers can be "
+                "learnt from, leave the feature out."
+            ),
+        )
+        indices -= first
+        width = n_features
+        if width is None:
+            width = int(indices.max()) + 1 if len(indices) else 0
+        small = indices.astype(np.int32)
+        return sp.csr_matrix((values, small, starts), shape=(len(self.heads), width))
+
+    def _refuse(self, wrong: Array, starts: Array, problem: Any) -> None:
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            row = int(np.searchsorted(starts, k, side="right")) - 1
+            raise self.text.error(self.lines[row], problem(k))
+
+
+def _numbered(text: TextSource) -> Iterator[tuple[int, bytes]]:
+    for first, lines in text.blocks():
+        yield from enumerate(lines, first)
+
+
+def read_svmlight(
+    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+) -> FlatData:
+    r"""Read ``label index:value …``, the format of SVMlight, LIBSVM and LIBLINEAR.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        UTF-8, gzipped or not. A line may have ``qid:N`` after the label and a comment after ``#``.
+    n_features : int, optional
+        Width of X; a test file may lack the last features. Default: as many as occur.
+    zero_based : bool or "auto", default="auto"
+        Whether features are numbered from 0. ``"auto"``: if an index 0 occurs, else from 1.
+
+    Returns
+    -------
+    FlatData
+
+    Raises
+    ------
+    ParseError
+        A label or item that is not a number, or indices that do not ascend.
+
+    Examples
+    --------
+    >>> import io
+    >>> data = read_svmlight(io.StringIO("1 1:0.5 3:2\n-1 2:1 # why\n"))
+    >>> data.X.toarray().tolist(), data.y.tolist()
+    ([[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]], [1, -1])
+    """
+    with open_text(source) as text:
+        rows = _Rows(text)
+        y = np.empty(len(rows.heads))
+        for i, head in enumerate(rows.heads):
+            y[i] = _number(head)
+        if not np.all(np.isfinite(y)):
+            i = int(np.argmin(np.isfinite(y)))
+            what = f"the label {shown(rows.heads[i])} is not a number"
+            raise text.error(
+                rows.lines[i],
+                f"{what if rows.heads[i] else 'there is no label'}; correct the line.",
+            )
+        if np.all(np.abs(y) <= _MAX_INTEGER) and np.array_equal(y, np.round(y)):
+            y = y.astype(np.int64)
+        return FlatData(
+            rows.matrix(zero_based, n_features),
+            y,
+            np.array(rows.qids, dtype=np.int64) if rows.qids else None,
+            rows.comments if any(rows.comments) else None,
+        )
+
+
+def _number(text: bytes) -> float:
+    """A number, nan where there is none."""
+    try:
+        return float("nan") if b"_" in text else float(text)
+    except ValueError:
+        return float("nan")
+
+
+def read_multilabel(
+    source: Source,
+    *,
+    n_features: int | None = None,
+    n_labels: int | None = None,
+    zero_based: ZeroBased = "auto",
+) -> MultilabelData:
+    """Read ``1,3,5 index:value …``, LIBSVM's format for sets of labels.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        UTF-8, gzipped or not. A line that begins with a feature has no labels.
+    n_features, n_labels : int, optional
+        Widths of X and Y. Default: as many as occur.
+    zero_based : bool or "auto", default="auto"
+        Whether features are numbered from 0. Labels are: label k is column k of Y.
+
+    Returns
+    -------
+    MultilabelData
+    """
+    with open_text(source) as text:
+        rows = _Rows(text)
+        limit = MAX_INDEX if n_labels is None else min(MAX_INDEX, n_labels - 1)
+        labels = array("q")
+        starts = array("q", [0])
+        for i, head in enumerate(rows.heads):
+            found: set[int] = set()
+            for part in head.split(b",") if head else ():
+                if not part.isdigit() or len(part) > 10 or int(part) > limit:
+                    raise text.error(
+                        rows.lines[i],
+                        f"the label {shown(part)} is not a whole number from 0 to {limit}; "
+                        + ("correct the line." if n_labels is None else "raise n_labels."),
+                    )
+                found.add(int(part))
+            labels.extend(sorted(found))
+            starts.append(len(labels))
+        columns = np.array(labels, dtype=np.int32)
+        if n_labels is None:
+            n_labels = int(columns.max()) + 1 if len(columns) else 0
+        ones = np.ones(len(columns), dtype=np.uint8)
+        parts = (ones, columns, np.array(starts, dtype=np.int64))
+        Y = sp.csr_matrix(parts, shape=(len(rows.heads), n_labels))
+        return MultilabelData(rows.matrix(zero_based, n_features), Y)
+
+
+def read_svmhmm(
+    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+) -> LabelledSequences:
+    r"""Read ``TAG qid:N index:value …``, the format of SVM^hmm: one token per line.
+
+    Lines with the same number N, which must stand together, are a sequence.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        UTF-8, gzipped or not; what follows ``#`` is skipped.
+    n_features : int, optional
+        Width of the tokens' rows. Default: as many as occur.
+    zero_based : bool or "auto", default="auto"
+        Whether features are numbered from 0.
+
+    Returns
+    -------
+    LabelledSequences
+        ``X`` is a :class:`~hingeline.features.sequences.SparseSequences`; tags are strings.
+
+    Examples
+    --------
+    >>> import io
+    >>> X, y = read_svmhmm(io.StringIO("1 qid:1 3:1\n2 qid:1 4:1\n1 qid:2 3:1\n"))
+    >>> len(X), y
+    (2, [['1', '2'], ['1']])
+    """
+    with open_text(source) as text:
+        rows = _Rows(text)
+        if rows.heads and not rows.qids:
+            raise text.error(
+                rows.lines[0], "there is no qid:N after the tag; number the sequences."
+            )
+        qids = np.array(rows.qids, dtype=np.int64)
+        cuts = np.flatnonzero(np.diff(qids)) + 1
+        seen: set[int] = set()
+        for start in [0, *cuts.tolist()] if len(qids) else []:
+            if int(qids[start]) in seen:
+                raise text.error(
+                    rows.lines[start],
+                    f"qid:{qids[start]} occurred before; put the lines of a sequence together and "
+                    "give each sequence a number of its own.",
+                )
+            seen.add(int(qids[start]))
+        if b"" in rows.heads:
+            raise text.error(rows.lines[rows.heads.index(b"")], "there is no tag; add it.")
+        ends = [len(qids)] if len(qids) else []
+        offsets = np.concatenate([[0], cuts, ends]).astype(np.int64)
+        tags = [head.decode() for head in rows.heads]
+        y = [tags[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+        return LabelledSequences(SparseSequences(rows.matrix(zero_based, n_features), offsets), y)

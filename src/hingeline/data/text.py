@@ -1,0 +1,400 @@
+"""Text in and out: gzip, UTF-8, bounded lines, places in error messages, atomic writing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import secrets
+import shutil
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+#: What readers take: a path, ``"-"`` for standard input, an open file, or a :class:`TextSource`.
+Source = Any
+#: What writers take: a path, ``"-"`` for standard output, or an open file.
+Target = Any
+
+#: Bytes of the longest line that is read.
+MAX_LINE = 2**20
+#: Largest ratio of decompressed to compressed bytes; files of text stay below 20.
+MAX_EXPANSION = 50
+
+_BLOCK = 2**18
+_FETCH = 2**16
+#: Decompressed bytes that are harmless whatever their ratio.
+_FREE = 2**20
+_GZIP = b"\x1f\x8b"
+_GZIP_WBITS = 31
+_BOM = b"\xef\xbb\xbf"
+
+
+class ParseError(ValueError):
+    """A file that cannot be read; the message is ``FILE:LINE: what is wrong; remedy``.
+
+    Attributes
+    ----------
+    file : str
+        Name of the file.
+    line : int or None
+        Number of the line, from 1; None where the file has no lines.
+    problem : str
+        What is wrong and the remedy, without the place.
+    """
+
+    def __init__(self, file: str, line: int | None, problem: str) -> None:
+        super().__init__(file, line, problem)
+        self.file = file
+        self.line = line
+        self.problem = problem
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.problem}"
+
+
+class TextSource:
+    """A file that is read once, from front to back, and can be peeked into.
+
+    Gzip is recognised by its first bytes, whatever the name. Text is UTF-8, with or without a
+    byte order mark, with lines that end in LF or CRLF. Memory is bounded by the block read and
+    the longest line allowed, so a small file that unpacks to a huge one is refused.
+
+    Parameters
+    ----------
+    stream : file object
+        Opened for reading bytes or text.
+    name : str
+        Name for messages.
+    max_line : int
+        Bytes of the longest line allowed.
+    max_expansion : float
+        Largest ratio of decompressed to compressed bytes allowed.
+    owned : bool
+        Whether :meth:`close` closes the stream.
+
+    Attributes
+    ----------
+    bom : bool
+        Whether the text began with a byte order mark; known after the first line.
+    newline : str
+        How the first line ends.
+    final_newline : bool
+        Whether the last line had an end; known after the last line.
+    """
+
+    def __init__(
+        self,
+        stream: IO[Any],
+        name: str,
+        *,
+        max_line: int = MAX_LINE,
+        max_expansion: float = MAX_EXPANSION,
+        owned: bool = False,
+    ) -> None:
+        self.name = name
+        self.max_line = max_line
+        self.max_expansion = max_expansion
+        self.bom = False
+        self.newline = "\n"
+        self.final_newline = True
+        self._stream = stream
+        self._owned = owned
+        self._line: int | None = None  # the line being read
+        self._ahead = b""
+        self._packed = b""
+        self._inflater: Any = None
+        self._started = False
+        self._bytes_in = self._bytes_out = 0
+
+    def __enter__(self) -> TextSource:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file if it was opened by :func:`open_text`."""
+        if self._owned:
+            self._stream.close()
+
+    def error(self, line: int | None, problem: str) -> ParseError:
+        """An error at a line of this file, for the caller to raise."""
+        return ParseError(self.name, line, problem)
+
+    def peek(self, size: int) -> bytes:
+        """The next bytes, decompressed, without taking them; fewer only at the end."""
+        pieces = [self._ahead]
+        held = len(self._ahead)
+        while held < size:
+            piece = self._next_piece()
+            if not piece:
+                break
+            pieces.append(piece)
+            held += len(piece)
+        self._ahead = b"".join(pieces)
+        return self._ahead[:size]
+
+    def read(self, size: int = _BLOCK) -> bytes:
+        """Some of the next bytes, decompressed, at most ``size``; none only at the end."""
+        piece = self._ahead or self._next_piece()
+        self._ahead = piece[size:]
+        return piece[:size]
+
+    def blocks(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Lines without their ends, many at a time, as bytes that are valid UTF-8.
+
+        Yields
+        ------
+        first : int
+            Number of the first of the lines.
+        lines : list of bytes
+        """
+        number = self._line = 1
+        unfinished: list[bytes] = []
+        held = 0
+        while piece := self.read():
+            cut = piece.rfind(b"\n") + 1
+            if cut == 0:
+                unfinished.append(piece)
+                held += len(piece)
+                if held > self.max_line:
+                    raise self._too_long(number)
+                continue
+            lines = self._split(b"".join(unfinished) + piece[:cut], number)
+            yield number, lines
+            number += len(lines)
+            self._line = number
+            unfinished, held = [piece[cut:]], len(piece) - cut
+        last = b"".join(unfinished)
+        if number == 1 and last == _BOM:
+            self.bom = True
+        elif last:
+            self.final_newline = False
+            yield number, self._split(last.removesuffix(b"\r") + b"\n", number)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Number and text of every line, without its end."""
+        for first, block in self.blocks():
+            for number, line in enumerate(block, first):
+                yield number, line.decode()
+
+    def _split(self, data: bytes, number: int) -> list[bytes]:
+        if number == 1:
+            self.bom = data.startswith(_BOM)
+            data = data.removeprefix(_BOM)
+            if data[data.index(b"\n") - 1 :][:2] == b"\r\n":
+                self.newline = "\r\n"
+        if not data.isascii():
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                where = number + data.count(b"\n", 0, error.start)
+                raise self.error(
+                    where,
+                    f"byte 0x{data[error.start]:02x} is not valid UTF-8; convert the file to "
+                    "UTF-8, for instance with iconv.",
+                ) from None
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        lines = data.split(b"\n")
+        lines.pop()
+        if len(data) > self.max_line:
+            lengths = list(map(len, lines))
+            if max(lengths) > self.max_line:
+                long = next(k for k, length in enumerate(lengths) if length > self.max_line)
+                raise self._too_long(number + long)
+        return lines
+
+    def _too_long(self, number: int) -> ParseError:
+        return self.error(
+            number,
+            f"the line is longer than {self.max_line:,} bytes; if that is right, raise max_line "
+            "of open_text.",
+        )
+
+    def _next_piece(self) -> bytes:
+        """The next decompressed bytes from the file; none at the end."""
+        if not self._started:
+            self._started = True
+            self._packed = self._fetch()
+            while len(self._packed) == 1 and (more := self._fetch()):
+                self._packed += more
+            if self._packed.startswith(_GZIP):
+                self._inflater = zlib.decompressobj(_GZIP_WBITS)
+        if self._inflater is not None:
+            return self._inflate()
+        piece = self._packed or self._fetch()
+        self._packed = b""
+        return piece
+
+    def _inflate(self) -> bytes:
+        while True:
+            self._packed = self._packed or self._fetch()
+            if not self._packed:
+                if not self._inflater.eof:
+                    raise self.error(
+                        self._line, "the gzip data ends early; fetch or compress the file again."
+                    )
+                return b""
+            if self._inflater.eof:  # another member, or zeros that pad the file
+                self._packed = self._packed.lstrip(b"\0")
+                if not self._packed:
+                    continue
+                self._inflater = zlib.decompressobj(_GZIP_WBITS)
+            try:
+                piece: bytes = self._inflater.decompress(self._packed, _BLOCK)
+            except zlib.error as error:
+                raise self.error(
+                    self._line,
+                    f"the gzip data is damaged ({error}); fetch or compress the file again.",
+                ) from None
+            rest = "unused_data" if self._inflater.eof else "unconsumed_tail"
+            self._packed = getattr(self._inflater, rest)
+            self._bytes_out += len(piece)
+            if self._bytes_out > max(_FREE, self.max_expansion * self._bytes_in):
+                raise self.error(
+                    self._line,
+                    f"the gzip data grows more than {self.max_expansion:g} times when unpacked; if "
+                    "that is right, raise max_expansion of open_text or unpack the file.",
+                )
+            if piece:
+                return piece
+
+    def _fetch(self) -> bytes:
+        piece = self._stream.read(_FETCH)
+        if isinstance(piece, str):
+            # A lone surrogate becomes bytes that are not UTF-8, and is reported with its line.
+            piece = piece.encode("utf-8", "surrogatepass")
+        if not isinstance(piece, (bytes, bytearray)):
+            raise TypeError(f"{self.name}: read() returned {type(piece).__name__}, not bytes.")
+        self._bytes_in += len(piece)
+        return bytes(piece)
+
+
+def open_text(
+    source: Source, *, max_line: int = MAX_LINE, max_expansion: float = MAX_EXPANSION
+) -> TextSource:
+    r"""Open a file for the readers of this package, all of which take its result.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        ``"-"`` is standard input. A source that is open already is returned as it is.
+    max_line : int, default=1048576
+        Bytes of the longest line allowed.
+    max_expansion : float, default=50
+        Largest ratio of decompressed to compressed bytes allowed, beyond the first megabyte.
+
+    Returns
+    -------
+    TextSource
+
+    Examples
+    --------
+    >>> import io
+    >>> with open_text(io.StringIO("a\nb\n")) as source:
+    ...     list(source.lines())
+    [(1, 'a'), (2, 'b')]
+    """
+    if isinstance(source, TextSource):
+        return source
+    owned = False
+    if isinstance(source, str) and source == "-":
+        stream, name = getattr(sys.stdin, "buffer", sys.stdin), "<stdin>"
+    elif isinstance(source, (str, os.PathLike)):
+        stream, name, owned = open(source, "rb"), os.fspath(source), True  # noqa: SIM115
+    elif hasattr(source, "read"):
+        given = getattr(source, "name", None)
+        stream, name = source, given if isinstance(given, str) else "<stream>"
+    else:
+        raise TypeError(
+            f"source must be a path, '-' or an open file, got {type(source).__name__}: for text in "
+            "memory pass io.StringIO(text)."
+        )
+    return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
+
+
+@contextmanager
+def atomic_text(target: Target) -> Iterator[TextIO]:
+    """Open a file for writing text; it appears under its name only when it is complete.
+
+    Written under a temporary name in the same folder and renamed at the end; removed if an
+    exception leaves the block. Names that end in ``.gz`` are compressed, reproducibly.
+
+    Parameters
+    ----------
+    target : path, "-" or file object
+        ``"-"`` is standard output; that and open files are written directly and left open.
+    """
+    if isinstance(target, str) and target == "-":
+        sys.stdout.flush()
+        target = getattr(sys.stdout, "buffer", sys.stdout)
+    if isinstance(target, (str, os.PathLike)):
+        path = Path(os.path.realpath(target))
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be renamed to
+            with open(path, "w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+            return
+        with _renamed(path) as out:
+            yield out
+    elif isinstance(target, io.TextIOBase):
+        yield target  # type: ignore[misc]
+        target.flush()
+    elif hasattr(target, "write"):
+        wrapper = io.TextIOWrapper(target, encoding="utf-8", newline="\n")
+        try:
+            yield wrapper
+            wrapper.flush()
+        finally:
+            with suppress(ValueError, OSError):
+                wrapper.detach()
+    else:
+        raise TypeError(f"target must be a path, '-' or an open file, got {type(target).__name__}.")
+
+
+@contextmanager
+def _renamed(path: Path) -> Iterator[TextIO]:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with open(temporary, "xb") as raw:
+        try:
+            stream: Any = raw
+            if path.suffix == ".gz":
+                stream = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
+            out = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
+            try:
+                yield out
+            finally:
+                out.close()
+            raw.close()
+            if path.exists():
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
+        except BaseException:
+            raw.close()
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+def shown(value: str | bytes, limit: int = 40) -> str:
+    """A value from a file, quoted for a message and cut where it is long."""
+    text = value[: limit + 1]
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    quoted = repr(text)
+    if len(text) <= limit and len(quoted) <= limit + 20:
+        return quoted
+    return f"{repr(text[:limit])[:limit]}…{quoted[-1]}"
+
+
+def number_text(value: float) -> str:
+    """The shortest text that reads back as the same number; whole numbers without a point."""
+    number = float(value)
+    if number.is_integer() and abs(number) < 1e15:
+        return str(int(number))
+    return repr(number)

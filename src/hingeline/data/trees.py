@@ -1,0 +1,238 @@
+"""Bracketed trees, as in the Penn Treebank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+
+_TOKEN = re.compile(r"[()]|[^ \t\r\n\v\f()]+")
+_FORBIDDEN = re.compile(r"[ \t\r\n\v\f()]")
+
+
+class Tree:
+    """A labelled tree that never changes: a node has either children or a word.
+
+    Comparing, hashing, walking and printing work for any depth.
+
+    Parameters
+    ----------
+    label : str
+        Category or part of speech.
+    children : iterable of Tree
+        Empty for a node with a word.
+    word : str, optional
+
+    Examples
+    --------
+    >>> tree = Tree("NP", [Tree("DT", word="the"), Tree("NN", word="cat")])
+    >>> str(tree), tree.leaves()
+    ('(NP (DT the) (NN cat))', [('the', 'DT'), ('cat', 'NN')])
+    """
+
+    __slots__ = ("children", "label", "word")
+    label: str
+    children: tuple[Tree, ...]
+    word: str | None
+
+    def __init__(self, label: str, children: Iterable[Tree] = (), word: str | None = None) -> None:
+        children = tuple(children)
+        if bool(children) == (word is not None):
+            raise ValueError(
+                f"the node {shown(label)} must have either children or a word, not "
+                f"{'both' if children else 'neither'}."
+            )
+        object.__setattr__(self, "label", label)
+        object.__setattr__(self, "children", children)
+        object.__setattr__(self, "word", word)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"trees cannot be changed: make a new one with another {name}.")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("trees cannot be changed.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._flat(),)
+
+    def nodes(self) -> Iterator[Tree]:
+        """All nodes, each before its children, from left to right."""
+        todo = [self]
+        while todo:
+            node = todo.pop()
+            yield node
+            todo.extend(reversed(node.children))
+
+    def leaves(self) -> list[tuple[str, str]]:
+        """Word and label of the nodes that have a word, from left to right."""
+        return [(node.word, node.label) for node in self.nodes() if node.word is not None]
+
+    def _flat(self) -> tuple[tuple[str, int, str | None], ...]:
+        """The nodes without their links: what determines a tree."""
+        return tuple((node.label, len(node.children), node.word) for node in self.nodes())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return self is other or self._flat() == other._flat()
+
+    def __hash__(self) -> int:
+        return hash(self._flat())
+
+    def __str__(self) -> str:
+        pieces: list[str] = []
+        todo: list[Tree | None] = [self]
+        while todo:
+            node = todo.pop()
+            if node is None:
+                pieces.append(")")
+                continue
+            pieces.append(f"{' (' if pieces else '('}{node.label}")
+            if node.word is not None:
+                pieces.append(f" {node.word})")
+            else:
+                todo.append(None)
+                todo.extend(reversed(node.children))
+        return "".join(pieces)
+
+    def __repr__(self) -> str:
+        return f"<Tree {shown(str(self), 60)[1:-1]}>"
+
+
+def _rebuild(flat: tuple[tuple[str, int, str | None], ...]) -> Tree:
+    done: list[Tree] = []
+    for label, n_children, word in reversed(flat):
+        children = [done.pop() for _ in range(n_children)]
+        done.append(Tree(label, children, word))
+    return done[0]
+
+
+def iter_trees(source: Source) -> Iterator[Tree]:
+    """Read bracketed trees one by one; see :func:`read_trees`."""
+    with open_text(source) as text:
+        yield from _parse(text)
+
+
+def read_trees(source: Source) -> list[Tree]:
+    """Read bracketed trees, as many as there are, over as many lines as they take.
+
+    An outer bracket without a label, as the Penn Treebank puts around each sentence, is removed.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        UTF-8, gzipped or not.
+
+    Returns
+    -------
+    list of Tree
+
+    Raises
+    ------
+    ParseError
+        Brackets that do not match, text outside brackets, or a node with neither word nor children.
+
+    Examples
+    --------
+    >>> import io
+    >>> [str(tree) for tree in read_trees(io.StringIO("( (S (NP (NN time)) (VP (VBZ flies))) )"))]
+    ['(S (NP (NN time)) (VP (VBZ flies)))']
+    """
+    return list(iter_trees(source))
+
+
+def _parse(text: TextSource) -> Iterator[Tree]:
+    # Open nodes, outermost first; lists of equal length, because a file may open very many.
+    labels: list[str | None] = []
+    parts: list[list[Tree] | str | None] = []
+    lines: list[int] = []
+    names: dict[str, str] = {}
+    for number, line in text.lines():
+        for match in _TOKEN.finditer(line):
+            token = match.group()
+            if token == "(":
+                if parts and isinstance(parts[-1], str):
+                    raise _mixed(text, number, parts[-1])
+                labels.append(None)
+                parts.append(None)
+                lines.append(number)
+            elif token != ")":
+                if not labels:
+                    raise text.error(
+                        number, f"{shown(token)} stands outside brackets; is this a file of trees?"
+                    )
+                token = names.setdefault(token, token)
+                if labels[-1] is None and parts[-1] is None:
+                    labels[-1] = token
+                elif parts[-1] is None:
+                    parts[-1] = token
+                else:
+                    raise _mixed(text, number, token)
+            else:
+                if not labels:
+                    raise text.error(
+                        number, "a bracket closes that was not opened; remove it or add '('."
+                    )
+                tree = _close(text, number, labels.pop(), parts.pop(), len(labels))
+                lines.pop()
+                if not labels:
+                    yield tree
+                else:
+                    siblings = parts[-1]
+                    if siblings is None:
+                        parts[-1] = [tree]
+                    else:
+                        assert isinstance(siblings, list)
+                        siblings.append(tree)
+    if lines:
+        raise text.error(lines[-1], "a bracket opens that is never closed; add ')'.")
+
+
+def _close(
+    text: TextSource, number: int, label: str | None, part: list[Tree] | str | None, depth: int
+) -> Tree:
+    if part is None:
+        what = "the brackets are empty" if label is None else f"{shown(label)} has no word"
+        raise text.error(number, f"{what}; give every node a label and a word or children.")
+    if isinstance(part, str):
+        assert label is not None  # the first text of a node is its label
+        return Tree(label, word=part)
+    if label is None:
+        if depth or len(part) > 1:
+            raise text.error(
+                number, "a node has no label; only a bracket around a whole tree may have none."
+            )
+        return part[0]
+    return Tree(label, part)
+
+
+def _mixed(text: TextSource, number: int, word: str) -> Exception:
+    return text.error(
+        number,
+        f"the word {shown(word)} stands beside other parts of its node; give every word brackets "
+        "and a label of its own.",
+    )
+
+
+def write_trees(target: Target, trees: Iterable[Tree]) -> None:
+    """Write trees in brackets, one per line.
+
+    Parameters
+    ----------
+    target : path, "-" or file object
+        Compressed if the name ends in ``.gz``.
+    trees : iterable of Tree
+        Labels and words must have no blanks and no brackets; the Penn Treebank writes ``-LRB-``.
+    """
+    with atomic_text(target) as out:
+        for i, tree in enumerate(trees):
+            for node in tree.nodes():
+                for text in (node.label, "x" if node.word is None else node.word):
+                    if not text or _FORBIDDEN.search(text):
+                        raise ValueError(
+                            f"tree {i} has {shown(text)}: labels and words must not be empty nor "
+                            "have blanks or brackets; write -LRB- and -RRB- for brackets."
+                        )
+            out.write(f"{tree}\n")
