@@ -27,6 +27,8 @@ class EarlyStopping:
     X, y : held-out data
     patience : int, default=3
         Passes without improvement before stopping.
+    scoring : callable, optional
+        ``scoring(estimator, X, y)``, the higher the better; default: ``estimator.score``.
     **score_params
         Passed to ``estimator.score``, e.g. ``lengths``.
 
@@ -37,7 +39,13 @@ class EarlyStopping:
     """
 
     def __init__(
-        self, estimator: Any, X: Any, y: Any, patience: int = 3, **score_params: Any
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        patience: int = 3,
+        scoring: Callable[[Any, Any, Any], float] | None = None,
+        **score_params: Any,
     ) -> None:
         if patience < 1:
             raise ValueError(f"patience must be at least 1, got {patience!r}.")
@@ -45,6 +53,7 @@ class EarlyStopping:
         self.X = X
         self.y = y
         self.patience = patience
+        self.scoring = scoring
         self.score_params = score_params
         self.scores_: list[float] = []
         self._best: Array | None = None
@@ -55,7 +64,10 @@ class EarlyStopping:
             self.scores_ = []
         weights = state.weights
         self.estimator.weights_ = weights
-        score = self.estimator.score(self.X, self.y, **self.score_params)
+        if self.scoring is None:
+            score = self.estimator.score(self.X, self.y, **self.score_params)
+        else:
+            score = self.scoring(self.estimator, self.X, self.y)
         if not self.scores_ or score > max(self.scores_):
             self._best = weights
         self.scores_.append(score)

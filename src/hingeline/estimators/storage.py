@@ -250,7 +250,9 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
             "hingeline.load."
         )
     try:
-        return restore(cls, header, arrays)
+        model = restore(cls, header, arrays)
+        model.metadata_ = dict(header.get("metadata") or {})
+        return model
     except MemoryError:
         raise ModelFileError(f"{name} needs more memory than there is.") from None
     except Exception as error:  # also of an encoder; whatever is wrong, the file is

@@ -1,0 +1,63 @@
+"""``hingeline convert``: from one file format to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hingeline.cli.app import CommandError, app, blaming
+from hingeline.data.formats import FORMATS
+from hingeline.data.formats import convert as convert_file
+from hingeline.data.vocabulary import read_vocabulary, write_vocabulary
+
+#: Formats by the ending of a file's name, for --to auto.
+_ENDINGS = {
+    ".conll": "conll",
+    ".conllu": "conllu",
+    ".crfsuite": "crfsuite",
+    ".svmhmm": "svmhmm",
+    ".svmlight": "svmlight",
+    ".arff": "arff",
+    ".mrg": "trees",
+}
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file; - is a pipe.")],
+    target: Annotated[str, typer.Argument(metavar="OUTPUT", help="A file; - is a pipe.")] = "-",
+    to: Annotated[
+        str, typer.Option("--to", "-t", help="Format to write; auto goes by the name's ending.")
+    ] = "auto",
+    format: Annotated[str, typer.Option("--format", "-f", help="Format; auto guesses.")] = "auto",
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of tokens to keep, separated by commas.")
+    ] = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Numbers of features: read if it exists, else written.")
+    ] = None,
+    formats: Annotated[bool, typer.Option("--formats", help="List the formats.")] = False,
+) -> None:
+    """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""
+    if formats:
+        for entry in FORMATS.values():
+            typer.echo(f"{entry.name:<12}{entry.kind:<12}{entry.title}")
+        return
+    if to == "auto":
+        ending = Path(target.removesuffix(".gz")).suffix
+        if ending not in _ENDINGS:
+            raise CommandError(
+                f"--to: the name {target!r} does not tell the format: pass one of "
+                f"{', '.join(name for name, f in FORMATS.items() if f.write is not None)}."
+            )
+        to = _ENDINGS[ending]
+    with blaming():
+        known = None
+        if vocabulary is not None and vocabulary.exists():
+            known = read_vocabulary(vocabulary)
+        chosen = None if columns is None else [part.strip() for part in columns.split(",")]
+        used = convert_file(source, target, to, format=format, columns=chosen, vocabulary=known)
+        if vocabulary is not None and known is None and used is not None:
+            write_vocabulary(vocabulary, used)

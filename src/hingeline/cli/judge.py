@@ -1,0 +1,186 @@
+"""``hingeline evaluate``, ``report`` and ``explain``: how good a model is, and why it says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from hingeline.cli.app import CommandError, Json, NJobs, Seed, app, blaming, check_n_jobs
+from hingeline.cli.predict import load_model, read_for
+from hingeline.cli.samples import Samples, file_hash
+from hingeline.data.tokens import TokenTable
+from hingeline.inspection import explain as take_apart
+from hingeline.metrics import Evaluation
+from hingeline.metrics import evaluate as score
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.hinge).")]
+Format = Annotated[str, typer.Option("--format", "-f", help="Format; auto: as trained.")]
+
+
+def judged(
+    estimator: Any, path: Path, file: str, format: str, **options: Any
+) -> tuple[Samples, Any, Evaluation]:
+    """A labelled file, its predicted labels and their scores."""
+    samples = read_for(estimator, path, file, format)
+    if samples.y is None:
+        raise CommandError(f"{file} has no labels to compare with.")
+    with blaming(file):
+        predicted = estimator.predict(samples.X)
+        if samples.layout.kind == "flat":
+            options["scheme"] = None
+            rows = [[label] for label in np.asarray(samples.y).tolist()]
+            return samples, predicted, score(rows, [[p] for p in predicted.tolist()], **options)
+        return samples, predicted, score(samples.y, predicted, **options)
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    data: Annotated[str, typer.Argument(metavar="TEST", help="A labelled file; - is a pipe.")],
+    format: Format = "auto",
+    scheme: Annotated[
+        str, typer.Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
+    ] = "auto",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Count only spans that are valid in the scheme.")
+    ] = False,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, help="Resamples for 95 % intervals; 0 for none.")
+    ] = 0,
+    labels: Annotated[bool, typer.Option("--labels", help="A row for every label.")] = False,
+    confusion: Annotated[
+        bool, typer.Option("--confusion", help="The most frequent confusions.")
+    ] = False,
+    n_jobs: NJobs = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Compare predicted with true labels: accuracy, spans as conlleval and seqeval count them."""
+    check_n_jobs(n_jobs)
+    estimator = load_model(model)
+    estimator.set_params(n_jobs=n_jobs)
+    _, _, result = judged(
+        estimator,
+        model,
+        data,
+        format,
+        scheme=None if scheme.lower() == "none" else scheme,
+        mode="strict" if strict else "default",
+        bootstrap=bootstrap,
+        random_state=seed,
+    )
+    if as_json:
+        typer.echo(json.dumps(result.to_dict()))
+        return
+    typer.echo(result.summary())
+    if result.spans is not None:
+        typer.echo("\n" + _text(result.table(by="type")))
+    if labels or result.spans is None:
+        typer.echo("\n" + _text(result.table(by="label")))
+    if confusion:
+        typer.echo("\n" + _confusions(result))
+
+
+def _text(rows: Any) -> str:
+    """Rows of a table, aligned."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        first, *rest = zip(row, widths, strict=True)
+        lines.append("  ".join([first[0].ljust(first[1]), *(c.rjust(w) for c, w in rest)]))
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _confusions(result: Evaluation, most: int = 20) -> str:
+    """The most frequent pairs of a true and another predicted label."""
+    counts = np.array(result.confusion)
+    np.fill_diagonal(counts, 0)
+    order = np.argsort(counts, axis=None, kind="stable")[::-1][:most]
+    rows: list[list[Any]] = [["true", "predicted", "tokens"]]
+    for flat in order:
+        a, b = divmod(int(flat), len(result.labels))
+        if counts[a, b]:
+            rows.append([str(result.labels[a]), str(result.labels[b]), int(counts[a, b])])
+    return _text(rows)
+
+
+@app.command()
+def report(
+    model: Model,
+    test: Annotated[str | None, typer.Option(help="A labelled file to evaluate on.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The page.", show_default="MODEL.html")
+    ] = None,
+    format: Format = "auto",
+    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for 95 % intervals.")] = 0,
+    n_jobs: NJobs = None,
+) -> None:
+    """One self-contained HTML page: curve, certificate, scores, errors, weights."""
+    from hingeline.report.page import write_report
+
+    check_n_jobs(n_jobs)
+    estimator = load_model(model)
+    estimator.set_params(n_jobs=n_jobs)
+    known: dict[str, Any] = {}
+    metadata = getattr(estimator, "metadata_", {})
+    files = list(metadata.get("data", []))
+    if test is not None:
+        samples, predicted, result = judged(estimator, model, test, format, bootstrap=bootstrap)
+        known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
+        if isinstance(samples.X, TokenTable):
+            known["tokens"] = samples.X.sentences(0)
+        files.append({"file": Path(test).name, "sha256": file_hash(test)})
+    path = output or model.with_suffix(".html")
+    with blaming("--output"):
+        write_report(
+            path, estimator, command=metadata.get("command"), data=files, title=model.name, **known
+        )
+    typer.echo(f"The report is in {path}")
+
+
+@app.command()
+def explain(
+    model: Model,
+    data: Annotated[str, typer.Argument(metavar="INPUT", help="A file; - is a pipe.")] = "-",
+    sequence: Annotated[int, typer.Option("--sequence", "-s", min=1, help="Which one.")] = 1,
+    n: Annotated[int, typer.Option("-n", min=1, help="Contributions to show.")] = 20,
+    format: Format = "auto",
+    as_json: Json = False,
+) -> None:
+    """Why these labels: their score against the runner-up's, feature by feature."""
+    estimator = load_model(model)
+    samples = read_for(estimator, model, data, format)
+    if sequence > samples.n_sequences:
+        raise CommandError(f"--sequence: {data} has {samples.n_sequences} of them, not {sequence}.")
+    with blaming(data):
+        found = take_apart(estimator, samples.X[sequence - 1])
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    "chosen": [str(label) for label in found.chosen],
+                    "other": [str(label) for label in found.other],
+                    "margin": found.margin,
+                    "rows": [asdict(row) for row in found.rows],
+                }
+            )
+        )
+        return
+    if isinstance(samples.X, TokenTable):
+        words = samples.X.sentences(0)[sequence - 1]
+        rows: list[list[Any]] = [["at", "token", "chosen", "other", "lead"]]
+        for word, row in zip(words, found.by_position(), strict=True):
+            lead = f"{row['contribution']:+.4f}"
+            rows.append([row["position"], word, str(row["chosen"]), str(row["other"]), lead])
+        typer.echo(_text(rows) + "\n")
+    typer.echo(found.text(n))

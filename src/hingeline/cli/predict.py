@@ -1,0 +1,132 @@
+"""``hingeline predict``: labels for a file, in the file's own format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import hingeline
+from hingeline.cli.app import CommandError, NJobs, app, blaming, check_n_jobs
+from hingeline.cli.samples import Layout, Samples, layout_of, read_like
+from hingeline.data.conll import write_conll
+from hingeline.data.conllu import ConlluDocument, write_conllu
+from hingeline.data.formats import find_format
+from hingeline.data.text import atomic_text
+from hingeline.data.tokens import TokenTable
+
+
+def load_model(path: Path) -> Any:
+    """The model of a file, or one sentence on what is wrong with it."""
+    with blaming():
+        return hingeline.load(path)
+
+
+def read_for(model: Any, path: Path, file: str, format: str) -> Samples:
+    """A file for a model that was loaded from ``path``."""
+    if format == "auto" or getattr(model, "metadata_", {}).get("layout"):
+        layout = layout_of(model, path)
+    else:
+        with blaming("--format"):
+            layout = Layout(format, find_format(format).kind)
+    return read_like(file, layout, model, format)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.hinge).")],
+    data: Annotated[
+        str, typer.Argument(metavar="INPUT", help="File, with or without labels; - is a pipe.")
+    ] = "-",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Where to write; - is the standard output.")
+    ] = "-",
+    format: Annotated[
+        str, typer.Option("--format", "-f", help="Format; auto: as trained.")
+    ] = "auto",
+    margin: Annotated[
+        bool, typer.Option("--margin", help="Add each label's lead over the next best.")
+    ] = False,
+    nbest: Annotated[
+        int, typer.Option(min=1, help="The n best labellings of each sequence, with scores.")
+    ] = 1,
+    n_jobs: NJobs = None,
+) -> None:
+    """Predict labels and write the input with a column more.
+
+    CoNLL columns get the predicted label as a last column; in CoNLL-U the label's own column is
+    replaced. Other formats give one label a line, with an empty line after each sequence.
+    """
+    check_n_jobs(n_jobs)
+    estimator = load_model(model)
+    estimator.set_params(n_jobs=n_jobs)
+    samples = read_for(estimator, model, data, format)
+    flat = samples.layout.kind == "flat"
+    if flat and (margin or nbest > 1):
+        raise CommandError("--margin and --nbest are for models of sequences.")
+    if margin and nbest > 1:
+        raise CommandError("--margin and --nbest exclude each other: use one of them.")
+    with blaming(data):
+        if nbest > 1:
+            _write_nbest(output, samples, estimator.predict_nbest(samples.X, nbest))
+            return
+        labels = estimator.predict(samples.X)
+        margins = None
+        if margin:
+            scores = np.concatenate(estimator.decision_function(samples.X))
+            index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
+            chosen = [index[label] for label in np.concatenate(labels).tolist()]
+            margins = scores[np.arange(len(chosen)), chosen]
+    with blaming("--output"):
+        _write(output, samples, labels, margins)
+
+
+def _texts(labels: Any) -> list[str]:
+    return [str(label) for label in labels.tolist()]
+
+
+def _write(output: str, samples: Samples, labels: Any, margins: Any) -> None:
+    source = samples.source
+    if samples.layout.kind == "flat":
+        with atomic_text(output) as file:
+            file.writelines(f"{label}\n" for label in _texts(labels))
+        return
+    flat = _texts(np.concatenate(labels))
+    if isinstance(source, ConlluDocument):
+        if margins is not None:
+            raise CommandError("--margin adds a column, and CoNLL-U has no room for one.")
+        write_conllu(output, source.with_column(samples.layout.label, flat))
+        return
+    more = {"predicted": flat}
+    if margins is not None:
+        more["margin"] = [f"{value:.4f}" for value in margins.tolist()]
+    if isinstance(source, TokenTable):
+        columns = {name: source.column(name).tolist() for name in source.names}
+        fresh = {_unused(name, columns): values for name, values in more.items()}
+        write_conll(output, TokenTable.from_columns({**columns, **fresh}, source.offsets))
+        return
+    ends = set(np.cumsum([len(part) for part in labels]).tolist())
+    with atomic_text(output) as file:
+        for t, row in enumerate(zip(*more.values(), strict=True), start=1):
+            file.write("\t".join(row) + ("\n\n" if t in ends else "\n"))
+
+
+def _write_nbest(output: str, samples: Samples, found: list[Any]) -> None:
+    """Labellings one after the other, each under a line with its sequence, rank and score."""
+    words = samples.X.sentences(0) if isinstance(samples.X, TokenTable) else None
+    with atomic_text(output) as file:
+        for i, paths in enumerate(found):
+            for rank, (labels, score) in enumerate(paths, start=1):
+                file.write(f"# sequence {i + 1} rank {rank} score {score:.6f}\n")
+                tokens = words[i] if words is not None else [""] * len(labels)
+                for token, label in zip(tokens, _texts(labels), strict=True):
+                    file.write(f"{token}\t{label}\n" if token else f"{label}\n")
+                file.write("\n")
+
+
+def _unused(name: str, columns: dict[str, Any]) -> str:
+    while name in columns:
+        name += "_"
+    return name

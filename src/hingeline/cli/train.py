@@ -1,0 +1,337 @@
+"""``hingeline train``: from a file to a model."""
+
+from __future__ import annotations
+
+import copy
+import json
+import platform
+import shlex
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import numba
+import numpy as np
+import typer
+
+from hingeline import ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM, __version__
+from hingeline.cli.app import (
+    INTERRUPTED,
+    CommandError,
+    Json,
+    NJobs,
+    Quiet,
+    Seed,
+    app,
+    blaming,
+    check_n_jobs,
+    check_seed,
+)
+from hingeline.cli.progress import FitProgress, percent, relative_gap
+from hingeline.cli.samples import Samples, file_hash, read_like, read_training
+from hingeline.features.dicts import DictEncoder
+from hingeline.features.templates import TokenTemplates
+from hingeline.metrics import evaluate
+
+
+@app.command()
+def train(
+    data: Annotated[str, typer.Argument(metavar="TRAIN", help="Labelled file; - reads a pipe.")],
+    model: Annotated[Path, typer.Option("--model", "-m", help="Model file to write (.hinge).")],
+    format: Annotated[str, typer.Option("--format", "-f", help="Format; auto guesses.")] = "auto",
+    template: Annotated[
+        Path | None, typer.Option(help="Feature templates: a CRF++ or Wapiti file.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Names of the file's columns, separated by commas.")
+    ] = None,
+    use: Annotated[
+        str | None, typer.Option(help="Columns to predict from; default: all but the label.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the labels; default: the last, upos in CoNLL-U.")
+    ] = None,
+    min_count: Annotated[int, typer.Option(min=1, help="Leave out rarer features.")] = 1,
+    hash_bits: Annotated[
+        int | None, typer.Option(min=4, max=30, help="Hash features into 2**bits.")
+    ] = None,
+    C: Annotated[
+        float | None, typer.Option("--C", "-C", help="Weight of the slack.", show_default="0.1; 1")
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Try several, e.g. C=0.01,0.1,1; the best on --dev is kept.")
+    ] = None,
+    tol: Annotated[float, typer.Option(help="Certified gap to reach.")] = 0.05,
+    slack: Annotated[str, typer.Option(help="max or squared.")] = "max",
+    rescale: Annotated[str, typer.Option(help="margin or slack.")] = "margin",
+    solver: Annotated[str, typer.Option(help="auto, sdm or fsmo.")] = "auto",
+    scheme: Annotated[
+        str | None, typer.Option(help="Forbid invalid tags: auto, IOB2, BIOES, …")
+    ] = None,
+    max_iter: Annotated[int, typer.Option(min=1, help="Passes at most.")] = 1000,
+    max_time: Annotated[float | None, typer.Option(help="Seconds at most.")] = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Held-out file: stop when its score stops rising.")
+    ] = None,
+    patience: Annotated[int, typer.Option(min=1, help="Passes to wait for a rise.")] = 3,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep the state of the fit in this file.")
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0.0, help="Seconds between checkpoints.")
+    ] = 10.0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint.")] = False,
+    dtype: Annotated[
+        str, typer.Option(help="Of the stored weights: float64, float32, float16.")
+    ] = "float64",
+    sparse: Annotated[bool, typer.Option("--sparse", help="Store weights that are not 0.")] = False,
+    n_jobs: NJobs = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Learn from a labelled file and write a model.
+
+    Reads CoNLL columns, CoNLL-U, SVM^hmm, CRFsuite, letter.data (sequences), SVMlight and IDX
+    (rows). Ctrl-C ends the training early and keeps the best model so far.
+    """
+    check_n_jobs(n_jobs)
+    check_seed(seed)
+    _check_together(grid, dev, checkpoint, resume)
+    _check_writable(model)
+    if checkpoint is not None:
+        _check_writable(checkpoint)
+    values = _grid(grid)
+    seconds: dict[str, float] = {}
+    clock = _Clock(seconds)
+    with FitProgress(quiet or as_json) as progress:
+        samples = read_training(data, format, _split(columns), _split(use), label)
+        held_out = None
+        clock.took("read")
+        progress.say(f"{data}: {samples.about()} ({samples.layout.format})")
+        encoder = _encoder(samples, template, min_count, hash_bits)
+        X = samples.X
+        with blaming(data):
+            if encoder is not None:
+                X = encoder.fit_transform(X)
+                clock.took("encode")
+                progress.say(f"{X.matrix.shape[1]:,} features in {seconds['encode']:.1f} s")
+        estimator = _estimator(
+            samples,
+            {
+                "tol": tol,
+                "slack": slack,
+                "rescale": rescale,
+                "solver": solver,
+                "max_iter": max_iter,
+                "max_time": max_time,
+                "n_jobs": n_jobs,
+                "random_state": seed,
+                **({} if C is None else {"C": C}),
+            },
+            scheme,
+        )
+        if dev is not None:
+            held_out = read_like(dev, samples.layout, estimator)
+            if held_out.y is None:
+                raise CommandError(f"--dev: {dev} has no labels to compare with.")
+            if encoder is not None:
+                held_out.X = encoder.transform(held_out.X)
+        watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
+        if resume and checkpoint is not None and not checkpoint.exists():
+            progress.say(f"there is no checkpoint {checkpoint}: starting afresh")
+        clock.restart()
+        best, tried = _fit_all(
+            progress, estimator, X, samples.y, values, held_out, patience, watcher, encoder, data
+        )
+        clock.took("train")
+        if watcher is not None and watcher.resumed_:
+            progress.say(f"went on after pass {watcher.resumed_} of {checkpoint}")
+    metadata = {
+        "layout": samples.layout.to_dict(),
+        "command": shlex.join(["hingeline", *sys.argv[1:]]),
+        "data": [{"file": Path(data).name, "sha256": file_hash(data)}],
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "hingeline": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+        },
+    }
+    with blaming("--model"):
+        written = best.save(model, dtype=dtype, sparse=sparse, metadata=metadata)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    clock.took("write")
+    result = {
+        "model": str(model),
+        "bytes": written["bytes"],
+        "C": float(best.C),
+        "relative_gap": relative_gap(best),
+        "converged": best.converged_,
+        "stop_reason": best.stop_reason_,
+        "passes": best.n_iter_,
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "tried": tried,
+    }
+    _print_result(result, as_json)
+    if best.stop_reason_ == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+
+
+class _Clock:
+    """Seconds by phase."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the next phase now."""
+        self.began = time.perf_counter()
+
+    def took(self, phase: str) -> None:
+        """The phase ends now."""
+        now = time.perf_counter()
+        self.seconds[phase] = now - self.began
+        self.began = now
+
+
+def _split(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def _grid(text: str | None) -> list[float]:
+    """Values of C in ascending order: each fit starts from the one before."""
+    if text is None:
+        return []
+    name, _, values = text.partition("=")
+    try:
+        if name.strip() != "C":
+            raise ValueError
+        found = sorted({float(value) for value in values.split(",")})
+    except ValueError:
+        raise CommandError(f"--grid: expected C=0.01,0.1,1 or the like, got {text!r}.") from None
+    return found
+
+
+def _check_together(
+    grid: str | None, dev: str | None, checkpoint: Path | None, resume: bool
+) -> None:
+    if grid is not None and dev is None:
+        raise CommandError("--grid chooses by the score on held-out data: pass --dev FILE.")
+    if grid is not None and checkpoint is not None:
+        raise CommandError("--checkpoint keeps one fit and --grid makes several: use one of them.")
+    if resume and checkpoint is None:
+        raise CommandError("--resume goes on from a checkpoint: pass --checkpoint FILE.")
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written before any work is done for it."""
+    folder = path.parent
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder: name a file.")
+    if not folder.is_dir():
+        raise CommandError(f"there is no folder {folder}: make it first.")
+
+
+def _encoder(
+    samples: Samples, template: Path | None, min_count: int, hash_bits: int | None
+) -> TokenTemplates | DictEncoder | None:
+    """What turns tokens into numbers; None where the file has numbers."""
+    kind = samples.layout.kind
+    if kind == "tokens":
+        templates = "default"
+        if template is not None:
+            with blaming():
+                templates = template.read_text(encoding="utf-8")
+        with blaming("--template"):
+            encoder = TokenTemplates(templates, min_count=min_count, hash_bits=hash_bits)
+            encoder.fit(samples.X[:1])  # a bad template is refused before the work begins
+        return encoder
+    if template is not None or hash_bits is not None:
+        option = "--template" if template is not None else "--hash-bits"
+        raise CommandError(
+            f"{option} is for files of words in columns; {samples.layout.format} has features."
+        )
+    if kind == "sequences" and isinstance(samples.X, list):
+        return DictEncoder(min_count=min_count)
+    if min_count != 1:
+        raise CommandError(f"--min-count is for named features; {samples.layout.format} has none.")
+    return None
+
+
+def _estimator(samples: Samples, params: dict[str, Any], scheme: str | None) -> Any:
+    if samples.layout.kind == "flat":
+        if scheme is not None:
+            raise CommandError("--scheme is for sequences of tags.")
+        return MulticlassSSVM(**params)
+    return ChainSSVM(**params, scheme=scheme)
+
+
+def _score(estimator: Any, X: Any, y: Any) -> float:
+    """Span F1 where labels are span tags, else the share of labels that are right."""
+    if isinstance(estimator, MulticlassSSVM):
+        return float(estimator.score(X, y))
+    scores = evaluate(y, estimator.predict(X))
+    return scores.token_accuracy if scores.span_f1 is None else scores.span_f1
+
+
+def _fit_all(
+    progress: FitProgress,
+    estimator: Any,
+    X: Any,
+    y: Any,
+    values: list[float],
+    held_out: Samples | None,
+    patience: int,
+    checkpoint: Checkpoint | None,
+    encoder: Any,
+    name: str,
+) -> tuple[Any, list[dict[str, float]]]:
+    """Fit once, or along a grid of C with warm starts; the best model and all that was tried."""
+    tried: list[dict[str, float]] = []
+    best: Any = None
+    if values:
+        estimator.set_params(warm_start=True)
+    for C in values or [estimator.C]:
+        estimator.set_params(C=C)
+        callbacks: list[Any] = []
+        if held_out is not None:
+            callbacks.append(
+                EarlyStopping(estimator, held_out.X, held_out.y, patience, scoring=_score)
+            )
+        if checkpoint is not None:
+            callbacks.append(checkpoint)
+        with blaming(name):
+            progress.fit(f"training, C={C:g}", estimator, X, y, callbacks, interruptible=True)
+        row = {"C": float(C), "relative_gap": relative_gap(estimator)}
+        if held_out is not None:
+            row["dev"] = _score(estimator, held_out.X, held_out.y)
+            progress.say(f"C={C:g}: {100 * row['dev']:.2f} % on the held-out data")
+        if best is None or row.get("dev", 0.0) > max(r.get("dev", 0.0) for r in tried):
+            best = copy.copy(estimator)
+        tried.append(row)
+        if estimator.stop_reason_ == "interrupted":
+            break
+    best.set_params(warm_start=False)
+    if encoder is not None:
+        best.features = None if isinstance(encoder, DictEncoder) else encoder
+        best.encoder_ = encoder
+    return best, tried
+
+
+def _print_result(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    gap = result["relative_gap"]
+    bound = f"at most {percent(gap)} above the optimum" if gap == gap else "no certificate"
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
+    typer.echo(
+        f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "
+        f"{result['passes']} passes); {seconds}; {result['bytes'] / 1e6:.1f} MB"
+    )
