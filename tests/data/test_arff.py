@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.io import arff as scipy_arff
@@ -21,6 +21,8 @@ from hingeline.data import (
     write_arff,
     write_mulan_labels,
 )
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 DENSE = """\
 % a comment
@@ -176,6 +178,7 @@ names = st.lists(
 )
 
 
+@MANY
 @given(
     hnp.arrays(
         float,

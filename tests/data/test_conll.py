@@ -10,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.data import TokenTable, read_conll, write_conll
+from hingeline.data.conll import _fields
 from hingeline.data.text import ParseError
 from hingeline.data.tokens import sentence_offsets
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 NAIVE = """\
 -DOCSTART- -X- O
@@ -116,6 +119,7 @@ words = st.text(
 ).filter(lambda word: not word.startswith("-DOCSTART-"))
 
 
+@MANY
 @given(
     st.integers(1, 4).flatmap(
         lambda k: st.lists(st.lists(st.tuples(*[words] * k), min_size=1, max_size=4), max_size=5)
@@ -132,6 +136,7 @@ def test_round_trip(sentences):
     assert again.getvalue() == out.getvalue()
 
 
+@MANY
 @given(st.lists(st.lists(st.tuples(words, st.sampled_from(["", "a b", " "])), min_size=1)))
 def test_round_trip_with_spaces(sentences):
     table = TokenTable.from_sentences(sentences, ["word", "tag"])
@@ -159,6 +164,20 @@ def test_what_cannot_be_read_back_is_not_written(tmp_path, sentences, separator,
     assert os.listdir(tmp_path) == []
 
 
+@MANY
+@given(
+    st.lists(st.sampled_from([b"a", b"bb", b" ", b"  ", b"\t", b"\r", b"\v", b"", b";", b"::"])),
+    st.sampled_from([None, b"\t", b";", b"::"]),
+)
+def test_fields_against_the_obvious_way(pieces, exact):
+    lines = b"".join(pieces).replace(b"bb", b"b\n").split(b"\n")
+    flat, counts = _fields(lines, exact)
+    rows = [line.split(exact) if line.strip() else [] for line in lines]
+    assert flat == [field for row in rows for field in row]
+    assert counts.tolist() == list(map(len, rows))
+
+
+@MANY
 @given(st.lists(st.booleans()))
 def test_offsets_against_the_obvious_way(blank):
     expected, count, inside = [0], 0, False

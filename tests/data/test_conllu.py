@@ -6,10 +6,12 @@ import io
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.data import ParseError, TokenTable, read_conllu, write_conllu
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 SAMPLE = """\
 # newdoc id = d
@@ -91,6 +93,7 @@ def test_a_bare_table():
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r\ufeff"), min_size=1)
 
 
+@MANY
 @given(st.lists(st.lists(st.tuples(cells, cells, cells), min_size=1)))
 def test_round_trip_of_tables(sentences):
     names = ["form", "xpos", "misc"]

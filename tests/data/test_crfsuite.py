@@ -6,10 +6,12 @@ import io
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.data import ParseError, read_crfsuite, write_crfsuite
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 
 def read(text):
@@ -58,6 +60,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 tokens = st.tuples(names, st.dictionaries(names, numbers, max_size=3))
 
 
+@MANY
 @given(st.lists(st.lists(tokens, min_size=1, max_size=3), max_size=3))
 def test_round_trip(sequences):
     X = [[attributes for _, attributes in sequence] for sequence in sequences]

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.data import (
@@ -32,6 +32,8 @@ from hingeline.data import (
     write_vocabulary,
 )
 from hingeline.data.formats import targets_of
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 CONLL = "He PRP B-NP\nran VBD B-VP\n\nYes UH O\n\n"
 ARFF = """\
@@ -226,6 +228,7 @@ values = st.floats(allow_nan=False, allow_infinity=False)
 tokens = st.tuples(names, st.dictionaries(names, values, max_size=3))
 
 
+@MANY
 @given(st.lists(st.lists(tokens, min_size=1, max_size=3), min_size=1, max_size=3))
 def test_a_vocabulary_loses_nothing(sequences):
     data = LabelledSequences(

@@ -139,13 +139,13 @@ def test_files_of_another_format(reader):
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.binary(max_size=200) | st.lists(st.sampled_from(TOKENS)).map(b"".join))
 def test_any_bytes(reader, data):
     attempt(reader, data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.sampled_from(
         ["conll", "conllu", "crfsuite", "svmhmm", "svmlight", "multilabel", "trees", "arff"]

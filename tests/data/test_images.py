@@ -8,11 +8,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hingeline.data import ParseError, read_idx, read_letters
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 # Letters ----------------------------------------------------------------------------------------
 
@@ -75,6 +77,7 @@ def idx(array):
     return head + sizes + array.astype(array.dtype.newbyteorder(">")).tobytes()
 
 
+@MANY
 @given(
     hnp.arrays(
         st.sampled_from(sorted(CODES)).map(np.dtype),

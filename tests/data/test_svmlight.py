@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
@@ -25,6 +25,8 @@ from hingeline.data import (
     write_svmlight,
 )
 from hingeline.features.sequences import SparseSequences
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 READERS = {"svmlight": read_svmlight, "multilabel": read_multilabel, "svmhmm": read_svmhmm}
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -63,6 +65,7 @@ def test_features_are_numbered_from_one_unless_zero_occurs():
         read("svmlight", "1 1:5\n", zero_based="no")
 
 
+@MANY
 @given(matrices, st.booleans(), st.data())
 def test_against_scikit_learn(X, zero_based, draw):
     X = np.clip(X, -1e300, 1e300)  # theirs writes 16 digits, which rounds the largest to infinity
@@ -85,6 +88,7 @@ def test_against_scikit_learn(X, zero_based, draw):
     assert np.array_equal(labels, y)
 
 
+@MANY
 @given(matrices, st.data())
 def test_round_trip(X, draw):
     y = draw.draw(hnp.arrays(float, len(X), elements=numbers))
@@ -108,6 +112,7 @@ def test_label_sets():
     assert data.Y.dtype == np.uint8
 
 
+@MANY
 @given(matrices, st.data())
 def test_round_trip_of_label_sets(X, draw):
     X[:, 0] = 1.0  # a row with neither labels nor features has no line
@@ -126,6 +131,7 @@ def test_sequences():
     assert (len(X), y) == (0, [])
 
 
+@MANY
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
 def test_round_trip_of_sequences(lengths, draw):
     n = sum(lengths)

@@ -12,10 +12,12 @@ import tracemalloc
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.data.text import ParseError, TextSource, atomic_text, number_text, open_text, shown
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 PACKED = gzip.compress(b"a\nb\n", mtime=0)
 
@@ -35,6 +37,7 @@ class Dripping(io.RawIOBase):
         return self._data.read(1)
 
 
+@MANY
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r\ufeff")))
 def test_lines_are_those_between_line_feeds(content):
     expected = content.split("\n")
@@ -245,6 +248,12 @@ def test_permissions_and_links_stay(tmp_path):
     assert fresh.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+def test_a_folder_that_is_not_there_is_named_without_the_temporary_name(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, atomic_text(tmp_path / "no" / "out"):
+        pass
+    assert caught.value.filename == str(tmp_path / "no" / "out")
+
+
 def test_a_device_is_written_directly():
     with atomic_text(os.devnull) as out:
         out.write("x")
@@ -262,6 +271,7 @@ def test_standard_output_and_open_files_stay_open(monkeypatch, capsysbinary):
     assert text.getvalue() == "é\n"
 
 
+@MANY
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53))
 def test_numbers_read_back(value):
     assert float(number_text(value)) == value

@@ -8,10 +8,12 @@ import os
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.data import ParseError, Tree, iter_trees, read_trees, write_trees
+
+MANY = settings(max_examples=100, deadline=None, derandomize=True)
 
 PENN = """
 ( (S
@@ -61,6 +63,7 @@ trees = st.recursive(
 )
 
 
+@MANY
 @given(st.lists(trees, max_size=4))
 def test_round_trip(given_trees):
     out = io.BytesIO()
@@ -70,6 +73,7 @@ def test_round_trip(given_trees):
     assert read_trees(io.BytesIO(spread)) == given_trees
 
 
+@MANY
 @given(trees, trees)
 def test_equality_is_that_of_the_text(a, b):
     assert (a == b) == (str(a) == str(b))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from array import array
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -185,9 +186,10 @@ def _load_superpixels(file: Path) -> Superpixels:
 
 def _load_arrays(file: Path, names: list[str]) -> dict[str, Array]:
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        # NumPy leaves a file open that it opened and could not read.
+        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in names}
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (KeyError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{file}: the archive cannot be read ({error}); fetch it again.") from None
 
 

@@ -16,6 +16,8 @@ Array = np.ndarray[Any, Any]
 
 _DOCSTART = b"-DOCSTART-"
 _BLANKS = re.compile(r"[ \t\n\r\v\f]")
+#: What a block must not have for its spaces to be counted instead of its lines split.
+_IRREGULAR = (b"  ", b" \n", b"\n ", b"\t", b"\r", b"\v", b"\f")
 #: More columns than this are taken for a file of another kind.
 _MAX_COLUMNS = 1000
 
@@ -69,16 +71,11 @@ def read_conll(
                 if separator is None and b"\t" in lines[k]:
                     exact = b"\t"
                 builder = TableBuilder(_width(text, first + k, lines[k], exact, names))
-            if exact is None:
-                rows = [line.split() for line in lines]
-            else:
-                rows = [line.split(exact) if line.strip() else [] for line in lines]
-            counts = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+            flat, counts = _fields(lines, exact)
             blank = counts == 0
             wrong = np.flatnonzero(~blank & (counts != builder.width))
             if len(wrong):
                 raise _wrong_width(text, first, int(wrong[0]), counts, builder.width, exact)
-            flat = list(chain.from_iterable(rows))
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
     if builder is None:
@@ -87,9 +84,31 @@ def read_conll(
     return builder.table(given, sentence_offsets(np.concatenate(blanks)))
 
 
+def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array]:
+    """The fields of all lines in a row, and how many there are in each line."""
+    # One split of the whole block makes no list per line, which is what takes the time.
+    if exact is None:
+        joined = b"\n".join(lines)
+        padded = b"\n" + joined + b"\n"
+        if any(blanks in padded for blanks in _IRREGULAR):
+            rows = [line.split() for line in lines]
+            flat, counts = list(chain.from_iterable(rows)), list(map(len, rows))
+        else:
+            flat = joined.split()
+            counts = [line.count(b" ") + 1 if line else 0 for line in lines]
+    elif len(exact) == 1:
+        counts = [line.count(exact) + 1 if line.strip() else 0 for line in lines]
+        kept = [line for line, count in zip(lines, counts, strict=True) if count]
+        flat = exact.join(kept).split(exact) if kept else []
+    else:
+        rows = [line.split(exact) if line.strip() else [] for line in lines]
+        flat, counts = list(chain.from_iterable(rows)), list(map(len, rows))
+    return flat, np.array(counts, dtype=np.int64)
+
+
 def _without_docstart(lines: list[bytes]) -> list[bytes]:
     """The lines, with those that begin a document made blank."""
-    if any(line.startswith(_DOCSTART) for line in lines):
+    if _DOCSTART in b"\n".join(lines):
         return [b"" if line.startswith(_DOCSTART) else line for line in lines]
     return lines
 

@@ -360,7 +360,11 @@ def atomic_text(target: Target) -> Iterator[TextIO]:
 @contextmanager
 def _renamed(path: Path) -> Iterator[TextIO]:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    with open(temporary, "xb") as raw:
+    try:
+        opened = open(temporary, "xb")  # noqa: SIM115
+    except OSError as error:  # name the file that the user named
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+    with opened as raw:
         try:
             stream: Any = raw
             if path.suffix == ".gz":
