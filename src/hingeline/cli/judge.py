@@ -77,7 +77,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
         return
-    typer.echo(result.summary())
+    typer.echo(_text(result.summary()))
     if result.spans is not None:
         typer.echo("\n" + _text(result.table(by="type")))
     if labels or result.spans is None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.estimators.sequences import plain_labels, stack_sequences
+from hingeline.estimators.encoding import known_tokens
+from hingeline.estimators.sequences import plain_labels
 from hingeline.estimators.validation import numeric_matrix
 from hingeline.inspection.weights import CONSTANT, END, START, Blocks, blocks_of, names_of
 from hingeline.metrics.text import align
@@ -174,7 +175,7 @@ def _encoded(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[in
     The only place that knows what a model takes for a sequence.
     """
     if blocks.is_chain:
-        matrix, _ = stack_sequences([x])
+        matrix, _ = known_tokens(getattr(model, "encoder_", None), [x], None)
     else:
         matrix = numeric_matrix(x if sp.issparse(x) else np.atleast_2d(x), "x")
         if matrix.shape[0] != 1:

@@ -97,8 +97,9 @@ def _certificate_due(passes: int, last: int, expected: float, tol: float) -> boo
     """
     if passes - last >= _EVERY or passes in _EARLY:
         return True
-    # The first pass has almost no planes, so its estimate says nothing.
-    return passes > 1 and passes - last >= 2 and expected <= 1.05 * tol
+    # The first pass has almost no planes, so its estimate says nothing. Right after a certificate
+    # the next one must be likely to do.
+    return passes > 1 and expected <= (1.05 if passes - last >= 2 else 0.95) * tol
 
 
 @dataclass
