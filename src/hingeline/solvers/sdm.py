@@ -224,7 +224,7 @@ class SDM(PlaneSolver):
         "precision": 0.1,
         "patience": 5,
         "skip": 0.1,
-        "stage_factor": 3.2,
+        "stage_factor": 2.0,
         "stage_sweeps": 1,
         "cg_steps": 30,
     }

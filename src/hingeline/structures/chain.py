@@ -265,17 +265,17 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
     A = _transition(problem, w)
     labels = problem.labels[lo : lo + length]
     change = np.zeros(stride)
-    differs = np.empty(length, dtype=np.bool_)
-    _fetch_changes(problem, lo, ys, w, differs)
+    moved = np.empty(m, dtype=np.int64)
+    count = 0
+    for j in range(m):
+        moved[count] = j
+        count += 1 if steps[j] != 0.0 else 0
     for t in range(length):
-        if not differs[t] and (t == 0 or not differs[t - 1]):
-            continue
         a = labels[t]
         some = False
-        for j in range(m):
+        for p in range(count):
+            j = moved[p]
             b = ys[j, t]
-            if steps[j] == 0.0:
-                continue
             if b != a:
                 some = True
                 change[a] += steps[j]
@@ -286,8 +286,8 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
         if some:
             first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
             rows_add(problem.indices, problem.values, first, last, change, w, stride)
-            for j in range(m):
-                change[ys[j, t]] = 0.0
+            for p in range(count):
+                change[ys[moved[p], t]] = 0.0
             change[a] = 0.0
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
