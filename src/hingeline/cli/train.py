@@ -35,7 +35,6 @@ from hingeline.features.dicts import DictEncoder
 from hingeline.features.templates import TokenTemplates
 from hingeline.metrics import evaluate
 
-
 #: With more tokens than this, features that occur once are left out: two thirds of them, for a
 #: model a third as large and trained a fifth faster, with chunk F1 on CoNLL-2000 within 0.1.
 MANY_TOKENS = 100_000
