@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +34,8 @@ def blaming(what: str = "") -> Iterator[None]:
     """Report what the library refuses as the user's input at fault, in the library's words."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except (ValueError, TypeError, OSError) as error:
         text = str(error)
         if isinstance(error, OSError) and error.strerror:
@@ -51,11 +53,19 @@ class _Group(TyperGroup):
             typer.echo(f"hingeline: {error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:  # the reader of our output has enough
-            sys.stderr.close()
+            _drop_output()
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
             typer.echo(INTERRUPTED_TEXT, err=True)
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _drop_output() -> None:
+    """Let the interpreter flush the standard output at its end without a complaint."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 app = typer.Typer(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hingeline.cli.app import CommandError, app, blaming
+from hingeline.cli.samples import column_of, open_once
 from hingeline.data.formats import FORMATS
 from hingeline.data.formats import convert as convert_file
 from hingeline.data.vocabulary import read_vocabulary, write_vocabulary
@@ -26,7 +27,7 @@ _ENDINGS = {
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file; - is a pipe.")],
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file; - is a pipe.")] = "-",
     target: Annotated[str, typer.Argument(metavar="OUTPUT", help="A file; - is a pipe.")] = "-",
     to: Annotated[
         str, typer.Option("--to", "-t", help="Format to write; auto goes by the name's ending.")
@@ -57,7 +58,11 @@ def convert(
         known = None
         if vocabulary is not None and vocabulary.exists():
             known = read_vocabulary(vocabulary)
-        chosen = None if columns is None else [part.strip() for part in columns.split(",")]
-        used = convert_file(source, target, to, format=format, columns=chosen, vocabulary=known)
+        chosen = (
+            None if columns is None else [column_of(part.strip()) for part in columns.split(",")]
+        )
+        used = convert_file(
+            open_once(source), target, to, format=format, columns=chosen, vocabulary=known
+        )
         if vocabulary is not None and known is None and used is not None:
             write_vocabulary(vocabulary, used)

@@ -31,7 +31,8 @@ def read_for(model: Any, path: Path, file: str, format: str) -> Samples:
     else:
         with blaming("--format"):
             layout = Layout(format, find_format(format).kind)
-    return read_like(file, layout, model, format)
+    width = None if getattr(model, "encoder_", None) is not None else int(model.n_features_in_)
+    return read_like(file, layout, width, format)
 
 
 @app.command()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+import os
+import re
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import scipy.sparse as sp
 from hingeline.cli.app import CommandError, blaming
 from hingeline.data.conllu import ConlluDocument, read_conllu
 from hingeline.data.formats import FORMATS, find_format, read_any
+from hingeline.data.idx import read_idx
+from hingeline.data.samples import FlatData
 from hingeline.data.sniff import detect_format
 from hingeline.data.text import open_text
 from hingeline.data.tokens import TokenTable
@@ -22,6 +26,8 @@ Array = np.ndarray[Any, Any]
 
 #: Kinds of data that a model can be trained on.
 TRAINABLE = ("tokens", "sequences", "flat")
+#: Formats whose features are numbers, from 0 or from 1.
+NUMBERED = ("svmhmm", "svmlight")
 
 
 @dataclass
@@ -32,28 +38,50 @@ class Layout:
     kind: str
     columns: list[str] = field(default_factory=list)  # of the inputs, for tokens
     label: str = ""  # the column of the labels, for tokens
+    names: list[str] = field(default_factory=list)  # all columns of the file, for tokens
+    zero_based: bool | None = None  # whether features are numbered from 0, None where unknown
 
     def to_dict(self) -> dict[str, Any]:
         """For a model file's metadata."""
-        return {
-            "format": self.format,
-            "kind": self.kind,
-            "columns": self.columns,
-            "label": self.label,
-        }
+        return asdict(self)
+
+    def is_sound(self) -> bool:
+        """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
+        texts = [self.format, self.kind, self.label]
+        lists = [self.columns, self.names]
+        if not all(isinstance(text, str) for text in texts):
+            return False
+        if not all(isinstance(part, list) for part in lists):
+            return False
+        return (
+            all(isinstance(name, str) for part in lists for name in part)
+            and self.format in FORMATS
+            and self.kind == FORMATS[self.format].kind
+            and self.kind in TRAINABLE
+            and (self.kind != "tokens" or bool(self.columns and self.label))
+            and (self.zero_based is None or isinstance(self.zero_based, bool))
+        )
 
 
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     found = getattr(model, "metadata_", {}).get("layout")
-    try:
-        return Layout(**(found or {}))
-    except TypeError:
-        kind = "flat" if type(model).__name__ == "MulticlassSSVM" else "sequences"
+    kind = "flat" if type(model).__name__ == "MulticlassSSVM" else "sequences"
+    if found is None:
         raise CommandError(
             f"{path} does not say what files it was trained on (it was not made by `hingeline "
             f"train`): pass --format; it takes {kind}."
+        )
+    try:
+        layout = Layout(**found)
+        if not layout.is_sound() or (layout.kind == "flat") != (kind == "flat"):
+            raise TypeError
+    except TypeError:
+        raise CommandError(
+            f"{path} describes the files it was trained on in a way that makes no sense: get a "
+            "fresh copy of the model."
         ) from None
+    return layout
 
 
 @dataclass
@@ -94,7 +122,9 @@ def read_training(
     label: str | None = None,
 ) -> Samples:
     """A labelled file to train on; the layout follows from the file and the options."""
-    kind, data, name = _read(path, format, {"names": names})
+    if names is not None and len(set(names)) < len(names):
+        raise CommandError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
+    kind, data, name = _read(path, format, {"names": names, "zero_based": True})
     if kind not in TRAINABLE:
         raise CommandError(
             f"{path}: {name} holds {kind}, and models are trained on sequences "
@@ -104,13 +134,22 @@ def read_training(
         for option, value in (("--columns", names), ("--use", use), ("--label", label)):
             if value is not None:
                 raise CommandError(f"{option} chooses columns, and {name} has none.")
-        return Samples(data.X, _labels(path, data.y), Layout(name, kind), data)
+        if data.y is None:
+            raise CommandError(
+                f"{path} has no labels to learn from: put the file of labels beside it, named as "
+                "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
+            )
+        layout = Layout(name, kind)
+        if name in NUMBERED:
+            matrix = data.X.matrix if isinstance(data.X, SparseSequences) else data.X
+            layout.zero_based = bool((matrix.indices == 0).any())
+        return Samples(_features(data.X, layout, None), data.y, layout, data)
     table = data.table if isinstance(data, ConlluDocument) else data
     with blaming(path):
         if label is None:
             label = "upos" if name == "conllu" else table.names[-1]
-        chosen = [table.names[table.position(_column(c))] for c in use] if use else None
-        label = table.names[table.position(_column(label))]
+        chosen = [table.names[table.position(column_of(c))] for c in use] if use else None
+        label = table.names[table.position(column_of(label))]
     if chosen is None:
         chosen = ["form"] if name == "conllu" else [c for c in table.names if c != label]
     if not chosen:
@@ -119,91 +158,143 @@ def read_training(
         )
     if label in chosen:
         raise CommandError(f"--use names the column of the labels, {label!r}: leave it out.")
-    layout = Layout(name, kind, chosen, label)
+    if _is_blank(table, label, name):
+        raise CommandError(
+            f"{path} has no labels to learn from: {label} is _ everywhere; name another column "
+            "with --label."
+        )
+    layout = Layout(name, kind, chosen, label, [] if name == "conllu" else list(table.names))
     return Samples(table.select(chosen), table.sentences(label), layout, data)
 
 
-def read_like(path: str, layout: Layout, model: Any, format: str = "auto") -> Samples:
-    """A file for a trained model: as it was in training, with or without labels."""
+def read_like(path: str, layout: Layout, width: int | None, format: str = "auto") -> Samples:
+    """A file for a trained model: as it was in training, with or without labels.
+
+    Parameters
+    ----------
+    path, format : str
+        The file.
+    layout : Layout
+        Of the training file.
+    width : int or None
+        Features of the model; None where it encodes named ones by itself.
+    """
     wanted = layout.format if format == "auto" else format
-    options: dict[str, Any] = {}
-    if wanted == "svmhmm" or wanted == "svmlight":
-        options["zero_based"] = None
-    kind, data, name = _read(path, wanted, options)
+    based = None if layout.zero_based is None else True
+    kind, data, name = _read(path, wanted, {"zero_based": based})
     if kind != layout.kind:
         raise CommandError(
             f"{path} holds {kind} ({name}), but the model takes {layout.kind} ({layout.format})."
         )
     if kind != "tokens":
-        X, y = data.X, data.y
-        if sp.issparse(X):
-            X = _of_width(X, model.n_features_in_)
-        elif isinstance(X, SparseSequences) and getattr(model, "encoder_", None) is None:
-            X = SparseSequences(_of_width(X.matrix, model.n_features_in_), X.offsets)
-        return Samples(X, y, layout, data)
-    table = data.table if isinstance(data, ConlluDocument) else data
-    if name == "conllu":
+        # Files of another format number their features in their own way.
+        known = layout if name in NUMBERED else Layout(name, kind)
+        return Samples(_features(data.X, known, width), data.y, layout, data)
+    if isinstance(data, ConlluDocument):
+        table, label = data.table, layout.label if layout.label in data.table.names else "upos"
         with blaming(path):
-            return Samples(
-                table.select(layout.columns), table.sentences(layout.label), layout, data
-            )
-    width, known = len(table.names), len(layout.columns)
-    if width == known:  # no labels
-        return Samples(_renamed(table, layout.columns), None, layout, data)
-    if width == known + 1:
-        named = _renamed(table, [*layout.columns, layout.label])
-        return Samples(named.select(layout.columns), named.sentences(-1), layout, data)
+            inputs = table.select(layout.columns)
+        y = None if _is_blank(table, label, name) else table.sentences(label)
+        return Samples(inputs, y, layout, data)
+    names = _names(path, len(data.names), layout)
+    table = TokenTable(tuple(names), data.codes, data.values, data.offsets)
+    y = table.sentences(layout.label) if layout.label in names else None
+    return Samples(table.select(layout.columns), y, layout, data)
+
+
+def _names(path: str, width: int, layout: Layout) -> list[str]:
+    """What the columns of a file for a model are, from their number."""
+    inputs = layout.columns
+    every = layout.names or [*inputs, layout.label]
+    unlabelled = [name for name in every if name != layout.label]
+    choices = [every, unlabelled, inputs, [*inputs, layout.label]]
+    for names in choices:
+        if len(names) == width:
+            return names
     raise CommandError(
-        f"{path} has {width} columns, but the model was trained on {known} and the labels "
-        f"({', '.join([*layout.columns, layout.label])}): give those, with or without labels."
+        f"{path} has {_columns(width)}, but the model was trained on {_columns(len(every))} "
+        f"({', '.join(every)}): give those, with or without {layout.label}, or only those it "
+        f"reads ({', '.join(inputs)})."
     )
+
+
+def _columns(count: int) -> str:
+    return "one column" if count == 1 else f"{count} columns"
+
+
+def _is_blank(table: TokenTable, label: str, format: str) -> bool:
+    """Whether a CoNLL-U file has nothing in the column of the labels."""
+    return format == "conllu" and table.values[table.position(label)] == ["_"]
 
 
 def _read(path: str, format: str, options: dict[str, Any]) -> tuple[str, Any, str]:
     """Kind, data and name of the format."""
     with blaming():
-        source: Any = path
-        if path == "-":
-            source = open_text("-")
+        source = open_once(path)
         name = detect_format(source) if format == "auto" else find_format(format).name
+        kind = FORMATS[name].kind
+        data: Any
         if name == "conllu":
-            return "tokens", read_conllu(source), name
-        given = {k: v for k, v in options.items() if k in FORMATS[name].options}
-        found, data = read_any(source, name, **given)
-        if len(data[0] if found.kind == "trees" else data) == 0:
+            data = read_conllu(source)
+            empty = len(data.table) == 0
+        elif name == "idx" and not _has_labels(path):
+            images = read_idx(source)
+            if images.ndim < 2:
+                raise ValueError(f"{path} holds no images but an array of shape {images.shape}.")
+            empty = images.size == 0
+            pixels = images.reshape(len(images), -1) if not empty else np.zeros((0, 0))
+            none: Any = None
+            data = FlatData(sp.csr_matrix(pixels, dtype=np.float64), none)
+        else:
+            given = {k: v for k, v in options.items() if k in FORMATS[name].options}
+            _, data = read_any(source, name, **given)
+            inputs = data if kind in ("tokens", "trees") else data[0]
+            empty = (inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)) == 0
+        if empty:
             raise ValueError(f"{path} is empty: there is nothing to read.")
-        return found.kind, data, name
+        return kind, data, name
 
 
-def _labels(path: str, y: Any) -> Any:
-    if y is None:
-        raise CommandError(f"{path} has no labels to learn from.")
-    return y
+def open_once(path: str) -> Any:
+    """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
+    return path if path != "-" and os.path.isfile(path) else open_text(path)
 
 
-def _column(name: str) -> str | int:
+def _has_labels(path: str) -> bool:
+    """Whether the file of labels that MNIST names alike stands beside the images."""
+    file = Path(path)
+    names = [file.name.replace(f"images{dot}idx3", f"labels{dot}idx1") for dot in "-."]
+    return any(name != file.name and file.with_name(name).is_file() for name in names)
+
+
+def column_of(name: str) -> str | int:
     """A column by name, or by number."""
-    return int(name) if name.lstrip("-").isdigit() else name
+    return int(name) if re.fullmatch("-?[0-9]+", name) else name
 
 
-def _renamed(table: TokenTable, names: list[str]) -> TokenTable:
-    return TokenTable(tuple(names), table.codes, table.values, table.offsets)
+def _features(X: Any, layout: Layout, width: int | None) -> Any:
+    """Features by their numbers in the training file.
 
-
-def _of_width(matrix: sp.csr_matrix, width: int) -> sp.csr_matrix:
-    """Features that training has not seen left out, those that are missing here zero."""
-    matrix = sp.csr_matrix(matrix)
+    Those that training has not seen are left out, those that are missing here are zero.
+    """
+    if isinstance(X, SparseSequences):
+        return SparseSequences(_features(X.matrix, layout, width), X.offsets)
+    if not sp.issparse(X):
+        return X
+    matrix = sp.csr_matrix(X)
+    if layout.zero_based is False:  # it was read as if numbers began at 0
+        matrix = matrix[:, 1:]
+    if width is None or matrix.shape[1] == width:
+        return matrix
     if matrix.shape[1] > width:
         return matrix[:, :width]
-    if matrix.shape[1] < width:
-        parts = (matrix.data, matrix.indices, matrix.indptr)
-        return sp.csr_matrix(parts, shape=(matrix.shape[0], width))
-    return matrix
+    parts = (matrix.data, matrix.indices, matrix.indptr)
+    return sp.csr_matrix(parts, shape=(matrix.shape[0], width))
 
 
 def file_hash(path: str) -> str | None:
-    """SHA-256 of a file, None for the standard input."""
-    if path == "-":
+    """SHA-256 of a file, None for what cannot be read again."""
+    if path == "-" or not os.path.isfile(path):
         return None
     digest = hashlib.sha256()
     with blaming(), open(path, "rb") as file:

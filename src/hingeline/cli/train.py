@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import platform
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +18,14 @@ import numba
 import numpy as np
 import typer
 
-from hingeline import ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM, __version__
+from hingeline import (
+    ChainSSVM,
+    Checkpoint,
+    EarlyStopping,
+    MulticlassSSVM,
+    PassState,
+    __version__,
+)
 from hingeline.cli.app import (
     INTERRUPTED,
     CommandError,
@@ -29,9 +38,12 @@ from hingeline.cli.app import (
     check_n_jobs,
     check_seed,
 )
+from hingeline.cli.checks import check_files, check_params, check_together, parse_grid
 from hingeline.cli.progress import FitProgress, percent, relative_gap
 from hingeline.cli.samples import Samples, file_hash, read_like, read_training
+from hingeline.data.text import open_text
 from hingeline.features.dicts import DictEncoder
+from hingeline.features.sequences import SparseSequences
 from hingeline.features.templates import TokenTemplates
 from hingeline.metrics import evaluate
 
@@ -110,11 +122,21 @@ def train(
     """
     check_n_jobs(n_jobs)
     check_seed(seed)
-    _check_together(grid, dev, checkpoint, resume)
-    _check_writable(model)
-    if checkpoint is not None:
-        _check_writable(checkpoint)
-    values = _grid(grid)
+    check_together(grid, dev, checkpoint, resume)
+    check_files(data, dev, model, checkpoint)
+    values = parse_grid(grid)
+    params: dict[str, Any] = {
+        "tol": tol,
+        "slack": slack,
+        "rescale": rescale,
+        "solver": solver,
+        "max_iter": max_iter,
+        "max_time": max_time,
+        "n_jobs": n_jobs,
+        "random_state": seed,
+        **({} if C is None else {"C": C}),
+    }
+    check_params(params, values, scheme, dtype)
     seconds: dict[str, float] = {}
     clock = _Clock(seconds)
     with FitProgress(quiet or as_json) as progress:
@@ -129,23 +151,10 @@ def train(
                 X = encoder.fit_transform(X)
                 clock.took("encode")
                 progress.say(f"{X.matrix.shape[1]:,} features in {seconds['encode']:.1f} s")
-        estimator = _estimator(
-            samples,
-            {
-                "tol": tol,
-                "slack": slack,
-                "rescale": rescale,
-                "solver": solver,
-                "max_iter": max_iter,
-                "max_time": max_time,
-                "n_jobs": n_jobs,
-                "random_state": seed,
-                **({} if C is None else {"C": C}),
-            },
-            scheme,
-        )
+        estimator = _estimator(samples, params, scheme)
         if dev is not None:
-            held_out = read_like(dev, samples.layout, estimator)
+            width = _width(X) if encoder is None else None
+            held_out = read_like(dev, samples.layout, width)
             if held_out.y is None:
                 raise CommandError(f"--dev: {dev} has no labels to compare with.")
             if encoder is not None:
@@ -158,8 +167,6 @@ def train(
             progress, estimator, X, samples.y, values, held_out, patience, watcher, encoder, data
         )
         clock.took("train")
-        if watcher is not None and watcher.resumed_:
-            progress.say(f"went on after pass {watcher.resumed_} of {checkpoint}")
     metadata = {
         "layout": samples.layout.to_dict(),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
@@ -174,14 +181,15 @@ def train(
     }
     with blaming("--model"):
         written = best.save(model, dtype=dtype, sparse=sparse, metadata=metadata)
-    if checkpoint is not None:
+    interrupted = best.stop_reason_ == "interrupted"
+    if checkpoint is not None and not interrupted:
         checkpoint.unlink(missing_ok=True)
     clock.took("write")
     result = {
         "model": str(model),
         "bytes": written["bytes"],
         "C": float(best.C),
-        "relative_gap": relative_gap(best),
+        "relative_gap": _finite(relative_gap(best)),
         "converged": best.converged_,
         "stop_reason": best.stop_reason_,
         "passes": best.n_iter_,
@@ -189,7 +197,9 @@ def train(
         "tried": tried,
     }
     _print_result(result, as_json)
-    if best.stop_reason_ == "interrupted":
+    if interrupted:
+        if checkpoint is not None and checkpoint.exists():
+            progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -215,38 +225,9 @@ def _split(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",")]
 
 
-def _grid(text: str | None) -> list[float]:
-    """Values of C in ascending order: each fit starts from the one before."""
-    if text is None:
-        return []
-    name, _, values = text.partition("=")
-    try:
-        if name.strip() != "C":
-            raise ValueError
-        found = sorted({float(value) for value in values.split(",")})
-    except ValueError:
-        raise CommandError(f"--grid: expected C=0.01,0.1,1 or the like, got {text!r}.") from None
-    return found
-
-
-def _check_together(
-    grid: str | None, dev: str | None, checkpoint: Path | None, resume: bool
-) -> None:
-    if grid is not None and dev is None:
-        raise CommandError("--grid chooses by the score on held-out data: pass --dev FILE.")
-    if grid is not None and checkpoint is not None:
-        raise CommandError("--checkpoint keeps one fit and --grid makes several: use one of them.")
-    if resume and checkpoint is None:
-        raise CommandError("--resume goes on from a checkpoint: pass --checkpoint FILE.")
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written before any work is done for it."""
-    folder = path.parent
-    if path.is_dir():
-        raise CommandError(f"{path} is a folder: name a file.")
-    if not folder.is_dir():
-        raise CommandError(f"there is no folder {folder}: make it first.")
+def _width(X: Any) -> int:
+    """Features of numbered data."""
+    return int(X.matrix.shape[1] if isinstance(X, SparseSequences) else X.shape[1])
 
 
 def _encoder(
@@ -257,8 +238,8 @@ def _encoder(
     if kind == "tokens":
         templates = "default"
         if template is not None:
-            with blaming():
-                templates = template.read_text(encoding="utf-8")
+            with blaming(), open_text(template) as text:
+                templates = "\n".join(line for _, line in text.lines())
         with blaming("--template"):
             least = min_count or (2 if samples.n_tokens > MANY_TOKENS else 1)
             encoder = TokenTemplates(templates, min_count=least, hash_bits=hash_bits)
@@ -303,9 +284,9 @@ def _fit_all(
     checkpoint: Checkpoint | None,
     encoder: Any,
     name: str,
-) -> tuple[Any, list[dict[str, float]]]:
+) -> tuple[Any, list[dict[str, Any]]]:
     """Fit once, or along a grid of C with warm starts; the best model and all that was tried."""
-    tried: list[dict[str, float]] = []
+    tried: list[dict[str, Any]] = []
     best: Any = None
     if values:
         estimator.set_params(warm_start=True)
@@ -317,10 +298,10 @@ def _fit_all(
                 EarlyStopping(estimator, held_out.X, held_out.y, patience, scoring=_score)
             )
         if checkpoint is not None:
-            callbacks.append(checkpoint)
+            callbacks += [_tell_resumed(progress, checkpoint), checkpoint]
         with blaming(name):
             progress.fit(f"training, C={C:g}", estimator, X, y, callbacks, interruptible=True)
-        row = {"C": float(C), "relative_gap": relative_gap(estimator)}
+        row: dict[str, Any] = {"C": float(C), "relative_gap": _finite(relative_gap(estimator))}
         if held_out is not None:
             row["dev"] = _score(estimator, held_out.X, held_out.y)
             progress.say(f"C={C:g}: {100 * row['dev']:.2f} % on the held-out data")
@@ -336,12 +317,30 @@ def _fit_all(
     return best, tried
 
 
+def _tell_resumed(progress: FitProgress, checkpoint: Checkpoint) -> Callable[[PassState], None]:
+    """A callback that says once that the fit goes on from a checkpoint."""
+    told = False
+
+    def tell(state: PassState) -> None:
+        nonlocal told
+        if checkpoint.resumed_ and not told:
+            progress.say(f"went on after pass {checkpoint.resumed_} of {checkpoint.path}")
+        told = True
+
+    return tell
+
+
+def _finite(value: float) -> float | None:
+    """JSON has neither NaN nor infinity."""
+    return value if math.isfinite(value) else None
+
+
 def _print_result(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result))
         return
     gap = result["relative_gap"]
-    bound = f"at most {percent(gap)} above the optimum" if gap == gap else "no certificate"
+    bound = "no certificate" if gap is None else f"at most {percent(gap)} above the optimum"
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
     typer.echo(
         f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "
