@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.report.words import significant
+from hingeline.report.words import power_of_ten, significant
 
 Array = np.ndarray[Any, Any]
 
@@ -104,5 +104,8 @@ def _log_axis(low: float, high: float) -> Axis:
         ticks = [10.0**p for p in inside if p % every == 0]
     else:
         ticks = [f * 10.0**p for p in powers for f in (1, 2, 5) if low <= f * 10.0**p <= high]
-    labels = (significant(tick, 1).removeprefix("1 × ") for tick in ticks)
+    labels = [significant(tick, 1) for tick in ticks]
+    if len(inside) >= 3 and any("×" in label for label in labels):
+        # All by powers of ten where one must be.
+        labels = [power_of_ten(round(math.log10(tick))) for tick in ticks]
     return Axis(low, high, True, tuple(ticks), tuple(labels))

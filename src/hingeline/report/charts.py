@@ -82,8 +82,8 @@ def line_chart(
         at = _number(to_y(y_axis, rule.y))
         parts.append(
             f'<path class="rule" d="M{LEFT} {at}H{WIDTH - RIGHT}"/>'
-            f'<text class="note" x="{WIDTH - RIGHT - 2}" y="{_number(float(at) - 5)}" '
-            f'text-anchor="end">{escape(rule.name)}</text>'
+            f'<text class="note" x="{LEFT + 6}" y="{_number(float(at) - 5)}">'
+            f"{escape(rule.name)}</text>"
         )
     parts.extend(_curve(s, x_axis, y_axis) for s in series)
     parts.append(_legend(series))

@@ -11,7 +11,16 @@ import numpy as np
 from hingeline.report.axes import make_axis, suits_log
 from hingeline.report.charts import Rule, Series, empty_chart, line_chart
 from hingeline.report.markup import paragraph, section, table
-from hingeline.report.words import count, counted, fixed, percent, significant
+from hingeline.report.words import (
+    SPACE,
+    brief,
+    count,
+    counted,
+    decimals_for,
+    fixed,
+    percent,
+    significant,
+)
 from hingeline.solvers.history import HistoryRow, relative
 
 Array = np.ndarray[Any, Any]
@@ -58,8 +67,10 @@ def convergence_section(history: Sequence[HistoryRow], tol: float) -> str:
 
 def _x_axis(values: Array, x: str) -> tuple[Any, str]:
     log = suits_log(values) and bool(values.max() > 1e4 * values.min())
-    axis = make_axis(values, log=log, from_zero=not log, whole=x == "passes")
-    label = "seconds" if x == "time" else "passes over the data"
+    # Where nothing is known of the first half, as with compilation at first, it is not drawn.
+    early = bool(values.min() <= 0.5 * values.max())
+    axis = make_axis(values, log=log, from_zero=early and not log, whole=x == "passes")
+    label = "seconds since the fit began" if x == "time" else "passes over the data"
     return axis, label + (", logarithmic" if log else "")
 
 
@@ -102,7 +113,8 @@ def _gaps(columns: dict[str, Array], x: str, tol: float) -> str:
     if not shown.any():
         return empty_chart(name, title, "the gap is zero" if (share == 0).any() else "no gap")
     values = 100.0 * share[shown]
-    held = [*values, 100.0 * tol] if 0.0 < tol < math.inf else values
+    # The tolerance is shown where it is near; one far away would flatten the curve.
+    held = [*values, 100.0 * tol] if values.min() <= 1000.0 * tol < math.inf else values
     x_axis, x_label = _x_axis(columns[x], x)
     return line_chart(
         name,
@@ -111,12 +123,12 @@ def _gaps(columns: dict[str, Array], x: str, tol: float) -> str:
         make_axis(held, log=True),
         title=title,
         description=(
-            f"Line chart, logarithmic: relative gap from {significant(values[0], 2)} % to "
-            f"{significant(values[-1], 2)} %."
+            f"Line chart, logarithmic: relative gap from {significant(values[0], 2)}{SPACE}% to "
+            f"{significant(values[-1], 2)}{SPACE}%."
         ),
         x_label=x_label,
         y_label="gap in % of the primal",
-        rule=Rule(f"tol {significant(100.0 * tol, 2)} %", 100.0 * tol),
+        rule=Rule(f"tol {brief(100.0 * tol)}{SPACE}%", 100.0 * tol),
     )
 
 
@@ -130,20 +142,21 @@ def _certificates(history: Sequence[HistoryRow]) -> str:
         numbers = np.unique(np.linspace(0, len(rows) - 1, MOST_ROWS).round().astype(int))
         chosen = [rows[k] for k in numbers]
         caption += f": {len(chosen)} of {count(len(rows))}, evenly spaced"
-    cells = []
-    for row in chosen:
-        share = relative(row.gap, row.primal)
-        decimals = 2 if share >= 0.01 or share == 0 else 4
-        cells.append(
-            [
-                count(row.passes),
-                fixed(row.time, 2),
-                count(row.oracle_calls),
-                count(row.planes),
-                significant(row.primal, 6),
-                significant(row.dual, 6),
-                percent(share, decimals) if math.isfinite(share) else "–",
-            ]
-        )
+    shares = [relative(row.gap, row.primal) for row in chosen]
+    known = [v for row in chosen for v in (row.primal, row.dual) if math.isfinite(v)]
+    decimals = decimals_for(max(map(abs, known), default=0.0), 6)
+    fine = decimals_for(100 * min((share for share in shares if share > 0), default=1.0), 2)
+    cells = [
+        [
+            count(row.passes),
+            fixed(row.time, 2),
+            count(row.oracle_calls),
+            count(row.planes),
+            fixed(row.primal, decimals) if math.isfinite(row.primal) else "∞",
+            fixed(row.dual, decimals) if math.isfinite(row.dual) else "–",
+            percent(share, max(fine, 2)) if math.isfinite(share) else "–",
+        ]
+        for row, share in zip(chosen, shares, strict=True)
+    ]
     head = ("pass", "seconds", "decodes", "planes", "primal", "dual", "relative gap")
     return table(caption, head, cells, words=())

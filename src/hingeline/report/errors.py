@@ -8,7 +8,7 @@ import numpy as np
 
 from hingeline.report.markup import direction, isolated, paragraph, section, table, text
 from hingeline.report.outcome import Outcome
-from hingeline.report.words import count, counted, significant
+from hingeline.report.words import brief, count, counted
 
 Array = np.ndarray[Any, Any]
 
@@ -22,7 +22,8 @@ MOST_TOKENS = 240
 _LEGEND = """\
 <p class="legend"><span class="sentence"><span class="t"><bdi>token</bdi><span class="l">label\
 </span></span></span> right <span class="sentence"><span class="t x"><bdi>token</bdi>\
-<span class="l y">true label</span><span class="l z">predicted label</span></span></span> wrong</p>"""
+<span class="l y">true label</span><span class="l z">predicted label</span></span></span> wrong\
+</p>"""
 
 
 def errors_section(outcome: Outcome, n_errors: int) -> str:
@@ -69,7 +70,7 @@ def _rows(outcome: Outcome, chosen: list[int]) -> str:
     assert outcome.predicted is not None
     rows = []
     for i in chosen:
-        row = [count(i), significant(float(outcome.losses[i]), 3)]
+        row = [str(i), brief(float(outcome.losses[i]))]
         for labels in (outcome.true[i], outcome.predicted[i]):
             row.append(isolated(labels[0] if outcome.single else " ".join(map(str, labels))))
         if outcome.tokens is not None:
@@ -101,7 +102,7 @@ def _sentence(outcome: Outcome, i: int) -> str:
     if at < len(true):
         items.append(_gap(len(true) - at))
     head = (
-        f"Number {count(i)}: loss {significant(float(outcome.losses[i]), 3)}, "
+        f"Number {i}: loss {brief(float(outcome.losses[i]))}, "
         f"{count(int(wrong.sum()))} of {counted(len(true), 'token')} wrong"
     )
     return (

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from hingeline.report.markup import boxed
+from hingeline.report.markup import boxed, paragraph
 
 #: Steps of shading, 0 (none) to this.
 LEVELS = 9
 #: Tables of more columns than this are printed on a page laid sideways.
-SIDEWAYS = 16
+SIDEWAYS = 24
 
 
 def level(share: float) -> int:
@@ -32,8 +32,11 @@ def matrix(
     corner: str,
     columns: Sequence[str],
     rows: Sequence[tuple[str, Sequence[tuple[str, str]]]],
+    *,
+    note: str,
+    title: str = "",
 ) -> str:
-    """A shaded table.
+    """A shaded table, with what explains it kept on one printed page.
 
     Parameters
     ----------
@@ -43,6 +46,10 @@ def matrix(
         Headings as HTML that is safe already.
     rows : sequence of (heading, cells)
         Heading as safe HTML; a cell is its safe HTML and its class.
+    note : str
+        What the shades mean, as safe HTML.
+    title : str
+        A heading above, plain text.
     """
     head = "".join(f'<th scope="col"><div>{name}</div></th>' for name in columns)
     lines = []
@@ -52,11 +59,13 @@ def matrix(
             for cell, kind in cells
         )
         lines.append(f'<tr><th scope="row">{name}</th>{shown}</tr>')
-    return boxed(
+    box = boxed(
         caption,
         f'<table class="matrix"><caption>{escape(caption)}</caption>\n'
         f'<thead><tr><th class="corner">{escape(corner)}</th>{head}</tr></thead>\n<tbody>\n'
         + "\n".join(lines)
         + "\n</tbody></table>",
-        "sideways" if len(columns) > SIDEWAYS else "",
     )
+    kind = "sheet sideways" if len(columns) > SIDEWAYS else "sheet"
+    above = f"<h3>{escape(title)}</h3>\n" if title else ""
+    return f'<div class="{kind}">\n{above}{box}\n{paragraph(note, "note")}</div>'

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hingeline.report.markup import isolated, pairs, paragraph, section, table, text
-from hingeline.report.words import count, counted, percent_at_most, seconds, significant
+from hingeline.report.words import SPACE, count, counted, percent_at_most, seconds, significant
 from hingeline.solvers.history import relative
 
 #: Most classes that are listed.
@@ -83,15 +83,13 @@ def overview_section(model: Any) -> str:
 
 def _certificate(model: Any) -> str:
     share = relative(float(model.duality_gap_), float(model.primal_objective_))
+    shown = f"{significant(100 * share, 3)}{SPACE}%"
     rows = [
         ("stopped", text(stop_words(model), None)),
         ("primal objective", significant(float(model.primal_objective_), 6)),
         ("dual objective", significant(float(model.dual_objective_), 6)),
         ("gap", significant(float(model.duality_gap_), 3)),
-        (
-            "relative gap",
-            f"{significant(100 * share, 3)} % of the primal" if math.isfinite(share) else "none",
-        ),
+        ("relative gap", f"{shown} of the primal" if math.isfinite(share) else "none"),
         ("time", training_time(model)),
         ("passes", count(int(model.n_iter_)) if model.n_iter_ else "none"),
     ]
@@ -148,4 +146,5 @@ def _classes(model: Any) -> str:
     rest = f"<li>and {count(more)} more</li>" if more > 0 else ""
     scheme = getattr(model, "scheme_", None)
     kept = f"; predictions keep to {text(scheme)}" if scheme else ""
-    return f'<h3>{counted(len(labels), "class", "classes")}{kept}</h3><ul class="chips">{items}{rest}</ul>'
+    head = f"<h3>{counted(len(labels), 'class', 'classes')}{kept}</h3>"
+    return f'{head}<ul class="chips">{items}{rest}</ul>'

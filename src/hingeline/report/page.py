@@ -22,7 +22,7 @@ from hingeline.report.provenance import provenance_section
 from hingeline.report.scores import evaluation_section
 from hingeline.report.style import STYLE
 from hingeline.report.weights import weights_section
-from hingeline.report.words import counted, fixed, percent
+from hingeline.report.words import SPACE, counted, fixed, percent
 
 #: Endings of the names of reports.
 FORMATS = ("html", "htm")
@@ -147,7 +147,7 @@ def render_report(
     shown = [entry for entry in sections if entry[2]]
     links = "\n".join(f'<li><a href="#{name}">{word}</a></li>' for name, word, _ in shown)
     kind = type(model).__name__
-    heading = text(f"Report of a {kind}" if title is None else title)
+    heading = text(f"{kind} report" if title is None else title)
     body = "\n".join(html for _, _, html in shown)
     return f"""\
 <!DOCTYPE html>
@@ -236,4 +236,4 @@ def _interval(found: Evaluation, name: str) -> str:
     if name not in found.intervals:
         return ""
     low, high = found.intervals[name]
-    return f"{fixed(100 * low, 2)} to {fixed(100 * high, 2)} (95 %)"
+    return f"{fixed(100 * low, 2)} to {fixed(100 * high, 2)} (95{SPACE}%)"

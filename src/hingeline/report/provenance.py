@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import numbers
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from hingeline.estimators.storage import versions
-from hingeline.report.markup import block_text, isolated, pairs, section, table, text
+from hingeline.report.markup import block_text, isolated, pairs, paragraph, section, table, text
 from hingeline.report.words import count
 
 _NAMES = {
@@ -51,7 +52,8 @@ def provenance_section(model: Any, command: Any, data: Any, date: Any) -> str:
     rows_of.append(("seed", seed_words(getattr(model, "random_state", None))))
     found = versions()
     rows_of += [(shown, text(found[name])) for name, shown in _NAMES.items() if name in found]
-    parts.append(pairs("Seed, and the versions this page was made with", rows_of))
+    parts.append(pairs("Seed and versions", rows_of))
+    parts.append(paragraph("The versions are those that made this page.", "note"))
     return section("provenance", "Provenance", *parts)
 
 
@@ -61,8 +63,6 @@ def command_text(command: Any) -> str:
         return command
     if not isinstance(command, (list, tuple)):
         raise TypeError(f"command must be text or a list of words, got {type(command).__name__}.")
-    import shlex
-
     return shlex.join(map(str, command))
 
 

@@ -11,14 +11,14 @@ from hingeline.metrics import Evaluation, Score
 from hingeline.report.markup import isolated, paragraph, section, table, text
 from hingeline.report.matrices import matrix, shade
 from hingeline.report.outcome import Outcome
-from hingeline.report.words import count, counted, fixed, listed, percent, significant
+from hingeline.report.words import brief, count, counted, fixed, percent
 
 Array = np.ndarray[Any, Any]
 
 #: Most labels of the confusion matrix; the others are taken together.
 MOST_LABELS = 30
 #: Most rows of scores by label.
-MOST_SCORES = 100
+MOST_SCORES = 50
 #: Most pairs of labels in the list of confusions.
 MOST_PAIRS = 12
 
@@ -31,16 +31,16 @@ def evaluation_section(outcome: Outcome) -> str:
     parts = [paragraph(_about(found, outcome.single))]
     if outcome.losses is not None:
         parts.append(_losses(outcome))
-    tables = [_summary(found, outcome.single)]
+    left = [_summary(found, outcome.single)]
     if found.spans is not None:
         spans = found.spans
         averages = [spans.micro, spans.macro, spans.weighted]
-        tables.append(_scores("Spans by type", "type", spans.per_type, averages))
+        left.append(_scores("Spans by type", "type", spans.per_type, averages))
+    left.append(_pairs(found))
     name = "Examples by label" if outcome.single else "Tokens by label"
-    tables.append(_scores(name, "label", found.per_label, []))
-    parts += ['<div class="columns">', *tables]
-    parts += [_pairs(found), "</div>", _confusion(found)]
-    return section("evaluation", "Evaluation", *parts)
+    right = _scores(name, "label", found.per_label, [])
+    parts += ['<div class="columns"><div>', *left, "</div><div>", right, "</div></div>"]
+    return section("evaluation", "Evaluation", *parts, _confusion(found))
 
 
 def _about(found: Evaluation, single: bool) -> str:
@@ -59,7 +59,7 @@ def _losses(outcome: Outcome) -> str:
     losses = outcome.losses
     what = "example" if outcome.single or outcome.evaluation is None else "sequence"
     return paragraph(
-        f"The mean loss is {significant(float(losses.mean()), 3)} per {what}; "
+        f"The mean loss is {brief(float(losses.mean()))} per {what}; "
         f"{percent(float((losses == 0).mean()), 1)} of all "
         f"{counted(len(losses), what)} have none."
     )
@@ -153,10 +153,11 @@ def _confusion(found: Evaluation) -> str:
             kind = "" if plain else shade(share[a, b], "b" if a == b else "o")
             cells.append((count(n) if n else "·", f"{kind} d".strip() if a == b else kind))
         rows.append((name, cells))
-    note = listed(["right in blue on the diagonal", "wrong in orange"])
-    return matrix(caption, "true ↓ predicted →", names, rows) + paragraph(
-        f"Counts; {note}. The shade is the share of the row, on a scale of square roots.", "note"
+    note = (
+        "Counts: right in blue on the diagonal, wrong in orange. The shade is the share of the "
+        "row, on a scale of square roots."
     )
+    return matrix(caption, "true ↓ predicted →", names, rows, note=note)
 
 
 def merged(confusion: Array, kept: Array) -> Array:

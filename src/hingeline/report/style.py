@@ -11,7 +11,7 @@ from hingeline.report.matrices import LEVELS
 _BASE = """\
 :root {
   --text: #1c2126; --muted: #5a6570; --line: #d9dfe5; --panel: #f5f7f9; --back: #fff;
-  --blue: 10 95 165; --orange: 196 78 6;
+  --blue: 10 95 165; --orange: 196 78 6; --edge: rgb(0 0 0 / 0.18);
   --sans: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Helvetica Neue", Arial,
     sans-serif;
   --mono: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace;
@@ -60,7 +60,16 @@ nav a { display: inline-block; padding: 0.35rem 0; }
 """
 
 _TABLES = """\
-.scroll { position: relative; max-width: 100%; overflow-x: auto; margin: 0 0 1.5rem; }
+.scroll {
+  position: relative; max-width: 100%; overflow-x: auto; margin: 0 0 1.5rem;
+  /* A shadow at an edge beyond which there is more. */
+  background:
+    linear-gradient(to right, var(--back) 30%, transparent) left / 2.5rem 100% local,
+    linear-gradient(to left, var(--back) 30%, transparent) right / 2.5rem 100% local,
+    linear-gradient(to right, var(--edge), transparent) left / 0.7rem 100% scroll,
+    linear-gradient(to left, var(--edge), transparent) right / 0.7rem 100% scroll;
+  background-repeat: no-repeat;
+}
 .columns {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(min(27rem, 100%), 1fr));
   gap: 0.5rem 3rem; align-items: start;
@@ -76,6 +85,12 @@ th, td {
 th { font-weight: 400; }
 thead th { color: var(--muted); font-size: 0.8125rem; vertical-align: bottom; }
 tr > :last-child { padding-inline-end: 0.25rem; }
+/* A very long label or token wraps instead of pushing the numbers away. */
+th bdi, td bdi {
+  display: inline-block; max-width: 14rem; overflow-wrap: break-word; vertical-align: top;
+}
+.bars th bdi, .pairs td bdi, .texts td bdi { display: inline; overflow-wrap: anywhere; }
+.matrix th bdi { display: inline; }
 .n { text-align: end; white-space: nowrap; padding-inline: 0.6rem 0.25rem; }
 .sum > * { font-style: italic; }
 tr:not(.sum) + .sum > * { border-top: 2px solid var(--line); }
@@ -87,7 +102,8 @@ code, pre { font-family: var(--mono); font-size: 0.875em; }
 .hash { display: inline-block; min-width: 16rem; }
 pre { margin: 0; padding: 0.9rem 1.1rem; border-radius: 0.4rem; background: var(--panel); }
 .matrix { font-size: 0.75rem; }
-.matrix th, .matrix td { padding: 0.25rem 0.3rem; border: 0; }
+.matrix caption { font-size: 0.9375rem; }
+.matrix th, .matrix td { padding: 0.25rem 0.2rem; border: 0; }
 .matrix td {
   min-width: 2.1rem; text-align: end; white-space: nowrap; border: 1px solid var(--back);
 }
@@ -156,7 +172,7 @@ _TOKENS = """\
 .l { color: var(--muted); font-size: 0.6875rem; line-height: 1.45; unicode-bidi: plaintext; }
 .x { border: 1.5px solid rgb(var(--orange)); border-radius: 0.25rem;
   background: rgb(var(--orange) / 0.1); }
-.x > bdi { font-weight: 650; border-bottom: 4px double rgb(var(--orange)); }
+.x > bdi { font-weight: 650; border-bottom: 2.5px solid rgb(var(--orange)); }
 .y { color: rgb(var(--blue)); }
 .z { color: rgb(var(--orange)); font-weight: 600; }
 .y::before { content: "✓ " / ""; }
@@ -184,7 +200,7 @@ _DARK = """\
 @media screen and (prefers-color-scheme: dark) {
   :root {
     --text: #e4e7ea; --muted: #9ba6b1; --line: #343b42; --panel: #1e2328; --back: #15181b;
-    --blue: 96 172 240; --orange: 244 146 72;
+    --blue: 96 172 240; --orange: 244 146 72; --edge: rgb(0 0 0 / 0.7);
   }
 }
 """
@@ -196,25 +212,28 @@ _PRINT = """\
   :root { --text: #000; --muted: #333; --line: #bbb; --panel: #fff; --back: #fff; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   nav, .skip, footer { display: none; }
-  .scroll { overflow: visible; }
+  .scroll { overflow: visible; background: none; }
   h1 { font-size: 18pt; }
   h2, h3, h4, caption, .which { break-after: avoid; }
   section { padding-top: 12pt; margin-top: 12pt; }
   tr, svg, .card, .figures, .t, .legend { break-inside: avoid; }
-  .errors > li { break-inside: avoid; }
+  .errors > li, .sheet, .columns .scroll { break-inside: avoid; }
   thead { display: table-header-group; }
   p { orphans: 3; widows: 3; }
   .charts { grid-template-columns: 1fr 1fr; gap: 6pt 12pt; }
-  .columns { grid-template-columns: 1fr; }
-  .cards { grid-template-columns: 1fr 1fr; gap: 8pt; }
-  .card { padding: 6pt 8pt; }
+  .columns { display: block; }
+  .cards { display: block; }
+  .card { margin: 0 0 6pt; }
+  .sides { grid-template-columns: 1fr 1fr; }
+  th, td { padding-block: 1.6pt; }
+  .card { padding: 4pt 8pt 5pt; }
+  .card h4 { margin: 0; font-size: 10pt; }
   table { font-size: 9pt; }
-  .bars { font-size: 7.5pt; }
-  .bars td { width: 3.6rem; }
+  .bars { font-size: 7.5pt; line-height: 1.35; }
+  .bars th, .bars td { padding-block: 0.6pt; }
   pre { border: 1px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhere; }
-  .matrix { font-size: 6.5pt; }
-  .matrix thead th { font-size: 6.5pt; }
-  .matrix th, .matrix td { padding: 1.5pt 2pt; }
+  .matrix, .matrix thead th { font-size: 6pt; }
+  .matrix th, .matrix td { padding: 1.4pt 1.3pt; }
   .matrix td { min-width: 0; }
   .matrix tbody th { position: static; max-width: 28mm; }
   .sideways { page: sideways; }

@@ -14,7 +14,7 @@ from hingeline.inspection import FeatureWeight, top_features, transition_table
 from hingeline.inspection.weights import END, START
 from hingeline.report.markup import isolated, paragraph, section, table
 from hingeline.report.matrices import LEVELS, matrix, shade
-from hingeline.report.words import count, counted, fixed, listed
+from hingeline.report.words import count, counted, decimals_for, fixed, listed
 
 Array = np.ndarray[Any, Any]
 
@@ -36,12 +36,9 @@ def weights_section(model: Any, n_features: int, feature_names: Sequence[str] | 
     return section("weights", "Weights", *parts) if parts else ""
 
 
-def decimals_for(weights: Any) -> int:
-    """Decimals that give the largest weight three significant digits, and no more than six."""
-    largest = float(np.max(np.abs(weights), initial=0.0))
-    if largest == 0.0 or not math.isfinite(largest):
-        return 0
-    return min(6, max(0, 2 - math.floor(math.log10(largest))))
+def _decimals(weights: Any) -> int:
+    """Decimals that give the largest weight three significant digits."""
+    return decimals_for(float(np.max(np.abs(weights), initial=0.0)), 3)
 
 
 # Features ----------------------------------------------------------------------------------------
@@ -66,7 +63,7 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> str:
         return paragraph("All weights of features are zero.")
     weights = [row.weight for row in rows]
     largest_of_all = max(map(abs, weights))
-    decimals = decimals_for(weights)
+    decimals = _decimals(weights)
     cards = [_card(label, found, largest_of_all, decimals) for label, found in groups]
     return "\n".join(
         ["<h3>Features by label</h3>", paragraph(about), '<div class="cards">', *cards, "</div>"]
@@ -111,7 +108,7 @@ def _nameless(model: Any, n: int) -> str:
     )
     if not shown:
         return paragraph(about)
-    decimals = decimals_for(weights)
+    decimals = _decimals(weights)
     rows = [[count(k), fixed(weights[k], decimals)] for k in shown]
     caption = f"The {len(shown)} largest weights"
     return paragraph(about) + table(caption, ("entry", "weight"), rows, words=())
@@ -132,7 +129,7 @@ def _transitions(model: Any) -> str:
         targets.append(None)
     places = [(a, b) for a in sources for b in targets if (a, b) != (None, None)]
     weights = {place: row.weight for place, row in zip(places, rows, strict=True)}
-    caption = "Transitions"
+    caption = "From label (rows) to label (columns)"
     if len(labels) > MOST_TRANSITIONS:
         table_of = np.abs(model.transition_coef_)
         size = np.maximum(table_of.max(axis=0), table_of.max(axis=1))
@@ -144,8 +141,7 @@ def _transitions(model: Any) -> str:
         )
     shown = [weights[a, b] for a in sources for b in targets if (a, b) in weights]
     largest = max(map(abs, shown), default=0.0) or 1.0
-    decimals = decimals_for(shown) if any(shown) else 0
-    decimals = min(decimals, 2) if largest >= 0.1 else decimals
+    decimals = decimals_for(largest, 2)
     lines = []
     forbidden = False
     for a in sources:
@@ -165,15 +161,11 @@ def _transitions(model: Any) -> str:
     notes = ["positive weights are blue", "negative ones orange"]
     if forbidden:
         notes.append(f"× is forbidden by {model.scheme_}")
-    return (
-        "<h3>Transitions</h3>"
-        + matrix(caption, "from ↓ to →", heads, lines)
-        + paragraph(
-            f"What a label right after another adds to the score: {listed(notes)}. The shade is "
-            "the share of the largest, on a scale of square roots.",
-            "note",
-        )
+    note = (
+        f"What a label right after another adds to the score: {listed(notes)}. The shade is the "
+        "share of the largest, on a scale of square roots."
     )
+    return matrix(caption, "from ↓ to →", heads, lines, note=note, title="Transitions")
 
 
 def _allowed(valid: Any, a: int | None, b: int | None) -> bool:
