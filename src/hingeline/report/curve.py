@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hingeline.persistence import replacing
+from hingeline.report.files import check_target
 from hingeline.solvers.history import HistoryRow
 
 if TYPE_CHECKING:
@@ -70,32 +71,14 @@ def plot_curve(
     gaps.set_xlabel("seconds")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     if target is not None:
-        _write(figure, target)
+        with replacing(target) as file:
+            figure.savefig(file, format=target.suffix.lower().lstrip("."))
     return figure
 
 
 def check_picture_path(path: str | os.PathLike[str]) -> Path:
-    """The path of a picture that can be written, or an error that says why it cannot.
-
-    Raises
-    ------
-    ValueError
-        If the name does not end in one of :data:`FORMATS`.
-    OSError
-        If the folder is missing or the place is taken by something that is not a file.
-    """
-    path = Path(path)
-    if path.suffix.lower().lstrip(".") not in FORMATS:
-        endings = " or ".join(f".{name}" for name in FORMATS)
-        raise ValueError(f"cannot write {path}: its name must end in {endings}.")
-    target = path.resolve()  # a link stays a link
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {target.parent}.")
-    if target.exists() and not target.is_file():
-        raise FileExistsError(f"cannot write {path}: it exists and is not a file.")
-    if not os.access(target.parent, os.W_OK):
-        raise PermissionError(f"cannot write {path}: no permission to write in {target.parent}.")
-    return target
+    """The path of a picture that can be written, or an error that says why it cannot."""
+    return check_target(path, FORMATS)
 
 
 def _column(history: Sequence[HistoryRow], name: str) -> Array:
@@ -154,15 +137,3 @@ def _tidy(axes: Axes) -> None:
     axes.set_axisbelow(True)
     axes.tick_params(color=_GREY, labelsize=9)
     axes.margins(x=0.02)
-
-
-def _write(figure: Figure, target: Path) -> None:
-    """Write under a temporary name in the same folder, then rename."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            figure.savefig(file, format=target.suffix.lower().lstrip("."))
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -1,0 +1,101 @@
+"""Numbers in words and figures: significant digits, shares, times, counts."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Decimal
+
+#: Between a number and its unit: lines do not break here.
+SPACE = "\N{NO-BREAK SPACE}"
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def count(n: int) -> str:
+    """``12,345``."""
+    return f"{n:,}"
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    """``1 pass``, ``2 passes``."""
+    return f"{count(n)} {one if n == 1 else many or one + 's'}"
+
+
+def power_of_ten(power: int) -> str:
+    """``10⁻³``."""
+    return "10" + str(power).translate(_RAISED)
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number by its significant digits; very large and very small ones by powers of ten."""
+    if math.isnan(value):
+        return "not known"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0.0:
+        return "0"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if -4 <= power < 7:
+        shown = f"{value:,.{max(digits - 1 - power, 0)}f}"
+    else:
+        shown = f"{mantissa} × {power_of_ten(power)}"
+    return shown.replace("-", "−")
+
+
+def brief(value: float) -> str:
+    """A number by at most three significant digits, without zeros at its end."""
+    number, *power = significant(value, 3).split(" × ")
+    if "." in number:
+        number = number.rstrip("0").rstrip(".")
+    return " × ".join([number, *power])
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals and a proper minus sign; zero has no sign."""
+    shown = f"{value:,.{decimals}f}"
+    if float(shown.replace(",", "")) == 0.0:
+        shown = shown.lstrip("-")
+    return shown.replace("-", "−")
+
+
+def decimals_for(size: float, digits: int) -> int:
+    """Decimals that give a number of this size so many significant digits, at most eight."""
+    if size == 0.0 or not math.isfinite(size):
+        return 0
+    return min(8, max(0, digits - 1 - math.floor(math.log10(abs(size)))))
+
+
+def percent(share: float, decimals: int = 2) -> str:
+    """A share as ``12.34 %``."""
+    return f"{fixed(100.0 * share, decimals)}{SPACE}%"
+
+
+def percent_at_most(share: float) -> str:
+    """A bound in per cent, two significant digits, rounded up so that it stays a bound."""
+    value = Decimal(f"{100.0 * share:.12g}")  # 0.8 stays 0.8, whatever its last bit is
+    if value == 0:
+        return f"0{SPACE}%"
+    up = value.quantize(Decimal(1).scaleb(value.adjusted() - 1), rounding=ROUND_CEILING)
+    return f"{significant(float(up), 2)}{SPACE}%"
+
+
+def seconds(value: float) -> str:
+    """A time as it would be said."""
+    if value < 0.1:
+        return f"{significant(1000.0 * value, 2)}{SPACE}ms"
+    if value < 10:
+        return f"{value:.2f}{SPACE}s"
+    if value < 100:
+        return f"{value:.1f}{SPACE}s"
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    shown = f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return shown.replace(" ", SPACE)
+
+
+def listed(items: list[str], last: str = "and") -> str:
+    """``a, b and c``."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"
