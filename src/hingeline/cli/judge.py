@@ -139,7 +139,7 @@ def report(
         known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
         if isinstance(samples.X, TokenTable):
             known["tokens"] = samples.X.sentences(0)
-        files.append({"file": Path(test).name, "sha256": file_hash(test)})
+        files.append({"name": Path(test).name, "sha256": file_hash(test)})
     path = output or model.with_suffix(".html")
     with blaming("--output"):
         write_report(

@@ -170,7 +170,7 @@ def train(
     metadata = {
         "layout": samples.layout.to_dict(),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [{"file": Path(data).name, "sha256": file_hash(data)}],
+        "data": [{"name": Path(data).name, "sha256": file_hash(data)}],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
             "hingeline": __version__,
