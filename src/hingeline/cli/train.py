@@ -340,7 +340,7 @@ def _print_result(result: dict[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     gap = result["relative_gap"]
-    bound = "no certificate" if gap is None else f"at most {percent(gap)} above the optimum"
+    bound = "no certificate" if gap is None else f"certified gap {percent(gap)}"
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
     typer.echo(
         f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "
