@@ -113,6 +113,18 @@ def example_gap(form: Formulation, i: int, top: float, total: float, linear: flo
 
 
 @helper
+def most_violated_sum(
+    problem: Any, form: Formulation, i: int, w: Array, stretch: float, y_out: Array
+) -> float:
+    """:func:`most_violated` where the hinge is a sum of score and loss: one augmented decode.
+
+    That is margin rescaling with linear slack. Kernels for it alone compile in half the time.
+    """
+    decode(problem, i, w, 1.0 / stretch, y_out)
+    return plane_loss(problem, i, y_out) - stretch * plane_score(problem, i, y_out, w)
+
+
+@helper
 def most_violated(
     problem: Any, form: Formulation, i: int, w: Array, stretch: float, y_out: Array
 ) -> float:
@@ -123,8 +135,7 @@ def most_violated(
     ``stretch`` asks for the weights ``stretch·w`` without making them.
     """
     if form.root == 0 and form.rescaled == 0:
-        decode(problem, i, w, 1.0 / stretch, y_out)
-        return plane_loss(problem, i, y_out) - stretch * plane_score(problem, i, y_out, w)
+        return most_violated_sum(problem, form, i, w, stretch, y_out)
     losses, ys = decode_by_loss(problem, i, w)
     best = -np.inf
     for k in range(losses.shape[0]):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._numba import helper, kernel
-from hingeline.formulations import Formulation, most_violated
+from hingeline.formulations import Formulation, most_violated, most_violated_sum
 from hingeline.solvers.certificate import DualSolver
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.base import Compiled, output_length, planes_add, planes_score
@@ -30,6 +30,15 @@ def known_slack(problem: Any, ws: WorkingSet, i: int, w: Array) -> float:
     return slack
 
 
+@helper
+def longest_output(problem: Any, order: Array) -> int:
+    """Length of the longest output among the examples of ``order``, at least 1."""
+    longest = 1
+    for i in order:
+        longest = max(longest, output_length(problem, i))
+    return longest
+
+
 @kernel
 def find_planes(
     problem: Any,
@@ -45,24 +54,48 @@ def find_planes(
 ) -> None:
     """Decode the examples of ``order`` against w and put what is violated into their sets.
 
-    A plane enters if its hinge exceeds that of all planes known by more than ``epsilon``; with a
-    negative epsilon, which spares the comparison, if it is violated at all. Writes
-    ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of ``order``
-    may run in threads.
+    Writes ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of
+    ``order`` may run in threads. For hinges that are sums of score and loss; ``epsilon`` is
+    negative and counts for nothing: what most runs need, and quick to compile.
     """
-    longest = 1
+    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
-        longest = max(longest, output_length(problem, i))
-    buffer = np.empty(longest, dtype=np.int32)
+        violation[i] = 0.0
+        if form.cap[i] > 0.0:
+            y = buffer[: output_length(problem, i)]
+            h = most_violated_sum(problem, form, i, w, 1.0, y)
+            violation[i] = max(h, 0.0)
+            if h > 0.0:
+                insert(problem, form, ws, i, y, clock, patience, scratch)
+
+
+@kernel
+def find_planes_above(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    epsilon: float,
+    clock: int,
+    patience: int,
+    scratch: Array,
+    violation: Array,
+) -> None:
+    """:func:`find_planes` for any hinge.
+
+    A plane enters if its hinge exceeds that of all planes known by more than ``epsilon``; with a
+    negative epsilon, which spares the comparison, if it is violated at all.
+    """
+    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
-        if form.cap[i] == 0.0:
-            violation[i] = 0.0
-            continue
-        y = buffer[: output_length(problem, i)]
-        h = most_violated(problem, form, i, w, 1.0, y)
-        violation[i] = max(h, 0.0)
-        if h > 0.0 and (epsilon < 0.0 or h > known_slack(problem, ws, i, w) + epsilon):
-            insert(problem, form, ws, i, y, clock, patience, scratch)
+        violation[i] = 0.0
+        if form.cap[i] > 0.0:
+            y = buffer[: output_length(problem, i)]
+            h = most_violated(problem, form, i, w, 1.0, y)
+            violation[i] = max(h, 0.0)
+            if h > 0.0 and (epsilon < 0.0 or h > known_slack(problem, ws, i, w) + epsilon):
+                insert(problem, form, ws, i, y, clock, patience, scratch)
 
 
 @kernel
@@ -119,7 +152,8 @@ class PlaneSolver(DualSolver):
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
-        kernel = self.compiled.bind(find_planes)
+        plain = self.form.root == 0 and self.form.rescaled == 0 and epsilon < 0.0
+        kernel = self.compiled.bind(find_planes if plain else find_planes_above)
         self.workers.map(
             lambda part, scratch: kernel(
                 self.compiled.problem,
