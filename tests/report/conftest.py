@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from hingeline import ChainSSVM, MulticlassSSVM
+from hingeline.report import render_report
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -95,6 +98,73 @@ def parse(page):
     parser.close()
     assert len(parser.open) == 1, f"<{parser.open[-1].tag}> is not closed"
     return parser.root
+
+
+REFERENCES = ("src", "href", "srcset", "data", "action", "poster", "xlink:href", "background")
+
+
+def check_page(root):
+    """What must hold for every page."""
+    for element in root.all():
+        for name in REFERENCES:
+            value = element.attrs.get(name, "#")
+            assert value.startswith(("#", "data:")), f"{element.tag} {name}={value}"
+        assert not any(name.startswith("on") for name in element.attrs)
+        assert "style" not in element.attrs
+        assert element.tag not in ("script", "img", "iframe", "object", "embed", "form", "base")
+    ids = [e.attrs["id"] for e in root.all() if "id" in e.attrs]
+    assert len(set(ids)) == len(ids)
+    targets = [a.attrs["href"][1:] for a in root.all("a")]
+    assert set(targets) <= set(ids)
+    for element in root.all():
+        for name in element.attrs.get("aria-labelledby", "").split():
+            assert name in ids
+    for table in root.all("table"):
+        assert table.one("caption").text.strip()
+        widths = {
+            sum(int(c.attrs.get("colspan", 1)) for c in tr.children if not isinstance(c, str))
+            for tr in table.all("tr")
+        }
+        assert len(widths) == 1
+    for svg in root.all("svg"):
+        assert svg.attrs["role"] == "img"
+        assert svg.one("title").text
+        assert svg.one("desc").text
+    levels = [int(e.tag[1]) for e in root.all() if re.fullmatch("h[1-6]", e.tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
+    for landmark in ("header", "nav", "main", "footer"):
+        root.one(landmark)
+    assert root.one("html").attrs["lang"] == "en"
+    assert root.one("meta", name="viewport").attrs["content"].startswith("width=device-width")
+    links = [a.attrs["href"][1:] for a in root.one("nav").all("a")]
+    assert links == [s.attrs["id"] for s in root.one("main").all("section")]
+    return links
+
+
+def page_of(model, **arguments):
+    page = render_report(model, **arguments)
+    page.encode("utf-8")
+    root = parse(page)
+    return root, check_page(root)
+
+
+def rows_of(root, caption):
+    (table,) = [t for t in root.all("table") if t.one("caption").text.startswith(caption)]
+    return [[c.text for c in tr.children] for tr in table.one("tbody").all("tr")]
+
+
+@pytest.fixture(name="page_of", scope="session")
+def page_of_fixture():
+    """Function: a page, parsed and checked, and the ids of its sections."""
+    return page_of
+
+
+@pytest.fixture(name="rows_of", scope="session")
+def rows_of_fixture():
+    """Function: the texts of a table's cells, by the beginning of its caption."""
+    return rows_of
 
 
 @pytest.fixture(name="parse", scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import math
 import os
 import re
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction import DictVectorizer
 
-from hingeline import SSVM, ChainSSVM, MulticlassSSVM
+from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.importing import import_liblinear
 from hingeline.metrics import evaluate
 from hingeline.report import render_report, write_report
@@ -22,257 +21,73 @@ from hingeline.report.overview import certificate_words, value_text
 from hingeline.report.style import STYLE
 
 SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenance"]
-REFERENCES = ("src", "href", "srcset", "data", "action", "poster", "xlink:href", "background")
-
-
-def check_page(root):
-    """What must hold for every page."""
-    for element in root.all():
-        for name in REFERENCES:
-            value = element.attrs.get(name, "#")
-            assert value.startswith(("#", "data:")), f"{element.tag} {name}={value}"
-        assert not any(name.startswith("on") for name in element.attrs)
-        assert "style" not in element.attrs
-        assert element.tag not in ("script", "img", "iframe", "object", "embed", "form", "base")
-    ids = [e.attrs["id"] for e in root.all() if "id" in e.attrs]
-    assert len(set(ids)) == len(ids)
-    targets = [a.attrs["href"][1:] for a in root.all("a")]
-    assert set(targets) <= set(ids)
-    for element in root.all():
-        for name in element.attrs.get("aria-labelledby", "").split():
-            assert name in ids
-    for table in root.all("table"):
-        assert table.one("caption").text.strip()
-        widths = {
-            sum(int(c.attrs.get("colspan", 1)) for c in tr.children if not isinstance(c, str))
-            for tr in table.all("tr")
-        }
-        assert len(widths) == 1
-    for svg in root.all("svg"):
-        assert svg.attrs["role"] == "img"
-        assert svg.one("title").text
-        assert svg.one("desc").text
-    levels = [int(e.tag[1]) for e in root.all() if re.fullmatch("h[1-6]", e.tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
-    for landmark in ("header", "nav", "main", "footer"):
-        root.one(landmark)
-    assert root.one("html").attrs["lang"] == "en"
-    assert root.one("meta", name="viewport").attrs["content"].startswith("width=device-width")
-    links = [a.attrs["href"][1:] for a in root.one("nav").all("a")]
-    assert links == [s.attrs["id"] for s in root.one("main").all("section")]
-    return links
-
-
-def page_of(parse, model, **arguments):
-    page = render_report(model, **arguments)
-    page.encode("utf-8")
-    root = parse(page)
-    return root, check_page(root)
-
-
-def rows_of(root, caption):
-    (table,) = [t for t in root.all("table") if t.one("caption").text.startswith(caption)]
-    return [[c.text for c in tr.children] for tr in table.one("tbody").all("tr")]
-
-
-# Models ------------------------------------------------------------------------------------------
-
-
-def test_chain(chain, parse):
-    model, X, y = chain
-    predicted = model.predict(X)
-    tokens = [[f"w{i}.{t}" for t in range(len(x))] for i, x in enumerate(X)]
-    root, sections = page_of(parse, model, y_true=y, y_pred=predicted, tokens=tokens, n_errors=3)
-    assert sections == SECTIONS
-    found = evaluate(y, predicted)
-    summary = dict(rows_of(root, "Summary"))
-    assert summary["token accuracy"] == f"{100 * found.token_accuracy:.2f}\u00a0%"
-    assert summary["span F1"] == f"{100 * found.span_f1:.2f}\u00a0%"
-    types = rows_of(root, "Spans by type")
-    assert [row[0] for row in types] == ["NP", "VP", "micro", "macro", "weighted"]
-    assert types[0][1] == f"{100 * found.per_type[0].precision:.2f}"
-    confusion = rows_of(root, "Confusion")
-    shown = [[int(c.replace(",", "").replace("·", "0")) for c in row[1:]] for row in confusion]
-    assert shown == found.confusion.tolist()
-    # The costliest sentences, each token with its labels.
-    losses = [
-        sum(a != b for a, b in zip(s, t, strict=True)) for s, t in zip(y, predicted, strict=True)
-    ]
-    sentences = root.one("ol", class_="errors").all("div", class_="sentence")
-    assert len(sentences) == 3
-    numbers = [int(re.search(r"Number (\d+)", p.text)[1]) for p in root.all("p", class_="which")]
-    assert [losses[i] for i in numbers] == sorted(losses, reverse=True)[:3]
-    first = numbers[0]
-    cells = sentences[0].all("span", class_="t")
-    assert [c.one("bdi").text for c in cells] == tokens[first]
-    for cell, a, b in zip(cells, y[first], predicted[first], strict=True):
-        labels = [label.text for label in cell.all("span", class_="l")]
-        wrong = "x" in cell.attrs["class"].split()
-        assert wrong == (a != b)
-        assert labels == ([f"true {a}", f"predicted {b}"] if wrong else [a])
-
-
-def test_transitions_are_the_models(chain, parse):
-    model = chain[0].with_weights(10 * chain[0].weights_)
-    root, _ = page_of(parse, model)
-    rows = rows_of(root, "From label")
-    assert [row[0] for row in rows] == ["(start)", *model.classes_]
-    shown = [[c.replace("−", "-").replace("·", "0") for c in row[1:-1]] for row in rows]
-    expected = np.vstack([model.start_coef_, model.transition_coef_])
-    np.testing.assert_allclose(np.array(shown, dtype=float), expected, atol=0.00501)
-    (table,) = root.all("table", class_="matrix")
-    largest = np.unravel_index(np.argmax(expected), expected.shape)
-    cell = table.one("tbody").all("tr")[largest[0]].all("td")[largest[1]]
-    assert cell.attrs["class"].startswith("b")
-    smallest = np.unravel_index(np.argmin(expected), expected.shape)
-    cell = table.one("tbody").all("tr")[smallest[0]].all("td")[smallest[1]]
-    assert cell.attrs["class"].startswith("o")
-
-
-@pytest.mark.parametrize(("scale", "units"), [(1e-4, "10⁻⁵"), (1e5, "10⁴")])
-def test_transitions_of_another_size_have_units(chain, parse, scale, units):
-    model, *_ = chain
-    plain = np.abs(
-        np.concatenate([model.transition_coef_.ravel(), model.start_coef_, model.end_coef_])
-    )
-    model = model.with_weights(model.weights_ * (0.5 / plain.max()) * scale)
-    root, _ = page_of(parse, model)
-    assert f"in units of {units}" in root.text
-    cells = [c for row in rows_of(root, "From label") for c in row[1:] if c not in ("·", "")]
-    assert max(abs(float(c.replace("−", "-"))) for c in cells) == 5.0
-    assert max(map(len, cells)) <= 5
-
-
-def test_forbidden_moves_are_marked(make_chain, parse):
-    rng = np.random.default_rng(0)
-    X = [rng.normal(size=(3, 2)) for _ in range(10)]
-    y = [["B-A", "I-A", "O"], ["O", "B-A", "I-A"]] * 5
-    model = ChainSSVM(scheme="IOB2", random_state=0).fit(X, y)
-    root, _ = page_of(parse, model)
-    rows = {row[0]: row[1:] for row in rows_of(root, "From label")}
-    assert [rows["O"][1], rows["(start)"][1]] == ["×", "×"]  # to I-A
-    assert rows["B-A"][1] != "×"
-    assert "forbidden by IOB2" in root.text
-
-
-def test_features_by_label(flat, parse):
-    model, *_ = flat
-    names = ["one", "two", "three", "four", "five"]
-    root, _ = page_of(parse, model, n_features=2, feature_names=names)
-    cards = root.all("article")
-    assert [card.one("h4").text for card in cards] == ["left", "middle", "right"]
-    for card, weights, constant in zip(cards, model.coef_, model.intercept_, strict=True):
-        for table, sign in zip(card.all("table"), (1, -1), strict=True):
-            rows = [[c.text for c in tr.children] for tr in table.all("tr")]
-            ranked = sorted(zip([*weights, constant], [*names, "(constant)"], strict=True))
-            ranked = [(w, n) for w, n in ranked[::-sign] if sign * w > 0][:2]
-            assert [row[0] for row in rows] == [name for _, name in ranked]
-            shown = [float(row[1].replace("−", "-")) for row in rows]
-            np.testing.assert_allclose(shown, [w for w, _ in ranked], atol=0.005)
-
-
-def test_flat(flat, parse):
-    model, X, y = flat
-    predicted = model.predict(X).copy()
-    predicted[3] = "left" if y[3] != "left" else "right"
-    texts = [f"text {i}" for i in range(len(y))]
-    root, sections = page_of(parse, model, y_true=y, y_pred=predicted, tokens=texts)
-    assert sections == SECTIONS
-    assert [row[0] for row in rows_of(root, "Summary")] == ["accuracy"]
-    errors = rows_of(root, "Errors")
-    assert ["3", "1", y[3], predicted[3], "text 3"] in errors
-    assert len(errors) == min(20, int((predicted != y).sum()))
-    assert root.all("table", class_="matrix")  # the confusions, but no transitions
-    assert "From label" not in root.text
-
-
-def test_own_structure(python_chain, parse):
-    rng = np.random.default_rng(0)
-    X = [rng.normal(size=(3, 2)) for _ in range(5)]
-    y = [rng.integers(0, 3, 3) for _ in X]
-    model = SSVM(python_chain(), max_iter=2, tol=0.9).fit(X, y)
-    root, sections = page_of(parse, model, y_true=y, y_pred=model.predict(X), n_features=4)
-    assert sections == SECTIONS
-    shown = [(int(k), float(w.replace("−", "-"))) for k, w in rows_of(root, "The 4 largest")]
-    order = np.argsort(-np.abs(model.weights_))[:4]
-    assert [k for k, _ in shown] == order.tolist()
-    np.testing.assert_allclose([w for _, w in shown], model.weights_[order], atol=0.01)
-    assert "structure PythonChain" in root.one("header").text
-    # Weights that were put into a new estimator have neither certificate nor curve.
-    other = SSVM(python_chain())
-    other.weights_ = model.weights_
-    root, sections = page_of(parse, other)
-    assert sections == ["model", "convergence", "weights", "provenance"]
-    assert "No gap is certified: weights were set by hand." in root.text
 
 
 # Missing parts -----------------------------------------------------------------------------------
 
 
-def test_model_only(chain, parse):
-    _, sections = page_of(parse, chain[0])
+def test_model_only(chain, page_of):
+    _, sections = page_of(chain[0])
     assert sections == ["model", "convergence", "weights", "provenance"]
 
 
-def test_evaluation_only_has_no_errors(chain, parse):
+def test_evaluation_only_has_no_errors(chain, page_of, rows_of):
     model, X, y = chain
     found = evaluate(y, model.predict(X), bootstrap=20)
-    root, sections = page_of(parse, model, evaluation=found)
+    root, sections = page_of(model, evaluation=found)
     assert sections == [s for s in SECTIONS if s != "errors"]
     low, high = found.intervals["token_accuracy"]
     assert rows_of(root, "Summary")[0][2] == f"{100 * low:.2f} to {100 * high:.2f}\u00a0%"
 
 
-def test_without_tokens_errors_have_positions(chain, parse):
+def test_without_tokens_errors_have_positions(chain, page_of):
     model, X, y = chain
-    root, _ = page_of(parse, model, y_true=y, y_pred=model.predict(X), n_errors=1)
+    root, _ = page_of(model, y_true=y, y_pred=model.predict(X), n_errors=1)
     cells = root.one("ol", class_="errors").all("span", class_="t")
     assert [c.one("bdi").text for c in cells] == [str(t) for t in range(len(cells))]
 
 
-def test_no_errors(chain, parse):
+def test_no_errors(chain, page_of):
     model, _, y = chain
-    root, _ = page_of(parse, model, y_true=y, y_pred=y)
+    root, _ = page_of(model, y_true=y, y_pred=y)
     assert "There are no errors." in root.one(id="errors").text
     assert "No label is confused" in root.text
-    _, sections = page_of(parse, model, y_true=y, y_pred=y, n_errors=0)
+    _, sections = page_of(model, y_true=y, y_pred=y, n_errors=0)
     assert "errors" not in sections
 
 
-def test_no_features(flat, parse):
-    _, sections = page_of(parse, flat[0], n_features=0)
+def test_no_features(flat, page_of):
+    _, sections = page_of(flat[0], n_features=0)
     assert "weights" not in sections
 
 
-def test_stored_and_replaced_weights(chain, parse, tmp_path):
+def test_stored_and_replaced_weights(chain, tmp_path, page_of):
     model, *_ = chain
     model.save(tmp_path / "exact.hinge")
     assert render_report(ChainSSVM.load(tmp_path / "exact.hinge")) == render_report(model)
     model.save(tmp_path / "small.hinge", dtype="float16")
-    root, _ = page_of(parse, ChainSSVM.load(tmp_path / "small.hinge"))
+    root, _ = page_of(ChainSSVM.load(tmp_path / "small.hinge"))
     assert "No gap is certified: weights were rounded" in root.text
     assert "changed since" in root.one(id="convergence").text
-    root, _ = page_of(parse, model.with_weights(model.weights_))
+    root, _ = page_of(model.with_weights(model.weights_))
     assert "No gap is certified: weights were replaced." in root.text
     assert root.all("svg") == []
 
 
-def test_imported_model(parse):
+def test_imported_model(page_of):
     text = (
         "solver_type MCSVM_CS\nnr_class 3\nlabel 1 2 3\nnr_feature 2\nbias -1\nw\n"
         "1 0 -1 \n0.5 2 0 \n"
     )
-    root, _ = page_of(parse, import_liblinear(text))
+    root, _ = page_of(import_liblinear(text))
     assert "No gap is certified: weights were imported from LIBLINEAR." in root.text
     assert "not recorded" in root.one("header").text
 
 
-def test_many_labels_are_summed_up(make_chain, parse):
+def test_many_labels_are_summed_up(make_chain, page_of, rows_of):
     labels = [f"label-{k:02d}" for k in range(70)]
     model, X, y = make_chain(labels, n=40, length=20, max_iter=2, tol=10.0)
-    root, _ = page_of(parse, model, y_true=y, y_pred=model.predict(X))
+    root, _ = page_of(model, y_true=y, y_pred=model.predict(X))
     found = evaluate(y, model.predict(X))
     confusion = rows_of(root, "Confusion")
     assert len(confusion) == 31
@@ -338,9 +153,9 @@ def test_parameters_are_the_same_on_every_machine(value, shown):
     assert value_text(value) == shown
 
 
-def test_changed_parameters_stand_out(make_chain, parse):
+def test_changed_parameters_stand_out(make_chain, page_of, rows_of):
     model, *_ = make_chain(["a", "b"], n=5, callbacks=[lambda state: None])
-    root, _ = page_of(parse, model)
+    root, _ = page_of(model)
     rows = {row[0]: row[1:] for row in rows_of(root, "Parameters")}
     assert rows["tol"] == ["0.05", "0.01"]
     assert rows["slack"] == ["'max'", ""]
@@ -350,14 +165,13 @@ def test_changed_parameters_stand_out(make_chain, parse):
 # Hostile text ------------------------------------------------------------------------------------
 
 
-def test_hostile_text_is_text(make_chain, parse, hostile):
+def test_hostile_text_is_text(make_chain, hostile, page_of):
     model, X, y = make_chain(hostile, n=30, max_iter=2, tol=10.0, n_features=len(hostile))
     rng = np.random.default_rng(0)
     tokens = [[hostile[k] for k in rng.integers(0, len(hostile), len(x))] for x in X]
     predicted = [labels[::-1] for labels in y]
     first = hostile[0]
     root, _ = page_of(
-        parse,
         model,
         y_true=y,
         y_pred=predicted,
@@ -378,10 +192,9 @@ def test_hostile_text_is_text(make_chain, parse, hostile):
     assert root.one("style").text.strip() == STYLE.strip()
 
 
-def test_right_to_left_sentences(make_chain, parse):
+def test_right_to_left_sentences(make_chain, page_of):
     model, *_ = make_chain(["a", "b"], n=5)
     root, _ = page_of(
-        parse,
         model,
         y_true=[["a", "b"], ["a", "a"]],
         y_pred=[["b", "a"], ["b", "a"]],
@@ -391,11 +204,11 @@ def test_right_to_left_sentences(make_chain, parse):
     assert [box.attrs["dir"] for box in boxes] == ["rtl", "ltr"]
 
 
-def test_flat_model_with_hostile_labels(hostile, parse):
+def test_flat_model_with_hostile_labels(hostile, page_of):
     rng = np.random.default_rng(0)
     labels = np.array(hostile, dtype=object)[rng.integers(0, 4, 30)]
     model = MulticlassSSVM(tol=1.0).fit(rng.normal(size=(30, 2)), labels.astype(str))
-    page_of(parse, model, y_true=labels, y_pred=labels[::-1], tokens=list(labels))
+    page_of(model, y_true=labels, y_pred=labels[::-1], tokens=list(labels))
 
 
 # Files -------------------------------------------------------------------------------------------
@@ -437,9 +250,9 @@ def test_style_has_screen_print_and_dark():
     assert STYLE.count("{") == STYLE.count("}")
 
 
-def test_classes_of_the_page_are_in_the_style_sheet(chain, parse):
+def test_classes_of_the_page_are_in_the_style_sheet(chain, page_of):
     model, X, y = chain
-    root, _ = page_of(parse, model, y_true=y, y_pred=model.predict(X))
+    root, _ = page_of(model, y_true=y, y_pred=model.predict(X))
     used = {name for e in root.all() for name in e.attrs.get("class", "").split()}
     known = set(re.findall(r"\.([a-z][a-z0-9]*)", STYLE))
     assert used <= known
@@ -482,4 +295,4 @@ def test_size_on_chunks(parse, tmp_path):
         feature_names=encoder.get_feature_names_out(),
     )
     assert path.stat().st_size < 500_000
-    assert check_page(parse(path.read_text(encoding="utf-8"))) == SECTIONS
+    parse(path.read_text(encoding="utf-8"))
