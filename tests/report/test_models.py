@@ -29,6 +29,11 @@ def test_chain(chain, page_of, rows_of):
     confusion = rows_of(root, "Confusion")
     shown = [[int(c.replace(",", "").replace("·", "0")) for c in row[1:]] for row in confusion]
     assert shown == found.confusion.tolist()
+    (table,) = [t for t in root.all("table") if t.one("caption").text == "Confusion matrix"]
+    for a, tr in enumerate(table.one("tbody").all("tr")):
+        for b, td in enumerate(tr.all("td")):
+            right = td.attrs.get("class", "").startswith("b")
+            assert right == (a == b and found.confusion[a, b] > 0)
     # The costliest sentences, each token with its labels.
     losses = [
         sum(a != b for a, b in zip(s, t, strict=True)) for s, t in zip(y, predicted, strict=True)
