@@ -58,7 +58,10 @@ def make_axis(
     if from_zero:
         low, high = 0.0, high if high > 0 else 1.0
     else:
-        room = PADDING * (high - low) or 0.1 * abs(low) or 1.0
+        # A range far narrower than its values would need labels of many digits.
+        room = max(PADDING * (high - low), 5e-4 * max(abs(low), abs(high)))
+        if low == high:
+            room = 0.1 * abs(low) or 1.0
         low, high = low - room, high + room
     step = nice_step((high - low) / 5)
     if whole:
@@ -86,10 +89,16 @@ def _linear_ticks(low: float, high: float, step: float) -> tuple[tuple[float, ..
     ticks = tuple(k * step for k in range(first, last + 1))
     largest = max((abs(tick) for tick in ticks), default=0.0)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    if largest >= 1e7 or decimals > 6:
-        digits = 1 + max(0, math.floor(math.log10(max(largest, step) / step)))
-        return ticks, tuple(significant(tick, digits) for tick in ticks)
-    return ticks, tuple(f"{tick + 0.0:,.{decimals}f}".replace("-", "−") for tick in ticks)
+    if 1e-4 <= largest < 1e6:
+        return ticks, tuple(f"{tick + 0.0:,.{decimals}f}".replace("-", "−") for tick in ticks)
+    # One power of ten for all, in the short form, because room beside an axis is scarce.
+    power = math.floor(math.log10(max(largest, step)) + 1e-9)
+    decimals = max(0, power - math.floor(math.log10(step) + 1e-9))
+    labels = [
+        f"{tick / 10.0**power:.{decimals}f}e{power}".replace("-", "−") if tick else "0"
+        for tick in ticks
+    ]
+    return ticks, tuple(labels)
 
 
 def _log_axis(low: float, high: float) -> Axis:
@@ -104,6 +113,8 @@ def _log_axis(low: float, high: float) -> Axis:
         ticks = [10.0**p for p in inside if p % every == 0]
     else:
         ticks = [f * 10.0**p for p in powers for f in (1, 2, 5) if low <= f * 10.0**p <= high]
+        if len(ticks) < 2:  # so short a range is nearly linear
+            return Axis(low, high, True, *_linear_ticks(low, high, nice_step((high - low) / 5)))
     labels = [significant(tick, 1) for tick in ticks]
     if len(inside) >= 3 and any("×" in label for label in labels):
         # All by powers of ten where one must be.

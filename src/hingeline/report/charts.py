@@ -14,7 +14,7 @@ from hingeline.report.axes import Axis
 Array = np.ndarray[Any, Any]
 
 WIDTH, HEIGHT = 460, 280
-LEFT, RIGHT, TOP, BOTTOM = 64, 14, 34, 46
+LEFT, RIGHT, TOP, BOTTOM = 70, 14, 34, 46
 #: A curve of more points than this has no markers.
 MOST_MARKERS = 40
 #: Points of a curve that are closer than this to the one before are left out.

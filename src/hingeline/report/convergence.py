@@ -10,6 +10,7 @@ import numpy as np
 
 from hingeline.report.axes import make_axis, suits_log
 from hingeline.report.charts import Rule, Series, empty_chart, line_chart
+from hingeline.report.facts import Facts
 from hingeline.report.markup import paragraph, section, table
 from hingeline.report.words import (
     SPACE,
@@ -29,8 +30,9 @@ Array = np.ndarray[Any, Any]
 MOST_ROWS = 24
 
 
-def convergence_section(history: Sequence[HistoryRow], tol: float) -> str:
+def convergence_section(facts: Facts) -> str:
     """Charts and figures of a fit; one sentence where the model has no history."""
+    history, tol = facts.history, facts.tol
     if not history:
         return section(
             "convergence",
@@ -56,6 +58,8 @@ def convergence_section(history: Sequence[HistoryRow], tol: float) -> str:
         f"{counted(certified, 'certificate')} made. A certificate bounds the optimum from both "
         "sides: it is never above the primal and never below the dual. Both are the best so far."
     )
+    if math.isnan(facts.gap) and facts.exact:
+        about += " They are of the fit: the model's weights have been changed since."
     return section(
         "convergence",
         "Convergence",

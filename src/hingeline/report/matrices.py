@@ -10,8 +10,8 @@ from hingeline.report.markup import boxed, paragraph
 
 #: Steps of shading, 0 (none) to this.
 LEVELS = 9
-#: Tables of more columns than this are printed on a page laid sideways.
-SIDEWAYS = 24
+#: Tables wider than this, in characters, are printed on a page laid sideways.
+SIDEWAYS = 105
 
 
 def level(share: float) -> int:
@@ -66,6 +66,8 @@ def matrix(
         + "\n".join(lines)
         + "\n</tbody></table>",
     )
-    kind = "sheet sideways" if len(columns) > SIDEWAYS else "sheet"
+    longest = [max((len(cells[k][0]) for _, cells in rows), default=0) for k in range(len(columns))]
+    # One character more for the room between columns.
+    kind = "sheet sideways" if sum(longest) + len(longest) > SIDEWAYS else "sheet"
     above = f"<h3>{escape(title)}</h3>\n" if title else ""
     return f'<div class="{kind}">\n{above}{box}\n{paragraph(note, "note")}</div>'

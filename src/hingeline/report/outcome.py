@@ -49,7 +49,7 @@ def compare(
                 "tokens are shown with their labels: pass y_true and y_pred with them."
             )
         return None if evaluation is None else Outcome(single, evaluation)
-    if not hasattr(model, "classes_"):
+    if hasattr(model, "structure"):
         return _of_structure(model, evaluation, y_true, y_pred, tokens)
     if single:
         y_true, y_pred = _wrapped(y_true, "y_true"), _wrapped(y_pred, "y_pred")

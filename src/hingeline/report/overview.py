@@ -9,92 +9,90 @@ from typing import Any
 
 import numpy as np
 
+from hingeline.report.facts import Facts
 from hingeline.report.markup import isolated, pairs, paragraph, section, table, text
 from hingeline.report.words import SPACE, count, counted, percent_at_most, seconds, significant
-from hingeline.solvers.history import relative
 
 #: Most classes that are listed.
 MOST_CLASSES = 100
 
 
-def certificate_words(model: Any) -> tuple[str, str]:
+def certificate_words(facts: Facts) -> tuple[str, str]:
     """How far the weights are from the optimum: a figure, and a sentence.
 
     The gap ``P − D`` bounds how far the objective P is above the optimum, which is at least D; so
     the share of the optimum is at most ``(P − D)/D``. The model's own relative gap, which ``tol``
     is compared with, is a share of P and a little smaller.
     """
-    primal, gap = float(model.primal_objective_), float(model.duality_gap_)
-    reason = str(model.stop_reason_).rstrip(".")
-    if math.isnan(gap):
-        if not model.oracle_exact_:
+    if math.isnan(facts.gap):
+        if not facts.exact:
             return "no bound", (
                 "No gap is certified: the structure's decoding is not exact, so nothing bounds "
                 "the optimum."
             )
-        return "no bound", f"No gap is certified: {reason}."
-    if math.isinf(primal):
+        return "no bound", f"No gap is certified: {facts.reason}."
+    if math.isinf(facts.primal):
         return "no bound", (
             "No gap is certified: no weights were found that keep every margin, as C = ∞ demands."
         )
-    if gap <= 0.0:
-        return "0 %", "The objective is certified to be the optimum, up to rounding."
-    dual = primal - gap
+    if facts.gap <= 0.0:
+        return f"0{SPACE}%", "The objective is certified to be the optimum, up to rounding."
+    dual = facts.primal - facts.gap
     if dual <= 0.0:
         return "no bound", (
-            f"The optimum is certified to lie between {significant(max(dual, 0.0))} and "
-            f"{significant(primal)}; that is no bound in per cent yet."
+            f"The optimum is certified to be at most {significant(facts.primal)}, but nothing "
+            "above zero bounds it from below yet."
         )
-    most = percent_at_most(gap / dual)
-    return f"≤ {most}", f"The objective is certified to be at most {most} above the optimum."
+    most = percent_at_most(facts.gap / dual)
+    return f"≤{SPACE}{most}", f"The objective is certified to be at most {most} above the optimum."
 
 
-def stop_words(model: Any) -> str:
+def stop_words(facts: Facts) -> str:
     """Why the fit ended."""
-    reason = str(model.stop_reason_).rstrip(".")
     return {
         "converged": "converged: the certified gap is within tol",
         "interrupted": "interrupted; the best weights so far were kept",
-    }.get(reason, reason)
+    }.get(facts.reason, facts.reason)
 
 
-def training_time(model: Any) -> str:
+def training_time(facts: Facts) -> str:
     """Seconds of the last row of the history."""
-    return seconds(model.history_[-1].time) if model.history_ else "not recorded"
+    last = facts.history[-1].time if facts.history else math.nan
+    return seconds(last) if 0.0 <= last < math.inf else "not recorded"
 
 
-def overview_section(model: Any) -> str:
+def overview_section(model: Any, facts: Facts) -> str:
     """Certificate, parameters and classes."""
-    _, sentence = certificate_words(model)
-    verdict = "" if model.converged_ else f" The fit did not converge ({stop_words(model)})."
-    if math.isnan(float(model.duality_gap_)) and model.oracle_exact_:
-        verdict = ""  # the sentence has said why
+    _, sentence = certificate_words(facts)
+    told = math.isnan(facts.gap) and facts.exact  # the sentence has said why
+    if not facts.converged and not told:
+        sentence += f" The fit did not converge ({stop_words(facts)})."
     return section(
         "model",
         "Model",
-        paragraph(text(sentence + verdict, None), "lead"),
+        paragraph(text(sentence, None), "lead"),
         '<div class="columns">',
-        _certificate(model),
+        _certificate(model, facts),
         _parameters(model),
         "</div>",
         _classes(model),
     )
 
 
-def _certificate(model: Any) -> str:
-    share = relative(float(model.duality_gap_), float(model.primal_objective_))
+def _certificate(model: Any, facts: Facts) -> str:
+    share = facts.relative_gap
     shown = f"{significant(100 * share, 3)}{SPACE}%"
     rows = [
-        ("stopped", text(stop_words(model), None)),
-        ("primal objective", significant(float(model.primal_objective_), 6)),
-        ("dual objective", significant(float(model.dual_objective_), 6)),
-        ("gap", significant(float(model.duality_gap_), 3)),
+        ("stopped", text(stop_words(facts), None)),
+        ("primal objective", significant(facts.primal, 6)),
+        ("dual objective", significant(facts.dual, 6)),
+        ("gap", significant(facts.gap, 3)),
         ("relative gap", f"{shown} of the primal" if math.isfinite(share) else "none"),
-        ("time", training_time(model)),
-        ("passes", count(int(model.n_iter_)) if model.n_iter_ else "none"),
+        ("time", training_time(facts)),
+        ("passes", count(facts.n_iter) if facts.n_iter else "none"),
     ]
-    if model.history_:
-        last = model.history_[-1]
+    if facts.history:
+        last = facts.history[-1]
         rows += [("decodes", count(last.oracle_calls)), ("planes", count(last.planes))]
     weights = np.asarray(model.weights_)
     rows.append(("weights that are not 0", count(int(np.count_nonzero(weights)))))

@@ -14,6 +14,7 @@ from hingeline.metrics import Evaluation
 from hingeline.persistence import replacing
 from hingeline.report.convergence import convergence_section
 from hingeline.report.errors import errors_section
+from hingeline.report.facts import Facts, facts_of
 from hingeline.report.files import check_target
 from hingeline.report.markup import text
 from hingeline.report.outcome import Outcome, compare
@@ -135,10 +136,11 @@ def render_report(
     feature_names : as for :func:`write_report`
     """
     _check(model, n_errors, n_features)
+    facts = facts_of(model)
     outcome = compare(model, evaluation, y_true, y_pred, tokens)
     sections = [
-        ("model", "Model", overview_section(model)),
-        ("convergence", "Convergence", convergence_section(model.history_, float(model.tol))),
+        ("model", "Model", overview_section(model, facts)),
+        ("convergence", "Convergence", convergence_section(facts)),
         ("evaluation", "Evaluation", evaluation_section(outcome) if outcome else ""),
         ("errors", "Errors", errors_section(outcome, n_errors) if outcome else ""),
         ("weights", "Weights", weights_section(model, n_features, feature_names)),
@@ -169,7 +171,7 @@ def render_report(
 <p class="over">Hingeline · {text(kind)}</p>
 <h1><bdi>{heading}</bdi></h1>
 <p class="size">{_size(model)}</p>
-{_figures(model, outcome)}
+{_figures(facts, outcome)}
 </header>
 <nav aria-label="Contents">
 <ul>
@@ -209,7 +211,7 @@ def _size(model: Any) -> str:
     return ", ".join(parts)
 
 
-def _figures(model: Any, outcome: Outcome | None) -> str:
+def _figures(facts: Facts, outcome: Outcome | None) -> str:
     """The few figures that matter most."""
     figures = []
     found = None if outcome is None else outcome.evaluation
@@ -221,10 +223,10 @@ def _figures(model: Any, outcome: Outcome | None) -> str:
         what = f"of {counted(found.n_tokens, 'example' if single else 'token')}"
         interval = _interval(found, "token_accuracy")
         figures.append((name, percent(found.token_accuracy), interval or what))
-    bound, _ = certificate_words(model)
+    bound, _ = certificate_words(facts)
     figures.append(("above the optimum", bound, "certified" if bound != "no bound" else ""))
-    passes = counted(int(model.n_iter_), "pass", "passes") if model.n_iter_ else ""
-    figures.append(("training time", training_time(model), passes))
+    passes = counted(facts.n_iter, "pass", "passes") if facts.n_iter else ""
+    figures.append(("training time", training_time(facts), passes))
     items = "\n".join(
         f"<div><dt>{name}</dt><dd>{value}</dd>" + (f"<dd>{note}</dd>" if note else "") + "</div>"
         for name, value, note in figures

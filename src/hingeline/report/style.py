@@ -190,7 +190,7 @@ _SMALL = """\
   section { padding-top: 1.75rem; margin-top: 1.75rem; }
   .figures { grid-template-columns: 1fr 1fr; }
   .figures dt + dd { font-size: 1.375rem; }
-  .chart text { font-size: 14px; }
+  .chart text { font-size: 13px; }
   .matrix tbody th { max-width: 7rem; }
 }
 """
@@ -237,6 +237,7 @@ _PRINT = """\
   .matrix td { min-width: 0; }
   .matrix tbody th { position: static; max-width: 28mm; }
   .sideways { page: sideways; }
+  .sideways .matrix, .sideways .matrix thead th { font-size: 5.6pt; }
   .matrix td, .bars td, .x { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

@@ -14,7 +14,7 @@ from hingeline.inspection import FeatureWeight, top_features, transition_table
 from hingeline.inspection.weights import END, START
 from hingeline.report.markup import isolated, paragraph, section, table
 from hingeline.report.matrices import LEVELS, matrix, shade
-from hingeline.report.words import count, counted, decimals_for, fixed, listed
+from hingeline.report.words import count, counted, decimals_for, fixed, listed, power_of_ten
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,7 @@ MOST_TRANSITIONS = 30
 
 def weights_section(model: Any, n_features: int, feature_names: Sequence[str] | None) -> str:
     """Top features and transitions, or the largest weights where they have no names."""
-    if not hasattr(model, "classes_"):
+    if hasattr(model, "structure"):
         return section("weights", "Weights", _nameless(model, n_features))
     parts = []
     if hasattr(model, "transition_coef_"):
@@ -141,7 +141,10 @@ def _transitions(model: Any) -> str:
         )
     shown = [weights[a, b] for a in sources for b in targets if (a, b) in weights]
     largest = max(map(abs, shown), default=0.0) or 1.0
-    decimals = decimals_for(largest, 2)
+    # Cells have room for few characters: weights of another size are shown in units of their own.
+    power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
+    unit = 10.0**power
+    decimals = decimals_for(largest / unit, 2)
     lines = []
     forbidden = False
     for a in sources:
@@ -155,15 +158,16 @@ def _transitions(model: Any) -> str:
             else:
                 weight = weights[a, b]
                 kind = shade(abs(weight) / largest, "b" if weight > 0 else "o")
-                cells.append((fixed(weight, decimals) if weight else "·", kind))
+                cells.append((fixed(weight / unit, decimals) if weight else "·", kind))
         lines.append((START if a is None else isolated(labels[a]), cells))
     heads = [END if b is None else isolated(labels[b]) for b in targets]
     notes = ["positive weights are blue", "negative ones orange"]
     if forbidden:
         notes.append(f"× is forbidden by {model.scheme_}")
+    units = f", in units of {power_of_ten(power)}" if power else ""
     note = (
-        f"What a label right after another adds to the score: {listed(notes)}. The shade is the "
-        "share of the largest, on a scale of square roots."
+        f"What a label right after another adds to the score{units}: {listed(notes)}. "
+        "The shade is the share of the largest, on a scale of square roots."
     )
     return matrix(caption, "from ↓ to →", heads, lines, note=note, title="Transitions")
 

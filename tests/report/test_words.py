@@ -1,0 +1,88 @@
+"""Numbers as they are shown."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hingeline.report.words import (
+    brief,
+    count,
+    counted,
+    decimals_for,
+    fixed,
+    listed,
+    percent,
+    percent_at_most,
+    seconds,
+    significant,
+)
+
+LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
+
+
+def number(shown):
+    """What a shown number says."""
+    shown = shown.replace("\u00a0%", "").replace(",", "").translate(LOWERED)
+    return float(re.sub(r" × 10", "e", shown))
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (1948.3512, 6, "1,948.35"),
+        (0.24812, 3, "0.248"),
+        (-0.5, 2, "−0.50"),
+        (0.0, 3, "0"),
+        (123456.7, 3, "123,457"),
+        (1.5e9, 2, "1.5 × 10⁹"),
+        (2.5e-7, 2, "2.5 × 10⁻⁷"),
+        (math.nan, 3, "not known"),
+        (math.inf, 3, "∞"),
+    ],
+)
+def test_significant_digits(value, digits, shown):
+    assert significant(value, digits) == shown
+
+
+@given(st.floats(min_value=-1e12, max_value=1e12), st.integers(1, 8))
+def test_significant_says_the_number(value, digits):
+    assert number(significant(value, digits)) == pytest.approx(value, rel=0.6 * 10 ** (1 - digits))
+
+
+@given(st.floats(min_value=1e-14, max_value=50.0))
+def test_a_bound_is_rounded_up_and_not_far(share):
+    shown = number(percent_at_most(share))
+    assert shown >= 100 * share * (1 - 1e-11)
+    assert shown <= 100 * share * 1.11
+
+
+def test_a_bound_that_is_round_stays():
+    assert percent_at_most(0.008) == "0.80\u00a0%"
+    assert percent_at_most(0.0080001) == "0.81\u00a0%"
+    assert percent_at_most(0.0) == "0\u00a0%"
+    assert percent_at_most(0.0999) == "10\u00a0%"
+
+
+def test_other_numbers():
+    assert fixed(-0.001, 2) == "0.00"
+    assert fixed(-1234.5, 1) == "−1,234.5"
+    assert percent(0.93214) == "93.21\u00a0%"
+    assert count(1234567) == "1,234,567"
+    assert (counted(1, "pass", "passes"), counted(2, "pass", "passes")) == ("1 pass", "2 passes")
+    assert (brief(13.0), brief(0.19), brief(1e-7)) == ("13", "0.19", "1 × 10⁻⁷")
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert [decimals_for(v, 3) for v in (0.0, 12.0, 0.012, 12345.0, math.inf)] == [0, 1, 4, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0123, "12 ms"), (4.256, "4.26 s"), (59.61, "59.6 s"), (125.4, "2 min 5 s")]
+    + [(119.7, "2 min 0 s"), (7260.0, "2 h 1 min"), (0.0, "0 ms")],
+)
+def test_times(value, shown):
+    assert seconds(value) == shown.replace(" ", "\u00a0")
