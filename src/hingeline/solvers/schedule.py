@@ -161,7 +161,7 @@ def run(solver: Solver, limits: Limits) -> Result:
     progress = Progress()
     began = limits.started
     # A checkpoint comes after the others, to find their state complete.
-    callbacks = sorted(limits.callbacks, key=_is_checkpoint)
+    callbacks: list[Any] = sorted(limits.callbacks, key=_is_checkpoint)
     for callback in callbacks:
         if _is_checkpoint(callback) and callback.begin(
             limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
