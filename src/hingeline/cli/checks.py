@@ -9,6 +9,7 @@ from typing import Any
 from hingeline import ChainSSVM
 from hingeline.cli.app import CommandError, blaming
 from hingeline.estimators.validation import check_common, one_of, positive
+from hingeline.persistence import ModelFileError, read_header
 from hingeline.schemes import scheme_name
 
 
@@ -52,6 +53,21 @@ def check_files(data: str, dev: str | None, model: Path, checkpoint: Path | None
                 f"--checkpoint: {checkpoint} is the model or a file to learn from, and a "
                 "checkpoint is removed at the end: name another file."
             )
+        _check_checkpoint(checkpoint)
+
+
+def _check_checkpoint(path: Path) -> None:
+    """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
+    if not path.exists():
+        return
+    try:
+        kind = read_header(path)[0].get("kind")
+    except (ModelFileError, OSError):
+        kind = None
+    if kind != "checkpoint":
+        raise CommandError(
+            f"--checkpoint: {path} is there and is no checkpoint: name another file, or remove it."
+        )
 
 
 def _check_writable(option: str, path: Path) -> None:

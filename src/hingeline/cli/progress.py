@@ -116,10 +116,10 @@ class FitProgress:
     def _start(self, title: str, total: float | None = 1.0) -> TaskID | None:
         return None if self._bars is None else self._bars.add_task(title, total=total, state="")
 
-    @staticmethod
-    def _fit(estimator: Any, X: Any, y: Any, interruptible: bool = False) -> None:
+    def _fit(self, estimator: Any, X: Any, y: Any, interruptible: bool = False) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the command shows the gap
+            warnings.showwarning = lambda message, *place: self.say(str(message))
             estimator.fit(X, y)
         if estimator.stop_reason_ == "interrupted" and not interruptible:
             raise KeyboardInterrupt

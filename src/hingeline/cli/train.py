@@ -124,6 +124,10 @@ def train(
     check_seed(seed)
     check_together(grid, dev, checkpoint, resume)
     check_files(data, dev, model, checkpoint)
+    if not math.isfinite(checkpoint_every):
+        raise CommandError(
+            f"--checkpoint-every: must be a number of seconds, got {checkpoint_every}."
+        )
     values = parse_grid(grid)
     params: dict[str, Any] = {
         "tol": tol,
@@ -159,9 +163,13 @@ def train(
                 raise CommandError(f"--dev: {dev} has no labels to compare with.")
             if encoder is not None:
                 held_out.X = encoder.transform(held_out.X)
-        watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
-        if resume and checkpoint is not None and not checkpoint.exists():
-            progress.say(f"there is no checkpoint {checkpoint}: starting afresh")
+        watcher = None
+        if checkpoint is not None:
+            watcher = Checkpoint(checkpoint, checkpoint_every, resume)
+            if resume and not checkpoint.exists():
+                progress.say(f"there is no checkpoint {checkpoint}: starting afresh")
+            elif not resume and checkpoint.exists():
+                progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
         clock.restart()
         best, tried = _fit_all(
             progress, estimator, X, samples.y, values, held_out, patience, watcher, encoder, data

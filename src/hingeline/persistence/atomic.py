@@ -4,26 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows: temporary files of killed processes stay
+    fcntl = None  # type: ignore[assignment]
+
+#: Bytes of a file's name that its temporary one begins with; names may have 255.
+_SHARE = 200
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes the place of ``path`` once it is complete and on disk.
 
-    Where anything goes wrong, ``path`` stays as it was and nothing is left behind.
+    Where anything goes wrong, ``path`` stays as it was and nothing is left behind. What a process
+    that was killed while it wrote ``path`` left behind, ``.NAME.….tmp``, is removed.
     """
     target = Path(os.path.realpath(path))  # a link keeps pointing to what is replaced
-    temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
+    beginning = os.fsdecode(b"." + os.fsencode(target.name)[:_SHARE] + b".")
+    _remove_stale(target.parent, beginning)
     try:
-        with open(temporary, "xb") as file:
+        file, temporary = _create(target.parent, beginning)
+    except OSError as error:  # name the file that the caller named
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+    try:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            if fcntl is None:  # Windows does not rename open files
+                file.close()
+            os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -35,3 +52,30 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+
+def _create(folder: Path, beginning: str) -> tuple[BinaryIO, Path]:
+    """A new temporary file, locked as long as it is open."""
+    while True:
+        temporary = folder / f"{beginning}{secrets.token_hex(8)}.tmp"
+        file = open(temporary, "xb")  # noqa: SIM115
+        if fcntl is None:
+            return file, temporary
+        with contextlib.suppress(OSError):  # file systems without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if temporary.exists():  # else another process took it for stale before it was locked
+            return file, temporary
+        file.close()
+
+
+def _remove_stale(folder: Path, beginning: str) -> None:
+    """Remove temporary files that no living process holds."""
+    if fcntl is None:
+        return
+    pattern = re.compile(re.escape(beginning) + r"[0-9a-f]{16}\.tmp")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if pattern.fullmatch(name):
+                with contextlib.suppress(OSError), open(folder / name, "r+b") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused if it is in use
+                    (folder / name).unlink()

@@ -161,9 +161,9 @@ def run(solver: Solver, limits: Limits) -> Result:
     progress = Progress()
     began = limits.started
     # A checkpoint comes after the others, to find their state complete.
-    callbacks = sorted(limits.callbacks, key=lambda callback: hasattr(callback, "begin"))
+    callbacks: list[Any] = sorted(limits.callbacks, key=_is_checkpoint)
     for callback in callbacks:
-        if hasattr(callback, "begin") and callback.begin(
+        if _is_checkpoint(callback) and callback.begin(
             limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
         ):
             began -= progress.history[-1].time
@@ -186,7 +186,12 @@ def run(solver: Solver, limits: Limits) -> Result:
             rel = progress.relative_gap
             if limits.report is not None:
                 limits.report(row, rel)
+            reason = _reason(solver, limits, progress)
+            told = ""
             for callback in callbacks:
+                # What resumes from the last pass would make one more: leave the one before.
+                if (reason or told) and _is_checkpoint(callback):
+                    continue
                 state = PassState(
                     row,
                     rel if fresh else math.nan,
@@ -195,13 +200,10 @@ def run(solver: Solver, limits: Limits) -> Result:
                 )
                 if callback(state) is True and state._reason is None:
                     state.stop("a callback returned True")
-                if state._reason is not None and not reason:
-                    reason = f"callback: {state._reason}"
+                if state._reason is not None and not told:
+                    told = f"callback: {state._reason}"
                     chosen = state._chosen
-            if rel <= limits.tol and not reason:
-                reason = "converged"
-            elif not reason:
-                reason = _ceiling(limits, progress.passes, row.time) or solver.finished() or ""
+            reason = told or reason
     except KeyboardInterrupt:
         reason = "interrupted"
         if progress.passes == 0:
@@ -263,17 +265,26 @@ def _restore(
     meta, arrays = snapshot
     snapshots.restore(solver, progress, snapshot)
     for k, state in meta["callbacks"].items():
+        if not 0 <= int(k) < len(callbacks) or not hasattr(callbacks[int(k)], "set_state"):
+            raise ValueError("it is of a fit with other callbacks.")
         start = f"callback{k}."
         own = {n[len(start) :]: value for n, value in arrays.items() if n.startswith(start)}
         callbacks[int(k)].set_state(state, own)
 
 
-def _ceiling(limits: Limits, passes: int, elapsed: float) -> str:
-    if passes >= limits.max_iter:
+def _is_checkpoint(callback: Any) -> bool:
+    return hasattr(callback, "begin")
+
+
+def _reason(solver: Solver, limits: Limits, progress: Progress) -> str:
+    """Why to stop after this pass, if no callback says otherwise."""
+    if progress.relative_gap <= limits.tol:
+        return "converged"
+    if progress.passes >= limits.max_iter:
         return f"max_iter={limits.max_iter} passes"
-    if limits.max_time is not None and elapsed >= limits.max_time:
+    if limits.max_time is not None and progress.history[-1].time >= limits.max_time:
         return f"max_time={limits.max_time:g} seconds"
-    return ""
+    return solver.finished() or ""
 
 
 def _outside() -> int:
