@@ -110,8 +110,8 @@ def save(
     if hasattr(model, "feature_names_in_"):
         content, ends = pack_texts(list(model.feature_names_in_))
         arrays["feature_names/bytes"], arrays["feature_names/ends"] = content, ends
-    if hasattr(model, "scheme_"):
-        header["scheme"] = model.scheme_
+    if hasattr(model, "scheme"):
+        header["scheme"] = getattr(model, "scheme_", None)
     if hasattr(model, "encoder_"):
         try:
             header["encoder"] = model.encoder_ and encoder_to_json(
@@ -286,7 +286,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
         if len(names) != n_features:
             raise ValueError(f"{len(names)} feature names for {n_features} features")
         model.feature_names_in_ = np.array(names, dtype=object)
-    if "scheme" in header:
+    if hasattr(model, "scheme"):
         if not isinstance(header["scheme"], (str, type(None))):
             raise ValueError("scheme must be text")
         model.scheme_ = header["scheme"]
