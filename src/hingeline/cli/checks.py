@@ -1,4 +1,4 @@
-"""What ``hingeline train`` refuses before it reads any data."""
+"""What commands refuse before they read any data."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def check_files(data: str, dev: str | None, model: Path, checkpoint: Path | None
     """Refuse files that are in each other's way, or cannot be written, before any work is done."""
     if data == dev == "-":
         raise CommandError("--dev: the standard input cannot be read twice: name a file.")
-    _check_writable("--model", model)
+    check_writable("--model", model)
     read = [Path(name).resolve() for name in (data, dev) if name is not None and name != "-"]
     if model.resolve() in read:
         raise CommandError(f"--model: {model} is the file to learn from: name another file.")
     if checkpoint is not None:
-        _check_writable("--checkpoint", checkpoint)
+        check_writable("--checkpoint", checkpoint)
         if checkpoint.resolve() in (model.resolve(), *read):
             raise CommandError(
                 f"--checkpoint: {checkpoint} is the model or a file to learn from, and a "
@@ -70,7 +70,8 @@ def _check_checkpoint(path: Path) -> None:
         )
 
 
-def _check_writable(option: str, path: Path) -> None:
+def check_writable(option: str, path: Path) -> None:
+    """Refuse a file that could not be written."""
     folder = path.parent
     if path.is_dir():
         raise CommandError(f"{option}: {path} is a folder: name a file.")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hingeline.cli.app import CommandError, app, blaming
+from hingeline.cli.checks import check_writable
 from hingeline.cli.samples import column_of, open_once
 from hingeline.data.formats import FORMATS
 from hingeline.data.formats import convert as convert_file
@@ -54,6 +55,8 @@ def convert(
                 f"{', '.join(name for name, f in FORMATS.items() if f.write is not None)}."
             )
         to = _ENDINGS[ending]
+    if vocabulary is not None and not vocabulary.exists():
+        check_writable("--vocabulary", vocabulary)
     with blaming():
         known = None
         if vocabulary is not None and vocabulary.exists():

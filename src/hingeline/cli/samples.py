@@ -187,6 +187,13 @@ def read_like(path: str, layout: Layout, width: int | None, format: str = "auto"
             f"{path} holds {kind} ({name}), but the model takes {layout.kind} ({layout.format})."
         )
     if kind != "tokens":
+        named = isinstance(data.X, list)
+        if named != (width is None) and kind == "sequences":
+            words = ("named", "numbered") if named else ("numbered", "named")
+            raise CommandError(
+                f"{path} has {words[0]} features ({name}), but the model was trained on {words[1]} "
+                f"ones ({layout.format}): convert the file (hingeline convert)."
+            )
         # Files of another format number their features in their own way.
         known = layout if name in NUMBERED else Layout(name, kind)
         return Samples(_features(data.X, known, width), data.y, layout, data)

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import numba
 import numpy as np
 import typer
+from sklearn.base import clone
 
 from hingeline import (
     ChainSSVM,
@@ -320,7 +321,7 @@ def _fit_all(
             break
     best.set_params(warm_start=False)
     if encoder is not None:
-        best.features = None if isinstance(encoder, DictEncoder) else encoder
+        best.features = None if isinstance(encoder, DictEncoder) else clone(encoder)
         best.encoder_ = encoder
     return best, tried
 

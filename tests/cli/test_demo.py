@@ -62,7 +62,7 @@ def test_demo_goes_on_without_matplotlib(tmp_path, monkeypatch):
     def missing(*arguments, **options):
         raise ImportError("plots need matplotlib: install hingeline[plot].")
 
-    monkeypatch.setattr(cli, "plot_curve", missing)
+    monkeypatch.setattr(cli.demo, "plot_curve", missing)
     result = run("demo", "-o", tmp_path / "a.png", "-q", *SMALL)
     assert result.exit_code == 0
     assert "ChainSSVM" in result.stdout
@@ -103,7 +103,7 @@ def test_a_write_that_fails_late(tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli, "plot_curve", full)
+    monkeypatch.setattr(cli.demo, "plot_curve", full)
     result = run("demo", "-o", tmp_path / "a.png", "-q", *SMALL)
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr

@@ -1,0 +1,267 @@
+"""What the options of ``hingeline train`` do to the model."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from cli.commands import conll, crfsuite, done, refused, run, sentences, svmhmm, svmlight, write
+
+import hingeline
+
+TRAIN, TEST = sentences(40, 0), sentences(15, 1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a training and a test file of three columns."""
+    write(tmp_path / "train.conll", conll(TRAIN, 0, 1, 2))
+    write(tmp_path / "test.conll", conll(TEST, 0, 1, 2))
+    return tmp_path
+
+
+def train(folder, *options, file="train.conll"):
+    """The result of a training, and the model."""
+    text = done("train", folder / file, "-m", folder / "m.hinge", "--json", *options)
+    return json.loads(text), hingeline.load(folder / "m.hinge")
+
+
+def accuracy(folder, file="test.conll"):
+    return json.loads(done("evaluate", folder / "m.hinge", folder / file, "--json"))[
+        "token_accuracy"
+    ]
+
+
+# Features ---------------------------------------------------------------------------------------
+
+
+def test_template_of_crf_plus_plus(folder):
+    template = write(folder / "template", "# words\nU00:%x[0,0]\nU01:%x[-1,1]/%x[0,1]\n\nB\n")
+    _, model = train(folder, "--template", template)
+    words = {f"U00:{word}" for rows in TRAIN for word, _, _ in rows}
+    pairs = set()
+    for rows in TRAIN:
+        speech = ["_B-1", *(row[1] for row in rows)]
+        pairs |= {f"U01:{a}/{b}" for a, b in zip(speech, speech[1:])}
+    assert set(model.feature_names_) == words | pairs
+    assert accuracy(folder) > 0.75
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("U00:%x[0,7]\n", "--template"), ("nonsense\n", "--template"), (b"U\xff", "template:1")],
+)
+def test_bad_templates(folder, text, words):
+    template = write(folder / "template", text)
+    arguments = ("train", folder / "train.conll", "-m", folder / "m.hinge")
+    assert words in refused(*arguments, "--template", template)
+    assert not (folder / "m.hinge").exists()
+
+
+def test_min_count(folder):
+    write(folder / "train.crfsuite", crfsuite(TRAIN))
+    counts = Counter(f"w={word}" for rows in TRAIN for word, _, _ in rows)
+    least = sorted(counts.values())[len(counts) // 2]
+    _, model = train(folder, "--min-count", least, file="train.crfsuite")
+    kept = {name for name, count in counts.items() if count >= least}
+    assert 0 < len(kept) < len(counts)
+    assert set(model.feature_names_) == kept | {"size"}
+
+
+def test_hash_bits(folder):
+    _, model = train(folder, "--hash-bits", 6)
+    assert model.n_features_in_ == 64
+    assert accuracy(folder) > 0.5
+    write(folder / "train.svmhmm", svmhmm(TRAIN))
+    arguments = ("-m", folder / "m.hinge", "--hash-bits", 6)
+    assert "--hash-bits" in refused("train", folder / "train.svmhmm", *arguments)
+
+
+def test_columns_by_name_and_number(folder):
+    """Files for prediction have the columns of training, whichever of them the model reads."""
+    file = folder / "train.conll"
+    write(file, conll(TRAIN, 2, 0, 1))
+    write(folder / "test.conll", conll(TEST, 2, 0, 1))
+    names = ("--columns", "tag,word,speech")
+    _, first = train(folder, *names, "--label", "tag")
+    assert any("speech[0]=N" in name for name in first.feature_names_)
+    assert accuracy(folder) > 0.75
+    _, model = train(folder, *names, "--use", "word", "--label", "tag")
+    assert all("word" in name for name in model.feature_names_)
+    assert accuracy(folder) > 0.75
+    _, again = train(folder, "--use", 1, "--label", -3)
+    np.testing.assert_array_equal(again.weights_, model.weights_)
+    # Without labels; and with nothing but what the model reads, without or with labels.
+    expected = done("predict", folder / "m.hinge", folder / "test.conll").split("\n")
+    for columns in ((0, 1), (0,)):
+        bare = write(folder / "bare.conll", conll(TEST, *columns))
+        found = done("predict", folder / "m.hinge", bare).split("\n")
+        assert [a.split()[-1:] for a in found] == [b.split()[-1:] for b in expected]
+    # A file to stop by has them, too.
+    result, _ = train(folder, *names, "--use", "word", "--label", "tag", "--dev", file)
+    assert result["tried"][0]["dev"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--columns", "a,b"], "train.conll:1: there are 3 columns"),
+        (["--columns", "a,b,b"], "twice"),
+        (["--use", "nothing"], "no column 'nothing'"),
+        (["--use", "--5"], "no column '--5'"),
+        (["--use", "9"], "no column 9"),
+        (["--use", "col2"], "leave it out"),
+        (["--label", "nothing"], "no column 'nothing'"),
+    ],
+)
+def test_columns_that_are_not_there(folder, options, words):
+    arguments = ("train", folder / "train.conll", "-m", folder / "m.hinge")
+    assert words in refused(*arguments, *options)
+    assert not (folder / "m.hinge").exists()
+
+
+@pytest.mark.parametrize("option", ["--columns", "--use", "--label"])
+def test_formats_without_columns(folder, option):
+    file = write(folder / "train.svm", svmlight(TRAIN))
+    assert option in refused("train", file, "-m", folder / "m.hinge", option, "a")
+
+
+# Training ---------------------------------------------------------------------------------------
+
+
+def test_early_stopping(folder):
+    tight = ("--tol", "1e-7")
+    whole, _ = train(folder, *tight)
+    assert whole["stop_reason"] == "converged"
+    result, model = train(folder, *tight, "--dev", folder / "test.conll", "--patience", 2)
+    assert "held-out" in result["stop_reason"]
+    assert result["passes"] < whole["passes"]
+    scores = json.loads(done("evaluate", folder / "m.hinge", folder / "test.conll", "--json"))
+    assert result["tried"] == [
+        {"C": model.C, "relative_gap": result["relative_gap"], "dev": scores["span_f1"]}
+    ]
+    # A certificate of the weights that were kept, not of later ones.
+    assert result["relative_gap"] > 1e-7
+
+
+@pytest.mark.parametrize(("ending", "content"), [("svm", svmlight), ("svmhmm", svmhmm)])
+def test_held_out_files_of_numbers(folder, ending, content):
+    """The held-out file may lack features of the training file and have others."""
+    write(folder / f"train.{ending}", content(TRAIN))
+    held_out = write(folder / "dev", content(TEST[:5]).replace("21:0.5", "21:0.5 77:1"))
+    result, model = train(folder, "--dev", held_out, file=f"train.{ending}")
+    assert model.n_features_in_ == 21
+    assert result["tried"][0]["dev"] == accuracy(folder, "dev")
+
+
+def test_grid(folder):
+    dev = ("--dev", folder / "test.conll")
+    result, model = train(folder, "--grid", "C=1,0.001,0.05", *dev)
+    tried = result["tried"]
+    assert [row["C"] for row in tried] == [0.001, 0.05, 1.0]
+    best = max(tried, key=lambda row: row["dev"])
+    assert result["C"] == model.C == best["C"]
+    assert len({row["dev"] for row in tried}) > 1  # else nothing was chosen
+    scores = json.loads(done("evaluate", folder / "m.hinge", folder / "test.conll", "--json"))
+    assert scores["span_f1"] == best["dev"]
+
+
+def test_scheme(folder):
+    """A word that was always inside a span cannot be so where no span began."""
+    data = [[("Ann", "N", "B-PER"), ("Lee", "N", "I-PER"), ("ran", "V", "O")]] * 6
+    data += [[("the", "V", "O"), ("Rome", "N", "B-LOC")]] * 3
+    write(folder / "train.conll", conll(data, 0, 2))
+    write(folder / "test.conll", "the O\nLee I-PER\n\n")
+    template = write(folder / "template", "U0:%x[0,0]\nB\n")
+    options = ("--template", template, "-C", "1")
+    tags = {}
+    for scheme in (None, "auto", "BIO"):
+        _, model = train(folder, *options, *(("--scheme", scheme) if scheme else ()))
+        assert model.scheme_ == (None if scheme is None else "IOB2")
+        lines = done("predict", folder / "m.hinge", folder / "test.conll").split("\n")
+        tags[scheme] = [line.split()[-1] for line in lines if line]
+    assert tags[None] == ["O", "I-PER"]
+    assert tags["auto"] == tags["BIO"] != tags[None]
+    assert tags["auto"][1] != "I-PER"
+    # Labels that break the scheme are refused, and only remarked where it was guessed.
+    write(folder / "train.conll", conll([*data, [("Lee", "N", "I-PER")]], 0, 2))
+    arguments = ("train", folder / "train.conll", "-m", folder / "n.hinge", "--scheme")
+    assert "I-PER" in refused(*arguments, "IOB2")
+    result = run(*arguments, "auto")
+    assert result.exit_code == 0
+    assert "No scheme is enforced" in result.stderr
+    assert "Warning" not in result.stderr
+
+
+def test_seeds_and_threads(folder):
+    first = train(folder, "--seed", 3)[1].weights_
+    np.testing.assert_array_equal(train(folder, "--seed", 3)[1].weights_, first)
+    for n_jobs in (1, 2, -1):
+        again = train(folder, "--seed", 3, "--n-jobs", n_jobs)[1].weights_
+        assert again.tobytes() == first.tobytes()
+    assert train(folder, "--seed", 4)[1].weights_.tobytes() != first.tobytes()
+    predicted = done("predict", folder / "m.hinge", folder / "test.conll")
+    assert done("predict", folder / "m.hinge", folder / "test.conll", "--n-jobs", 2) == predicted
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--slack", "squared"), ("--rescale", "slack"), ("--solver", "fsmo"), ("--tol", "1e-4")],
+)
+def test_parameters_reach_the_estimator(folder, options):
+    result, model = train(folder, *options)
+    name = options[0].removeprefix("--")
+    assert str(model.get_params()[name]) == str(type(model.get_params()[name])(options[1]))
+    assert result["converged"]
+    assert result["relative_gap"] <= model.tol
+
+
+def test_limits(folder):
+    result, model = train(folder, "--tol", "1e-9", "--max-iter", 3)
+    assert (result["passes"], result["converged"]) == (3, False)
+    assert "max_iter" in result["stop_reason"]
+    assert model.n_iter_ == 3
+    result, _ = train(folder, "--tol", "1e-9", "--max-time", "1e-9")
+    assert "max_time" in result["stop_reason"]
+
+
+def test_small_files(folder):
+    train(folder)
+    large, expected = (folder / "m.hinge").stat().st_size, accuracy(folder)
+    result, model = train(folder, "--dtype", "float16", "--sparse")
+    assert result["bytes"] == (folder / "m.hinge").stat().st_size < large
+    assert accuracy(folder) == pytest.approx(expected, abs=0.05)
+    assert np.isnan(model.duality_gap_)  # rounded weights have no certificate
+    facts = json.loads(done("info", folder / "m.hinge", "--json"))
+    assert "rounded" in facts["stopped"]
+
+
+# Output -----------------------------------------------------------------------------------------
+
+
+def test_progress_goes_to_the_standard_error(folder):
+    arguments = ("train", folder / "train.conll", "-m", folder / "m.hinge")
+    loud = run(*arguments)
+    assert "40 sequences" in loud.stderr
+    assert "gap" in loud.stderr
+    assert len(loud.stdout.splitlines()) == 1
+    assert str(folder / "m.hinge") in loud.stdout
+    quiet = run(*arguments, "--quiet")
+    assert quiet.stderr == ""
+    assert len(quiet.stdout.splitlines()) == 1
+    machine = run(*arguments, "--json")
+    assert machine.stderr == ""
+    assert {"model", "bytes", "C", "relative_gap", "converged", "passes", "seconds"} <= set(
+        json.loads(machine.stdout)
+    )
+
+
+def test_the_file_says_where_it_came_from(folder):
+    _, model = train(folder)
+    (entry,) = model.metadata_["data"]
+    assert entry["file"] == "train.conll"
+    assert len(entry["sha256"]) == 64
+    assert model.metadata_["layout"]["columns"] == ["word", "col1"]
+    assert model.metadata_["versions"]["hingeline"] == hingeline.__version__
