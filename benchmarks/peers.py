@@ -25,11 +25,12 @@ from harness import NO_TIME, Timing, timed
 
 @dataclass(frozen=True)
 class CrfsuiteModel:
-    """A trained CRFsuite model with the seconds for handing over the data and for training."""
+    """A trained CRFsuite model; seconds for handing over the data and for training; iterations."""
 
     model: bytes
     append: Timing
     train: Timing
+    iterations: int
 
 
 def crfsuite_fit(
@@ -54,7 +55,7 @@ def crfsuite_fit(
     Returns
     -------
     CrfsuiteModel
-        The model file's bytes and both times.
+        The model file's bytes, both times and the iterations made.
     """
     trainer = pycrfsuite.Trainer(verbose=False)
     trainer.select(algorithm)
@@ -68,7 +69,8 @@ def crfsuite_fit(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model")
         _, train = timed(trainer.train, str(path))
-        return CrfsuiteModel(path.read_bytes(), append, train)
+        rounds = len(trainer.logparser.iterations)
+        return CrfsuiteModel(path.read_bytes(), append, train, rounds)
 
 
 def crfsuite_predict(
