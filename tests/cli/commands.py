@@ -102,7 +102,7 @@ def conllu(data, upos=True):
 def crfsuite(data):
     """Attributes of the word, one with a value."""
     lines = [
-        "".join(f"{tag}\tw={word}\tsize:{len(word) / 4}\n" for word, _, tag in rows)
+        "".join(f"{tag}\tw={word}\tsize:{len(word) / 5}\n" for word, _, tag in rows)
         for rows in data
     ]
     return "\n".join(lines) + "\n"

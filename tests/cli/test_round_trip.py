@@ -209,7 +209,7 @@ def test_the_file_is_what_the_library_loads(tmp_path):
     train = write(tmp_path / "train.crfsuite", crfsuite(TRAIN))
     done("train", train, "-m", tmp_path / "m.hinge", "-C", 0.3)
     model = hingeline.load(tmp_path / "m.hinge")
-    tokens = [[{f"w={word}": 1.0, "size": len(word) / 4} for word, _, _ in rows] for rows in TEST]
+    tokens = [[{f"w={word}": 1.0, "size": len(word) / 5} for word, _, _ in rows] for rows in TEST]
     write(tmp_path / "test.crfsuite", crfsuite(TEST))
     predicted = one_each(done("predict", tmp_path / "m.hinge", tmp_path / "test.crfsuite"))
     assert predicted == [label for labels in model.predict(tokens) for label in labels]

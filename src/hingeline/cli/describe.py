@@ -117,6 +117,6 @@ def import_model(
         if origin is Origin.crfsuite:
             estimator, layout = import_crfsuite(file), Layout("crfsuite", "sequences")
         else:
-            estimator, layout = import_liblinear(file), Layout("svmlight", "flat")
+            estimator, layout = import_liblinear(file), Layout("svmlight", "flat", zero_based=False)
         estimator.save(model, metadata={"layout": layout.to_dict(), "imported": file.name})
     typer.echo(f"{model}: {len(estimator.classes_)} labels, {estimator.n_features_in_:,} features")

@@ -69,10 +69,13 @@ def predict(
         raise CommandError("--margin and --nbest are for models of sequences.")
     if margin and nbest > 1:
         raise CommandError("--margin and --nbest exclude each other: use one of them.")
+    if nbest > 1:
+        with blaming(data):
+            found = estimator.predict_nbest(samples.X, nbest)
+        with blaming("--output"):
+            _write_nbest(output, samples, found)
+        return
     with blaming(data):
-        if nbest > 1:
-            _write_nbest(output, samples, estimator.predict_nbest(samples.X, nbest))
-            return
         labels = estimator.predict(samples.X)
         margins = None
         if margin:

@@ -59,6 +59,8 @@ class Layout:
             and self.kind == FORMATS[self.format].kind
             and self.kind in TRAINABLE
             and (self.kind != "tokens" or bool(self.columns and self.label))
+            and self.label not in self.columns
+            and (not self.names or {*self.columns, self.label} <= set(self.names))
             and (self.zero_based is None or isinstance(self.zero_based, bool))
         )
 

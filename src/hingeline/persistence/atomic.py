@@ -24,9 +24,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes the place of ``path`` once it is complete and on disk.
 
     Where anything goes wrong, ``path`` stays as it was and nothing is left behind. What a process
-    that was killed while it wrote ``path`` left behind, ``.NAME.….tmp``, is removed.
+    that was killed while it wrote ``path`` left behind, ``.NAME.….tmp``, is removed. A device or a
+    pipe is written to as it is: to replace /dev/null would take it from everybody.
     """
     target = Path(os.path.realpath(path))  # a link keeps pointing to what is replaced
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as device:  # refused for a folder
+            yield device
+        return
     beginning = os.fsdecode(b"." + os.fsencode(target.name)[:_SHARE] + b".")
     _remove_stale(target.parent, beginning)
     try:
