@@ -128,7 +128,7 @@ class EnumeratedSDM(DualSolver):
     Options
     -------
     passes : int
-        Passes over the examples worth it, after each look at all of them.
+        Passes over the examples worth it, after each look at all of them; fewer at first.
     precision : float
         Each example's dual is solved until its largest violation has shrunk by this factor.
     skip : float
@@ -197,7 +197,10 @@ class EnumeratedSDM(DualSolver):
             self.gaps[self.active] = 1.0  # nothing is known: all are worth a visit
         elif self.clock == 1:
             self._look(stage)
-        for _ in range(self.options["passes"]):
+        passes = self.options["passes"]
+        if not self.stages:  # the first gaps are soon out of date
+            passes = min(passes, 4 + 2 * self.clock)
+        for _ in range(passes):
             worth = self.gaps >= self.options["skip"] * max(self.gaps[self.active].mean(), 1e-300)
             self._move(np.flatnonzero(worth), stage)
         leapt = stage is self.form and self.clock > 4 and self.accelerate(self, self._distance)
