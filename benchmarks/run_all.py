@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness import argument_parser, console, entry_point
 
-SCRIPTS = ("chains.py", "multiclass.py", "scaling.py", "paper_fsmo.py", "memory.py")
+SCRIPTS = ("chains.py", "taggers.py", "multiclass.py", "scaling.py", "paper_fsmo.py", "memory.py")
 
 
 def main() -> None:
