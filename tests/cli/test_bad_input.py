@@ -7,6 +7,8 @@ import stat
 import sys
 
 import pytest
+
+import hingeline
 from cli.commands import (
     conll,
     conllu,
@@ -21,8 +23,6 @@ from cli.commands import (
     svmlight,
     write,
 )
-
-import hingeline
 
 TRAIN, TEST = sentences(20, 0), sentences(8, 1)
 CONTENTS = {

@@ -7,6 +7,8 @@ import json
 
 import numpy as np
 import pytest
+
+import hingeline
 from cli.commands import (
     TAGS,
     conll,
@@ -20,8 +22,6 @@ from cli.commands import (
     svmlight,
     write,
 )
-
-import hingeline
 from hingeline.data import FORMATS
 
 TRAIN, TEST = sentences(40, 0), sentences(15, 1)

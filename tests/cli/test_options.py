@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 
 import numpy as np
 import pytest
-from cli.commands import conll, crfsuite, done, refused, run, sentences, svmhmm, svmlight, write
 
 import hingeline
+from cli.commands import conll, crfsuite, done, refused, run, sentences, svmhmm, svmlight, write
 
 TRAIN, TEST = sentences(40, 0), sentences(15, 1)
 
@@ -44,7 +45,7 @@ def test_template_of_crf_plus_plus(folder):
     pairs = set()
     for rows in TRAIN:
         speech = ["_B-1", *(row[1] for row in rows)]
-        pairs |= {f"U01:{a}/{b}" for a, b in zip(speech, speech[1:])}
+        pairs |= {f"U01:{a}/{b}" for a, b in itertools.pairwise(speech)}
     assert set(model.feature_names_) == words | pairs
     assert accuracy(folder) > 0.75
 

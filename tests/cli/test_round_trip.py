@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
 import pytest
+
+import hingeline
 from cli.commands import (
     TAGS,
     conll,
@@ -21,8 +24,6 @@ from cli.commands import (
     svmlight,
     write,
 )
-
-import hingeline
 
 TRAIN, TEST = sentences(40, 0), sentences(15, 1)
 TRUE = labels_of(TEST)
@@ -228,7 +229,7 @@ def test_best_labellings(tmp_path):
     heads = [line.split() for line in text.splitlines() if line.startswith("#")]
     assert len(heads) == 3 * len(TEST)
     scores = [float(head[-1]) for head in heads]
-    assert all(a >= b for k, (a, b) in enumerate(zip(scores, scores[1:])) if k % 3 < 2)
+    assert all(a >= b for k, (a, b) in enumerate(itertools.pairwise(scores)) if k % 3 < 2)
     first = [block for block in text.split("\n\n") if " rank 1 " in block]
     tags = [line.split("\t")[1] for block in first for line in block.splitlines()[1:]]
     assert tags == last_column(done("predict", tmp_path / "m.hinge", test))
