@@ -262,7 +262,7 @@ def test_progress_goes_to_the_standard_error(folder):
 def test_the_file_says_where_it_came_from(folder):
     _, model = train(folder)
     (entry,) = model.metadata_["data"]
-    assert entry["file"] == "train.conll"
+    assert entry["name"] == "train.conll"
     assert len(entry["sha256"]) == 64
     assert model.metadata_["layout"]["columns"] == ["word", "col1"]
     assert model.metadata_["versions"]["hingeline"] == hingeline.__version__

@@ -210,3 +210,13 @@ def test_ties_leave_a_different_runner_up():
     found = explain(model, X[0])
     assert found.chosen != found.other
     assert found.margin == 0.0
+
+
+def test_the_runner_up_is_valid_in_the_scheme():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(4, 3)) for _ in range(12)]
+    y = [["O", "B-X", "I-X", "O"], ["B-X", "I-X", "B-X", "O"]] * 6
+    model = ChainSSVM(scheme="IOB2", random_state=0).fit(X, y)
+    margins = model.predict_margin(X)
+    for x, margin in zip(X, margins, strict=True):
+        np.testing.assert_allclose(explain(model, x).margin, margin, atol=1e-9)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline.estimators.chain_constraints import moves_of
 from hingeline.estimators.encoding import known_tokens
 from hingeline.estimators.sequences import plain_labels
 from hingeline.estimators.validation import numeric_matrix
@@ -157,7 +158,7 @@ def explain(
     if against is not None:
         other = _numbers(against, blocks, len(chosen))
     else:
-        other = _runner_up(emissions, blocks, chosen)
+        other = _runner_up(model, emissions, blocks, chosen)
     rows = _contributions(matrix, blocks, names, chosen, other)
     rows.sort(key=lambda row: (-abs(row.contribution), row.position))
     return Explanation(
@@ -216,12 +217,21 @@ def _path_score(emissions: Array, blocks: Blocks, path: list[int]) -> float:
     return float(score + blocks.start[path[0]] + blocks.end[path[-1]])
 
 
-def _runner_up(emissions: Array, blocks: Blocks, chosen: list[int]) -> list[int]:
-    """The best path but the chosen one, which may be one of several best."""
+def _runner_up(model: Any, emissions: Array, blocks: Blocks, chosen: list[int]) -> list[int]:
+    """The best path but the chosen one, which may be one of several best; valid in the scheme."""
     if len(blocks.labels) < 2:
         raise ValueError("the model knows one label only: there is nothing to compare with.")
-    paths = two_best(emissions, blocks.start, blocks.move, blocks.end)
-    return next(path for path in paths if path != chosen)
+    start, move, end = blocks.start, blocks.move, blocks.end
+    valid = moves_of(model.classes_, getattr(model, "scheme_", None))
+    if valid is not None:
+        start, move, end = (
+            np.where(mask, weights, -np.inf)
+            for mask, weights in zip(valid, (start, move, end), strict=True)
+        )
+    for path in two_best(emissions, start, move, end):
+        if path != chosen:
+            return path
+    raise ValueError("no other labelling is valid in the scheme: there is nothing to compare with.")
 
 
 def two_best(emissions: Array, start: Array, move: Array, end: Array) -> list[list[int]]:
