@@ -392,3 +392,32 @@ def test_hostile_descriptions_of_files(models, folder, layout):
     for command in ("predict", "evaluate", "explain"):
         assert "makes no sense" in refused(command, folder / "m.hinge", folder / "test")
     done("info", folder / "m.hinge")
+
+
+# The machine ------------------------------------------------------------------------------------
+
+
+def test_too_little_memory(folder, monkeypatch):
+    def fit(self, X, y):
+        raise MemoryError("Unable to allocate 60 GiB")
+
+    monkeypatch.setattr(hingeline.ChainSSVM, "fit", fit)
+    message = refused("train", folder / "train", "-m", folder / "m.hinge")
+    assert "60 GiB" in message
+    assert "fewer features" in message
+
+
+def test_a_disk_that_is_full(folder, monkeypatch):
+    done("train", folder / "train", "-m", folder / "m.hinge")
+    before = (folder / "m.hinge").read_bytes()
+
+    def full(number):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    arguments = ("train", folder / "train", "-m", folder / "m.hinge", "-C", "7")
+    assert refused(*arguments) == f"--model: {folder / 'm.hinge'}: No space left on device."
+    checkpoint = ("--checkpoint", folder / "c", "--checkpoint-every", 0, "--tol", "1e-6")
+    assert refused(*arguments, *checkpoint) == f"{folder / 'c'}: No space left on device."
+    assert (folder / "m.hinge").read_bytes() == before
+    assert {file.name for file in folder.iterdir()} == {"train", "test", "m.hinge"}

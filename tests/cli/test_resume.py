@@ -58,6 +58,15 @@ def passes_of(checkpoint):
     return read_header(checkpoint)[0]["passes"]
 
 
+def number_of(file):
+    """Another one for every file that took the place."""
+    try:
+        state = file.stat()
+    except FileNotFoundError:
+        return None
+    return state.st_ino, state.st_mtime_ns
+
+
 def wait_for(condition, process):
     """Whether the condition came true while the process ran."""
     end = time.monotonic() + PATIENCE
@@ -65,7 +74,7 @@ def wait_for(condition, process):
         if condition():
             return True
         assert time.monotonic() < end
-        time.sleep(0.002)
+        time.sleep(0.005)
     return False
 
 
@@ -79,14 +88,14 @@ def test_killed_ten_times(tmp_path, undisturbed):
     went_on = []  # passes that killed runs began after
     kills = 0
     for attempt in range(5 * KILLS):
-        before = passes_of(checkpoint)
+        before, first = passes_of(checkpoint), number_of(checkpoint)
         with open(tmp_path / "stderr", "w") as errors:
             process = spawn(*command, stdout=subprocess.DEVNULL, stderr=errors)
             if attempt % 4 == 3:  # perhaps before the training began
-                time.sleep(rng.uniform(0.0, 1.5))
+                time.sleep(rng.uniform(0.0, 1.0))
             else:
-                wait_for(lambda: passes_of(checkpoint) > before, process)  # noqa: B023
-                time.sleep(rng.uniform(0.0, 0.3))
+                wait_for(lambda: number_of(checkpoint) != first, process)  # noqa: B023
+                time.sleep(rng.uniform(0.0, 0.4))
             process.kill()
             process.wait(PATIENCE)
         said = (tmp_path / "stderr").read_text()
@@ -108,7 +117,8 @@ def test_killed_ten_times(tmp_path, undisturbed):
         if kills == KILLS:
             break
     assert kills == KILLS
-    assert len(went_on) >= 3
+    assert len(went_on) >= 3, went_on
+    print("killed runs went on after passes", went_on)
     result = run(*command)
     assert result.exit_code == 0
     assert "afresh" in result.stderr or "went on after pass" in result.stderr

@@ -23,6 +23,7 @@ from hingeline.solvers.parallel import effective_n_jobs
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
 INTERRUPTED_TEXT = "hingeline: interrupted"
+_LESS = "check the file for feature numbers that are far too large, or use fewer features"
 
 
 class CommandError(Exception):
@@ -40,6 +41,8 @@ def blaming(what: str = "") -> Iterator[None]:
         text = str(error)
         if isinstance(error, OSError) and error.strerror:
             text = f"{error.filename or 'the file'}: {error.strerror}."
+            if error.filename and not what.startswith("--"):  # another file may be at fault
+                what = ""
         raise CommandError(f"{what}: {text}" if what else text) from None
 
 
@@ -51,6 +54,9 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except CommandError as error:
             typer.echo(f"hingeline: {error}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
+        except MemoryError as error:
+            typer.echo(f"hingeline: there is not enough memory ({error}): {_LESS}.", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:  # the reader of our output has enough
             _drop_output()

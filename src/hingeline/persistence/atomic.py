@@ -46,9 +46,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             if fcntl is None:  # Windows does not rename open files
                 file.close()
             os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
         raise
     if hasattr(os, "O_DIRECTORY"):  # the new name is on disk only when its folder is
         with contextlib.suppress(OSError):

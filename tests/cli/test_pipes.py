@@ -1,0 +1,130 @@
+"""Pipes: standard input and output, named ones, and readers that have enough."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import hingeline
+from cli.commands import (
+    conll,
+    conllu,
+    crfsuite,
+    done,
+    refused,
+    sentences,
+    spawn,
+    svmhmm,
+    svmlight,
+    write,
+)
+
+TRAIN, TEST = sentences(30, 0), sentences(10, 1)
+CONTENTS = {
+    "conll": lambda data: conll(data, 0, 1, 2),
+    "conllu": conllu,
+    "crfsuite": crfsuite,
+    "svmhmm": svmhmm,
+    "svmlight": svmlight,
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_standard_input_and_output(name, tmp_path):
+    train, test = (CONTENTS[name](data).encode() for data in (TRAIN, TEST))
+    model = tmp_path / "m.hinge"
+    done("train", "-", "--model", model, input=train)
+    first = hingeline.load(model)
+    assert first.metadata_["data"] == [{"file": "-", "sha256": None}]
+    file = write(tmp_path / "train", train)
+    done("train", file, "--model", model)
+    assert hingeline.load(model).weights_.tobytes() == first.weights_.tobytes()
+    expected = done("predict", model, write(tmp_path / "test", test))
+    assert done("predict", model, "-", "-o", "-", input=test) == expected
+    assert done("predict", model, input=test) == expected
+    assert done("predict", model, input=gzip.compress(test)) == expected
+    assert done("evaluate", model, "-", input=test) == done("evaluate", model, tmp_path / "test")
+    assert done("explain", model, input=test) == done("explain", model, tmp_path / "test")
+    result = json.loads(done("train", file, "-m", model, "--json", "--dev", "-", input=test))
+    assert result["tried"][0]["dev"] > 0.5
+
+
+def test_errors_name_the_standard_input(tmp_path):
+    arguments = ("train", "-", "-m", tmp_path / "m.hinge")
+    assert "<stdin>:2" in refused(*arguments, "-f", "conll", input="a b\nc\n")
+    assert "empty" in refused(*arguments, input="")
+    assert "empty" in refused(*arguments, "-f", "conll", input="")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+@pytest.mark.parametrize("name", CONTENTS)
+def test_named_pipes(name, tmp_path):
+    """As of ``<(...)`` in a shell: what is read once is gone, and the format is guessed."""
+    content = CONTENTS[name](TRAIN).encode()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def fill():
+        with open(pipe, "wb") as file:
+            file.write(content)
+
+    def filled(*arguments):
+        writer = threading.Thread(target=fill)
+        writer.start()
+        try:
+            return done(*arguments)
+        finally:
+            writer.join(60)
+
+    file = write(tmp_path / "file", content)
+    models = [tmp_path / "a.hinge", tmp_path / "b.hinge"]
+    filled("train", pipe, "-m", models[0])
+    done("train", file, "-m", models[1])
+    a, b = map(hingeline.load, models)
+    assert a.weights_.tobytes() == b.weights_.tobytes()
+    assert filled("predict", models[0], pipe) == done("predict", models[0], file)
+    if name != "conllu":
+        assert filled("convert", pipe, "-t", name) == done("convert", file, "-t", name)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
+def test_a_reader_that_has_enough(tmp_path):
+    """``hingeline predict … | head -1`` is no error."""
+    train = write(tmp_path / "train", CONTENTS["conll"](TRAIN))
+    done("train", train, "-m", tmp_path / "m.hinge")
+    test = write(tmp_path / "test", CONTENTS["conll"](sentences(4000, 2)))
+    for options in ([], ["--nbest", 2]):
+        process = spawn(
+            *("predict", tmp_path / "m.hinge", test, *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(300) == 0
+
+
+def test_a_process_that_refuses_its_input(tmp_path):
+    file = write(tmp_path / "train", "a O\nb\n" + "c O\n" * 20)
+    process = spawn(
+        *("train", file, "-m", tmp_path / "m.hinge"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert out == ""
+    assert err.startswith(f"hingeline: {file}:2: ")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [file]
