@@ -129,7 +129,8 @@ class BaseSSVM(BaseEstimator):
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        kernels = f"{kind}-{solver_class.__name__}"
+        values = getattr(compiled.problem, "values", None)  # kernels are compiled for its type
+        kernels = f"{kind}-{solver_class.__name__}-{getattr(values, 'dtype', 'own')}"
         with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
