@@ -41,7 +41,7 @@ def test_standard_input_and_output(name, tmp_path):
     model = tmp_path / "m.hinge"
     done("train", "-", "--model", model, input=train)
     first = hingeline.load(model)
-    assert first.metadata_["data"] == [{"file": "-", "sha256": None}]
+    assert first.metadata_["data"] == [{"name": "-", "sha256": None}]
     file = write(tmp_path / "train", train)
     done("train", file, "--model", model)
     assert hingeline.load(model).weights_.tobytes() == first.weights_.tobytes()

@@ -133,7 +133,7 @@ def report(
     estimator.set_params(n_jobs=n_jobs)
     known: dict[str, Any] = {}
     metadata = getattr(estimator, "metadata_", {})
-    files = list(metadata.get("data", []))
+    files = [file for file in metadata.get("data", []) if file.get("sha256")]  # no pipes
     if test is not None:
         samples, predicted, result = judged(estimator, model, test, format, bootstrap=bootstrap)
         known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
