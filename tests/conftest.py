@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import hypothesis
 import numba
 import numpy as np
 import pytest
@@ -11,6 +12,12 @@ import pytest
 from hingeline import Structure
 
 N_LABELS = 3
+
+# The same examples in every run: a change is judged by what it changed. For a search with new
+# ones: pytest --hypothesis-profile=search
+hypothesis.settings.register_profile("same", derandomize=True, database=None)
+hypothesis.settings.register_profile("search", derandomize=False)
+hypothesis.settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -23,6 +23,9 @@ _MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
 #: The others count something.
 _MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon"}
 
+#: Parameters that are true or false, where an estimator has them.
+_SWITCHES = ("fit_intercept", "boundary", "warm_start")
+
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Refuse a word that is not among the allowed ones, naming them."""
@@ -64,6 +67,10 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
         raise TypeError(f"n_jobs must be None or an integer, got {estimator.n_jobs!r}.")
     effective_n_jobs(None if estimator.n_jobs is None else int(estimator.n_jobs))
     check_options(estimator.solver_options, known_options, estimator.solver)
+    for name in _SWITCHES:
+        value = getattr(estimator, name, False)
+        if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
+            raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
             raise TypeError(f"callbacks must be callable, got {callback!r}.")
