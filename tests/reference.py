@@ -47,6 +47,7 @@ Alpha = list[Floats]
 __all__ = [
     "EnumeratedProblem",
     "Solution",
+    "by_output",
     "dual",
     "dual_weights",
     "planes",
@@ -56,6 +57,7 @@ __all__ = [
     "relative_gap",
     "slacks",
     "solve",
+    "spread_weights",
 ]
 
 GAP = 1e-9  # relative primal-dual gap that `solve` certifies
@@ -143,6 +145,26 @@ class EnumeratedProblem:
             lambda true, y: hamming(true, y, costs),
             n_features=chain_size(xs[0].shape[1], n_labels, boundary),
         )
+
+
+def by_output(problem: EnumeratedProblem) -> EnumeratedProblem:
+    """Every output as an example of its own: under summed errors each has its own slack.
+
+    ``slack="sum"`` on a problem is ``slack="max"`` on this one, with the sample weights of
+    ``spread_weights``.
+    """
+    return EnumeratedProblem(
+        [row[None] for dF in problem.dF for row in dF],
+        [np.array([loss]) for losses in problem.losses for loss in losses],
+        [[y] for outputs in problem.outputs for y in outputs],
+        problem.n_features,
+    )
+
+
+def spread_weights(problem: EnumeratedProblem, sample_weight: npt.ArrayLike | None) -> Floats:
+    """The sample weight of every output of ``by_output``."""
+    s = np.ones(problem.n_examples) if sample_weight is None else np.asarray(sample_weight)
+    return np.repeat(s, [len(losses) for losses in problem.losses])
 
 
 class Solution(NamedTuple):

@@ -12,11 +12,17 @@ Two numbers per example tell the formulations apart, so that solvers need no cas
 ===============  ==========  ===========  =======================
 ``"max"``        ``C·s_i``   0            ``C·s_i·h``
 ``"squared"``    ∞           ``1/(C·s_i)``  ``½·C·s_i·h²``
+``"sum"``        ``C·s_i``   0            ``C·s_i·h``
 ``C=inf``        ∞           0            0 if h = 0, else ∞
 ===============  ==========  ===========  =======================
 
-and two say what a plane is: ``b = l`` or, for squared slack, ``√l``; ``a = 1`` under margin
-rescaling and ``a = b`` under slack rescaling, where the hinge ``l·(1 − w·Δf)`` is the plane
+The slack h of an example is its largest hinge; with ``slack="sum"`` it is the sum of all positive
+ones, and cap bounds every single multiplier instead of their sum (``summed``): OP2 and OP3 of
+P. Balamurugan, S. Shevade, T. Ravindra Babu, *Efficient Algorithms for Linear Summed Error
+Structural SVMs*, (III.1) and (IV.1). For multi-class that is the SVM of Weston and Watkins (1999).
+
+Two more numbers say what a plane is: ``b = l`` or, for squared slack, ``√l``; ``a = 1`` under
+margin rescaling and ``a = b`` under slack rescaling, where the hinge ``l·(1 − w·Δf)`` is the plane
 ``(l·Δf, l)``. (C. Lee, M.-G. Jang, *Fast Training of Structured SVM Using Fixed-Threshold
 Sequential Minimal Optimization*, Algorithm 1, line 5. The paper clips α to [0, 1] under slack
 rescaling, which contradicts its own dual (16); in our scaled planes the bound is ``Σ α ≤ C·s_i``.)
@@ -38,17 +44,18 @@ from hingeline.structures.base import (
 
 Array = np.ndarray[Any, Any]
 
-SLACKS = ("max", "squared")
+SLACKS = ("max", "squared", "sum")
 RESCALINGS = ("margin", "slack")
 
 
 class Formulation(NamedTuple):
     """Feasible set and plane transformation, as flat data for the kernels."""
 
-    cap: Array  # (n,) bound on the sum of an example's multipliers
+    cap: Array  # (n,) bound on the sum of an example's multipliers, or on each of them
     ridge: Array  # (n,) r_i: quadratic term of that sum in the dual
     root: int  # 1: the loss enters as its square root
     rescaled: int  # 1: slack rescaling
+    summed: int  # 1: slack is the sum of the hinges, and cap bounds each multiplier
 
 
 def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Formulation:
@@ -58,7 +65,7 @@ def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Form
     cap = np.full(n, np.inf)
     ridge = np.zeros(n)
     if np.isfinite(C):
-        if slack == "max":
+        if slack != "squared":
             cap = C * weights
         else:
             ridge = 1.0 / (C * np.where(dropped, 1.0, weights))
@@ -67,7 +74,20 @@ def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Form
         ridge=np.where(dropped, 0.0, ridge).astype(np.float64),
         root=int(slack == "squared"),
         rescaled=int(rescale == "slack"),
+        summed=int(slack == "sum"),
     )
+
+
+def feasible(form: Formulation, masses: Array, owners: Array) -> Array:
+    """The multipliers, cut back to the feasible set where they left it.
+
+    Those of an example whose sum is too large are scaled; with ``summed`` each is clipped.
+    """
+    if form.summed:
+        return np.minimum(masses, form.cap[owners])
+    sums = np.bincount(owners, weights=masses, minlength=len(form.cap))
+    over = sums > form.cap
+    return masses * np.where(over, form.cap / np.where(over, sums, 1.0), 1.0)[owners]
 
 
 def needs_losses(slack: str, rescale: str) -> bool:
@@ -90,6 +110,14 @@ def plane_scale(form: Formulation, loss: float) -> float:
 
 
 @helper
+def joined(form: Formulation, slack: float, h: float) -> float:
+    """An example's slack after one more hinge h: their maximum, or the sum of positive ones."""
+    if form.summed == 1:
+        return slack + max(h, 0.0)
+    return max(slack, h)
+
+
+@helper
 def slack_cost(form: Formulation, i: int, h: float) -> float:
     """What slack h of example i adds to the primal."""
     if h <= 0.0 or form.cap[i] == 0.0:
@@ -100,16 +128,16 @@ def slack_cost(form: Formulation, i: int, h: float) -> float:
 
 
 @helper
-def example_gap(form: Formulation, i: int, top: float, total: float, linear: float) -> float:
+def example_gap(form: Formulation, i: int, slack: float, total: float, linear: float) -> float:
     """Example i's share of ``P − D`` at equal weights, over the planes looked at.
 
-    ``top`` is the largest hinge, ``total`` the sum of the multipliers and ``linear`` that of
+    ``slack`` is that of the hinges, ``total`` the sum of the multipliers and ``linear`` that of
     multipliers times hinges. A hard margin's slack costs infinitely much: there it is what the
     dual can still gain, up to scale.
     """
     if form.cap[i] == np.inf and form.ridge[i] == 0.0:
-        return max(top, 0.0) * (1.0 + total) - linear
-    return slack_cost(form, i, top) + 0.5 * form.ridge[i] * total * total - linear
+        return max(slack, 0.0) * (1.0 + total) - linear
+    return slack_cost(form, i, slack) + 0.5 * form.ridge[i] * total * total - linear
 
 
 @helper

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import warnings
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._numba import CACHE_FOLDER
 from hingeline.estimators.validation import as_callbacks
-from hingeline.formulations import Formulation, make_formulation, needs_losses
+from hingeline.formulations import Formulation, feasible, make_formulation, needs_losses
 from hingeline.solvers.certificate import DualSolver
 from hingeline.solvers.dual_state import PlaneSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
@@ -24,6 +25,8 @@ from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.history import HistoryRow, Result
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.schedule import Limits, run
+from hingeline.solvers.sdcd import SDCD
+from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.snapshot import identity
 from hingeline.structures.base import Compiled
@@ -53,6 +56,7 @@ class BaseSSVM(BaseEstimator):
         *,
         slack: str = "max",
         rescale: str = "margin",
+        violators: str | int | None = None,
         nu: float | None = None,
         loss: Any = "zero_one",
         solver: str = "auto",
@@ -70,6 +74,7 @@ class BaseSSVM(BaseEstimator):
         self.C = C
         self.slack = slack
         self.rescale = rescale
+        self.violators = violators
         self.nu = nu
         self.loss = loss
         self.solver = solver
@@ -88,16 +93,31 @@ class BaseSSVM(BaseEstimator):
         """The solver that the parameters ask for; None: as if outputs were few."""
         if self.solver == "fsmo":
             return FSMO
-        few = compiled is None or (
-            compiled.n_outputs is not None
-            and compiled.n * compiled.n_outputs * 16 <= ENUMERATED_MB * 2**20
+        few = self._enumerable and (
+            compiled is None
+            or (
+                compiled.n_outputs is not None
+                and compiled.n * compiled.n_outputs * 16 <= ENUMERATED_MB * 2**20
+            )
         )
-        return EnumeratedSDM if few and self._enumerable else SDM
+        if self.slack == "sum":
+            return EnumeratedSDCD if few and self.violators in (None, "all") else SDCD
+        return EnumeratedSDM if few else SDM
 
     _enumerable = False
 
     def _known_options(self) -> dict[str, Any]:
-        return dict(self._solver_class(None).defaults)
+        """The solver's options: what each is by default, or the words it may be."""
+        solver = self._solver_class(None)
+        return {**solver.defaults, **solver.words}
+
+    def _options(self, solver_class: type[DualSolver]) -> dict[str, Any]:
+        """The options of this fit, the estimator's ``violators`` among them."""
+        options = dict(self.solver_options or {})
+        if "violators" in solver_class.defaults:
+            default = "all" if self._enumerable else "argmax"
+            options.setdefault("violators", default if self.violators is None else self.violators)
+        return options
 
     def _solve(
         self, compiled: Compiled, weights: Array, start: DualMemory | None, kind: str
@@ -106,7 +126,7 @@ class BaseSSVM(BaseEstimator):
         began = time.perf_counter()
         form = make_formulation(float(self.C), self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
-        options = dict(self.solver_options or {})
+        options = self._options(solver_class)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
         multipliers = None if start is None else carried_over(start, compiled, form, solver_class)
@@ -158,9 +178,13 @@ class BaseSSVM(BaseEstimator):
 
     def _store(self, result: Result) -> None:
         self.weights_ = result.weights
-        self.primal_objective_ = result.primal
+        # The dual of the outputs found bounds the whole problem, their primal does not.
+        whole, found = (math.nan, math.nan), (result.primal, result.gap)
+        if not result.restricted:
+            whole, found = found, whole
+        self.primal_objective_, self.duality_gap_ = whole
+        self.restricted_objective_, self.restricted_gap_ = found
         self.dual_objective_ = result.dual
-        self.duality_gap_ = result.gap
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         self.oracle_exact_ = result.exact
@@ -168,8 +192,10 @@ class BaseSSVM(BaseEstimator):
         self.history_ = result.history
 
     def _report(self, row: HistoryRow, relative_gap: float) -> None:
-        if self.verbose >= 2 or not np.isnan(row.primal):
+        if self.verbose >= 2 or not np.isnan([row.primal, row.restricted]).all():
             gap = "" if np.isnan(row.gap) else f"  gap {100 * relative_gap:.3g} %"
+            if not np.isnan(row.restricted):
+                gap = f"  gap over the outputs found {100 * relative_gap:.3g} %"
             print(
                 f"pass {row.passes:4d}  {row.time:7.2f} s  dual {row.dual:.6g}"
                 f"  planes {row.planes}{gap}",
@@ -182,6 +208,21 @@ class BaseSSVM(BaseEstimator):
             raise ValueError(
                 f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for "
                 f"{why}: use slack='max' with rescale='margin', which works with any loss."
+            )
+
+    def _refuse_violators(self, has_best: bool, name: str) -> None:
+        """Refuse to look for more violators than the oracles can find exactly."""
+        if self.slack != "sum" or self.violators in (None, "argmax", 1):
+            return
+        if not has_best:
+            raise ValueError(
+                f"violators={self.violators!r} needs the best outputs in order, which {name} "
+                "cannot give: add decode_best(), or use violators='argmax'."
+            )
+        if self.rescale == "slack" and self.violators != "all":
+            raise ValueError(
+                f"violators={self.violators!r} has no exact oracle under rescale='slack': use "
+                "'argmax' or 'all', or rescale='margin'."
             )
 
     def with_weights(self, weights: Array) -> Any:
@@ -200,6 +241,7 @@ class BaseSSVM(BaseEstimator):
                 setattr(other, name, value)
         other.weights_ = np.array(weights, dtype=np.float64)
         other.primal_objective_ = other.duality_gap_ = np.nan
+        other.restricted_objective_ = other.restricted_gap_ = np.nan
         other.converged_ = False
         other.stop_reason_ = "weights were replaced"
         other.history_ = []
@@ -281,9 +323,8 @@ def carried_over(
     """
     before = start.form
     dense = isinstance(start.multipliers, np.ndarray)
-    if (before.root, before.rescaled) != (form.root, form.rescaled) or dense != (
-        solver_class is EnumeratedSDM
-    ):
+    kinds = [(f.root, f.rescaled, f.summed) for f in (before, form)]
+    if kinds[0] != kinds[1] or dense != issubclass(solver_class, EnumeratedSDM):
         return None
     costs: list[Any] = [getattr(c.problem, "cost", None) for c in (start.compiled, compiled)]
     if not dense and not np.array_equal(costs[0], costs[1]):
@@ -295,18 +336,15 @@ def carried_over(
     if isinstance(start.multipliers, np.ndarray):
         alpha = np.zeros((compiled.n, start.multipliers.shape[1]))
         alpha[:known] = start.multipliers * factor[:, None]
-        sums = alpha.sum(axis=1)
-        over = sums > form.cap
-        alpha[over] *= (form.cap[over] / sums[over])[:, None]
-        return alpha
+        owners = np.repeat(np.arange(compiled.n), alpha.shape[1])
+        return feasible(form, alpha.reshape(-1), owners).reshape(alpha.shape)
     old = start.multipliers
     capacity = np.full(compiled.n, FIRST_CAPACITY)
     capacity[:known] = old.capacity
     ws = empty_working_set(compiled.lengths, capacity)
     copy_planes(old, ws)
-    sums = np.add.reduceat(old.alpha, old.slot) * factor
-    factor *= np.where(sums > cap, cap / np.where(sums > 0, sums, 1.0), 1.0)
     ws.alpha[: len(old.alpha)] *= np.repeat(factor, old.capacity)
+    ws.alpha[:] = feasible(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))
     ws.drift[:] = 0.0
     ws.stamp[:] = 0
     return ws

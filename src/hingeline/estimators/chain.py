@@ -110,6 +110,7 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         *,
         slack: str = "max",
         rescale: str = "margin",
+        violators: str | int | None = None,
         nu: float | None = None,
         loss: Any = "hamming",
         solver: str = "auto",
@@ -132,6 +133,7 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
             C,
             slack=slack,
             rescale=rescale,
+            violators=violators,
             nu=nu,
             loss=loss,
             solver=solver,
@@ -261,6 +263,7 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
         )
+        self._refuse_violators(True, "a chain")
         problem = chain.make_problem(
             matrix.indptr,
             matrix.indices,

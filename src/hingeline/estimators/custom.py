@@ -56,6 +56,7 @@ class SSVM(BaseSSVM):
         *,
         slack: str = "max",
         rescale: str = "margin",
+        violators: str | int | None = None,
         nu: float | None = None,
         solver: str = "auto",
         tol: float = 1e-2,
@@ -72,6 +73,7 @@ class SSVM(BaseSSVM):
         self.C = C
         self.slack = slack
         self.rescale = rescale
+        self.violators = violators
         self.nu = nu
         self.solver = solver
         self.tol = tol
@@ -113,6 +115,7 @@ class SSVM(BaseSSVM):
             "decode_by_loss" in methods,
             f"{type(self.structure).__name__}, which lacks decode_by_loss()",
         )
+        self._refuse_violators("decode_best" in methods, type(self.structure).__name__)
         outputs = [self.structure.pack(output) for output in y]
         weights = check_sample_weight(sample_weight, len(outputs))
         if is_compiled(self.structure):

@@ -53,6 +53,8 @@ CERTIFICATE = {
     "primal_objective_": "primal",
     "dual_objective_": "dual",
     "duality_gap_": "gap",
+    "restricted_objective_": "restricted_objective",
+    "restricted_gap_": "restricted_gap",
     "n_iter_": "n_iter",
     "converged_": "converged",
     "oracle_exact_": "oracle_exact",
@@ -326,6 +328,7 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
     report = header["weights"]
     if report["exact"] is not True:
         model.primal_objective_ = model.duality_gap_ = float("nan")
+        model.restricted_objective_ = model.restricted_gap_ = float("nan")
         model.converged_ = False
         model.stop_reason_ = (
             f"weights were rounded when they were stored (dtype {report['dtype']}, threshold "

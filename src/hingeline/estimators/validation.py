@@ -15,13 +15,18 @@ from hingeline.solvers.parallel import effective_n_jobs
 
 Array = np.ndarray[Any, Any]
 
-#: solver name -> what it solves; every solver here does all slacks and rescalings.
-SOLVERS = ("auto", "sdm", "fsmo")
+#: solver name -> the slacks it knows.
+SOLVERS = {
+    "auto": SLACKS,
+    "sdm": ("max", "squared"),
+    "fsmo": ("max", "squared"),
+    "sdcd": ("sum",),
+}
 
 #: Solver options for which 0 means "not at all".
 _MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
 #: The others count something.
-_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon"}
+_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta"}
 
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")
@@ -51,7 +56,7 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
     positive("C", estimator.C, infinite=True)
     one_of("slack", estimator.slack, SLACKS)
     one_of("rescale", estimator.rescale, RESCALINGS)
-    one_of("solver", estimator.solver, SOLVERS)
+    check_solver(estimator.solver, estimator.slack, estimator.violators)
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)
     if estimator.max_time is not None:
@@ -74,6 +79,32 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
             raise TypeError(f"callbacks must be callable, got {callback!r}.")
+
+
+def check_solver(solver: Any, slack: str, violators: Any) -> None:
+    """Refuse solvers that do not know the slack, naming those that do."""
+    one_of("solver", solver, tuple(SOLVERS))
+    if slack not in SOLVERS[solver]:
+        able = ", ".join(repr(name) for name, known in SOLVERS.items() if slack in known)
+        raise ValueError(
+            f"solver={solver!r} does not solve slack={slack!r}; choose one of {able}, or "
+            f"slack={' or '.join(repr(name) for name in SOLVERS[solver])}."
+        )
+    if violators is None:
+        return
+    if slack != "sum":
+        raise ValueError(
+            f"violators={violators!r} belongs to slack='sum'; leave it None for slack={slack!r}."
+        )
+    check_violators("violators", violators)
+
+
+def check_violators(name: str, violators: Any) -> None:
+    """Refuse what is not "argmax", "all" or a count."""
+    if isinstance(violators, str):
+        one_of(name, violators, ("argmax", "all"))
+    else:
+        positive(name, violators, integer=True)
 
 
 def as_callbacks(callbacks: Any) -> list[Any]:
@@ -100,6 +131,12 @@ def check_options(options: Any, known: Mapping[str, Any], solver: str) -> None:
             f"{', '.join(sorted(known))}."
         )
     for name, value in options.items():
+        if name == "violators":
+            check_violators("solver_options['violators']", value)
+            continue
+        if isinstance(known[name], tuple):
+            one_of(f"solver_options[{name!r}]", value, known[name])
+            continue
         if value is None or isinstance(value, bool) or not isinstance(value, numbers.Real):
             if value is None and known[name] is None:
                 continue

@@ -24,6 +24,7 @@ from hingeline._numba import kernel
 from hingeline._vector import aligned_zeros
 from hingeline.formulations import (
     Formulation,
+    feasible,
     most_violated,
     plane_offset,
     plane_scale,
@@ -92,6 +93,7 @@ class DualSolver(ABC):
     name = "dual"
     certifies = False  # whether every sweep keeps a true primal by itself
     defaults: ClassVar[dict[str, Any]] = {}
+    words: ClassVar[dict[str, tuple[str, ...]]] = {}  # options that take one of these words
     #: What :mod:`hingeline.solvers.snapshot` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         "clock",
@@ -121,6 +123,7 @@ class DualSolver(ABC):
         self.rng = np.random.default_rng(seed)
         self.exact = compiled.exact
         self.satisfied = False  # a stopping rule of the solver's own is met
+        self.restricted = False  # primal values are those over the planes found, not over all
         self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = aligned_zeros(compiled.n_weights)
@@ -202,10 +205,7 @@ class DualSolver(ABC):
         stands in for the last iterate.
         """
         masses = self.masses()
-        owners = self.owners()
-        sums = np.bincount(owners, weights=masses, minlength=self.compiled.n)
-        over = sums > self.form.cap
-        masses *= np.where(over, self.form.cap / np.where(over, sums, 1.0), 1.0)[owners]
+        masses[:] = feasible(self.form, masses, self.owners())
         support = np.flatnonzero(masses)
         self.w = aligned_zeros(self.compiled.n_weights)
         self.combine(support, masses[support], self.w)
@@ -263,8 +263,11 @@ class DualSolver(ABC):
         return primal
 
     def _keep(self, primal: float) -> None:
-        """Remember ``self.w`` if its true primal is the least so far."""
-        if primal < self._best_primal or self._best is None:
+        """Remember ``self.w`` if its true primal is the least so far.
+
+        A restricted primal is no bound: the newest, over the most planes, is the one to keep.
+        """
+        if self.restricted or primal < self._best_primal or self._best is None:
             if self._best is None:
                 self._best = aligned_zeros(len(self.w))
             self._best_primal = math.inf  # should an interruption come between the two

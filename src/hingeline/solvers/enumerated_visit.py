@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._numba import finite_helper, helper, kernel, prefetch
-from hingeline.formulations import Formulation, example_gap, plane_offset, plane_scale
+from hingeline.formulations import Formulation, example_gap, joined, plane_offset, plane_scale
 from hingeline.solvers.sdm import pair_steps
 from hingeline.structures.base import (
     PADDING,
@@ -53,21 +53,21 @@ def find_gaps(
     violation: Array,
     gaps: Array,
 ) -> None:
-    """Each example's largest hinge and gap at fixed weights; parts may run in threads."""
+    """Each example's slack and gap at fixed weights; parts may run in threads."""
     m = alpha.shape[1]
     losses = np.empty(m + PADDING)
     values = np.empty(m + PADDING)
     for i in order:
         hinges(problem, form, i, m, w, losses, values)
-        top = 0.0
+        slack = 0.0
         total = 0.0
         linear = 0.0
         for k in range(m):
-            top = max(top, values[k])
+            slack = joined(form, slack, values[k])
             total += alpha[i, k]
             linear += alpha[i, k] * values[k]
-        violation[i] = top if form.cap[i] > 0.0 else 0.0
-        gaps[i] = example_gap(form, i, top, total, linear)
+        violation[i] = slack if form.cap[i] > 0.0 else 0.0
+        gaps[i] = example_gap(form, i, slack, total, linear)
 
 
 @finite_helper

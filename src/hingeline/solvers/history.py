@@ -23,6 +23,7 @@ class HistoryRow(NamedTuple):
     gap: float  # best primal − best dual
     estimate: float  # gap over the planes known, summed while the pass went on
     planes: int  # planes in the working set
+    restricted: float = math.nan  # primal over the planes known, where that is all there is
 
 
 @dataclass
@@ -35,10 +36,13 @@ class PassState:
         The latest row of the curve.
     relative_gap : float
         Certified relative gap, ``nan`` where this pass made no certificate.
+    restricted_gap : float
+        Relative gap of the problem restricted to the outputs found, where that is all there is.
     """
 
     row: HistoryRow
     relative_gap: float
+    restricted_gap: float
     _weights: Callable[[], Array] = field(repr=False)
     _snapshot: Callable[[], Any] = field(repr=False, default=lambda: None)
     _chosen: Array | None = field(default=None, repr=False)
@@ -71,6 +75,7 @@ class Result:
     n_iter: int
     converged: bool
     exact: bool
+    restricted: bool  # primal and gap are those over the planes found
     stop_reason: str
     history: list[HistoryRow]
 

@@ -34,6 +34,7 @@ class Solver(Protocol):
     exact: bool
     satisfied: bool
     certifies: bool
+    restricted: bool
 
     @property
     def n_planes(self) -> int:
@@ -128,7 +129,7 @@ class Progress:
     def update(self, solver: Solver) -> bool:
         """Take over the solver's best primal; whether it is news."""
         primal = solver.best()[1]
-        news = primal < self.best_primal
+        news = primal != self.best_primal
         self.best_primal = primal
         if solver.exact:
             self.gap = primal - self.best_dual
@@ -176,12 +177,14 @@ def run(solver: Solver, limits: Limits) -> Result:
                 time=time.perf_counter() - began,
                 passes=progress.passes,
                 oracle_calls=solver.oracle_calls,
-                primal=progress.best_primal if fresh else math.nan,
+                primal=math.nan,
                 dual=progress.best_dual,
-                gap=progress.gap if fresh else math.nan,
+                gap=math.nan,
                 estimate=estimate,
                 planes=solver.n_planes,
             )
+            if fresh:
+                row = _certified(row, solver, progress.best_primal, progress.gap)
             progress.history.append(row)
             rel = progress.relative_gap
             if limits.report is not None:
@@ -194,7 +197,8 @@ def run(solver: Solver, limits: Limits) -> Result:
                     continue
                 state = PassState(
                     row,
-                    rel if fresh else math.nan,
+                    rel if fresh and not solver.restricted else math.nan,
+                    rel if fresh and solver.restricted else math.nan,
                     solver.candidate,
                     lambda: _take(solver, progress, callbacks),
                 )
@@ -230,9 +234,10 @@ def _result(
         rel = relative(gap, primal)
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
-        reason = "converged"
-    history[-1] = history[-1]._replace(primal=primal, dual=progress.best_dual, gap=gap)
-    _warn(limits, reason, converged, rel, passes)
+        reason = "converged on the outputs found" if solver.restricted else "converged"
+    last = history[-1]._replace(dual=progress.best_dual)
+    history[-1] = _certified(last, solver, primal, gap)
+    _warn(limits, reason, converged, rel, passes, solver.restricted)
     return Result(
         weights=weights,
         primal=primal,
@@ -242,9 +247,17 @@ def _result(
         n_iter=passes,
         converged=converged,
         exact=solver.exact,
+        restricted=solver.restricted,
         stop_reason=reason,
         history=history,
     )
+
+
+def _certified(row: HistoryRow, solver: Solver, primal: float, gap: float) -> HistoryRow:
+    """The row with what a certificate found; a restricted primal is not called one."""
+    if solver.restricted:
+        return row._replace(restricted=primal)
+    return row._replace(primal=primal, gap=gap)
 
 
 def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> snapshots.Snapshot:
@@ -296,11 +309,15 @@ def _outside() -> int:
     return level
 
 
-def _warn(limits: Limits, reason: str, converged: bool, rel: float, passes: int) -> None:
+def _warn(
+    limits: Limits, reason: str, converged: bool, rel: float, passes: int, restricted: bool
+) -> None:
     if converged or reason.startswith("callback"):
         return
     if math.isnan(rel):
         bound = "its oracle is not exact, so no gap can be certified"
+    elif restricted:
+        bound = f"its relative gap over the outputs found is {rel:.3g}, above tol={limits.tol:g}"
     else:
         bound = f"its certified relative gap is {rel:.3g}, above tol={limits.tol:g}"
     remedy = {

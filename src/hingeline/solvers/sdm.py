@@ -236,9 +236,14 @@ class SDM(PlaneSolver):
         if self.ws.n_planes == 0 and np.isfinite(self.form.cap).all():
             self.stages = self._plan_stages()
 
+    @property
+    def patience(self) -> int:
+        """Passes after which a plane without mass may go."""
+        return int(self.options["patience"])
+
     def _plan_stages(self) -> list[float]:
         sample = self.active[: min(100, len(self.active))]
-        self.find(sample, self.options["patience"])
+        self.find(sample, self.patience)
         squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
         if not len(squares):
             return []
@@ -262,10 +267,10 @@ class SDM(PlaneSolver):
         block = options["block"] or default_block(len(order))
         for lo in range(0, len(order), block):
             part = order[lo : lo + block]
-            self.find(part, options["patience"])
+            self.find(part, self.patience)
             self._move(part, stage)
         self.oracle_calls += len(order)
-        self.ws = grown(self.ws, self.clock, options["patience"])
+        self.ws = grown(self.ws, self.clock, self.patience)
         estimate = float(self.gaps.sum())
         passes = options["cached_passes"]
         if 20 * (self.n_planes - known) <= len(order):  # decoding hardly finds anything any more

@@ -5,6 +5,8 @@ found which planes have mass, the dual restricted to these is a plain quadratic:
 
     max_δ  gᵀδ − ½ δᵀQδ,   Q = [a_j Δf_j·a_k Δf_k] + r,   Σ_y δ_i(y) = 0 where the sum is tight
 
+With ``slack="sum"`` no sums are bound; multipliers at their upper bound stay there.
+
 Conjugate gradient steps on it need Q only through ``v = Σ δ_j a_j Δf_j`` and ``a_j Δf_j·v``, one
 pass over these planes each. The step found is cut back to the feasible set and taken only if the
 dual rises, so the dual never falls. J. Moré, G. Toraldo, *On the solution of large quadratic
@@ -18,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hingeline.formulations import Formulation
+from hingeline.formulations import Formulation, feasible
 
 Array = np.ndarray[Any, Any]
 
@@ -100,14 +102,18 @@ def _ascend(face: Face, iterations: int) -> bool:
     """
     form = face.form
     masses = face.masses()
-    support = np.flatnonzero(masses > 0.0)
+    owners = face.owners()
+    inside = masses > 0.0
+    if form.summed:
+        inside &= masses < form.cap[owners]
+    support = np.flatnonzero(inside)
     if len(support) < 2:
         return False
     before = masses[support].copy()
-    owner = face.owners()[support]
+    owner = owners[support]
     n = len(form.cap)
     sums = np.bincount(owner, weights=before, minlength=n)
-    tight = sums >= form.cap * (1.0 - 1e-12)
+    tight = np.zeros(n, dtype=bool) if form.summed else sums >= form.cap * (1.0 - 1e-12)
     members = np.maximum(np.bincount(owner, minlength=n), 1)
 
     def project(z: Array) -> Array:
@@ -126,9 +132,10 @@ def _ascend(face: Face, iterations: int) -> bool:
         """Set the multipliers; the dual. Weights from nothing: a step leaves no rounding behind."""
         masses[support] = values
         face.w[:] = 0.0
-        face.combine(support, values, face.w)
+        face.combine(all_mass, masses[all_mass], face.w)
         return face.dual()
 
+    all_mass = np.flatnonzero(masses > 0.0)  # those at a bound of their own included
     residual = project(face.hinges_of(support) - (form.ridge * sums)[owner])
     far = 1e3 * float(before.max())
     total = _conjugate_gradients(residual, image, project, iterations, far)
@@ -137,13 +144,14 @@ def _ascend(face: Face, iterations: int) -> bool:
     value = face.dual()
     kept = face.w.copy()
     best, best_value = before, value
-    for trial in _trials(before, total, owner, sums, form.cap, tight):
+    for trial in _trials(form, before, total, owner, sums, tight):
         reached = put(trial)
         if reached > best_value * (1.0 + 1e-15):
             best, best_value = trial, reached
     if best is before:
         # The last trial, up to a bound that was met at once, frees the next step of that bound.
-        if reached >= value * (1.0 - 1e-15) and np.count_nonzero(trial) < len(trial):
+        on_bound = (trial == 0.0) | (trial == form.cap[owner] if form.summed else False)
+        if reached >= value * (1.0 - 1e-15) and on_bound.any():
             return True
         masses[support] = before
         face.w[:] = kept
@@ -154,9 +162,13 @@ def _ascend(face: Face, iterations: int) -> bool:
 
 
 def _trials(
-    before: Array, total: Array, owner: Array, sums: Array, cap: Array, tight: Array
+    form: Formulation, before: Array, total: Array, owner: Array, sums: Array, tight: Array
 ) -> Iterator[Array]:
     """Multipliers after the whole step, after a quarter of it, and at its first bound."""
+    if form.summed:
+        yield from _trials_in_boxes(before, total, form.cap[owner])
+        return
+    cap = form.cap
     change = np.bincount(owner, weights=total, minlength=len(cap))
     falling = total < 0.0
     own = np.where(falling, before / np.where(falling, -total, 1.0), np.inf)
@@ -166,9 +178,16 @@ def _trials(
     first = min(1.0, float(own.min()), float(whole.min()))
     for factor in (1.0, 0.25, first):
         trial = np.where(own <= factor, 0.0, np.maximum(before + factor * total, 0.0))
-        new = np.bincount(owner, weights=trial, minlength=len(cap))
-        over = new > cap
-        yield trial * np.where(over, cap / np.where(over, new, 1.0), 1.0)[owner]
+        yield feasible(form, trial, owner)
+
+
+def _trials_in_boxes(before: Array, total: Array, cap: Array) -> Iterator[Array]:
+    """The same where every multiplier has an upper bound of its own."""
+    room = np.where(total < 0.0, before, cap - before)
+    reach = room / np.maximum(np.abs(total), 1e-300)
+    bound = np.where(total < 0.0, 0.0, cap)
+    for factor in (1.0, 0.25, min(1.0, float(reach.min()))):
+        yield np.where(reach <= factor, bound, np.clip(before + factor * total, 0.0, cap))
 
 
 def _conjugate_gradients(

@@ -26,6 +26,9 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 ``decode_by_loss(problem, i, w)``
     optional: for every loss value that occurs, that value and the best-scoring output with it, as
     two arrays; what slack rescaling and the square-root loss need
+``decode_best(problem, i, w, loss_scale, ys)``
+    optional: the best outputs under score plus scaled loss, best first, written to the rows of
+    ``ys``; how many there are. What summed slack needs beyond the argmax
 ``n_outputs(problem)``, ``all_losses(problem, i, out)``, ``all_scores(problem, i, w, out)``,
 ``all_add(problem, i, steps, w)``, ``all_inner(problem, i, j, k)``
     optional, for structures with so few outputs that all of them are the working set: losses,
@@ -56,6 +59,7 @@ PRIMITIVES = (
     "plane_loss",
     "truth",
     "decode_by_loss",
+    "decode_best",
     "n_outputs",
     "all_losses",
     "all_scores",
@@ -153,6 +157,12 @@ def truth(problem: Any, i: int, y_out: Array) -> None:
 def decode_by_loss(problem: Any, i: int, w: Array) -> tuple[Array, Array]:
     """Loss values and, for each, the best output among those with that loss."""
     return _IMPLEMENTATIONS[type(problem)]["decode_by_loss"](problem, i, w)
+
+
+@_primitive
+def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+    """The best outputs, best first, in the rows of ``ys``; how many."""
+    return _IMPLEMENTATIONS[type(problem)]["decode_best"](problem, i, w, loss_scale, ys)
 
 
 @_primitive

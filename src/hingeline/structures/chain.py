@@ -17,6 +17,7 @@ import numpy as np
 
 from hingeline._numba import helper, prefetch
 from hingeline._vector import rows_add, rows_dot
+from hingeline.inference.nbest import n_best
 from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors
 from hingeline.structures.base import register
 from hingeline.structures.chain_distance import plane_sqdist
@@ -325,6 +326,13 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
     return losses[:count], ys[:count]
 
 
+@helper
+def decode_best(problem: ChainProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+    values = np.empty(ys.shape[0])
+    scores = position_scores(problem, i, w, loss_scale)
+    return n_best(scores, moves(problem, w), problem.n_labels, ys, values)
+
+
 register(
     ChainProblem,
     output_length=output_length,
@@ -337,4 +345,5 @@ register(
     plane_loss=plane_loss,
     truth=truth,
     decode_by_loss=decode_by_loss,
+    decode_best=decode_best,
 )

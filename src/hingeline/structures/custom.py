@@ -19,7 +19,7 @@ from hingeline.structures.twin import make_binder
 Array = np.ndarray[Any, Any]
 
 _REQUIRED = ("joint_feature", "loss", "decode")
-_OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss")
+_OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss", "decode_best")
 
 
 _BINDERS: dict[tuple[Any, ...], Callable[[Any], Any]] = {}
@@ -42,7 +42,10 @@ class Structure:
     ``plane_add(x, y_true, y, step, w)`` (adds step times that difference to w, in place) and
     ``plane_sqdist(x, y, z)`` (``‖f(x, y) − f(x, z)‖²``). Optional, for slack rescaling and squared
     slack: ``decode_by_loss(x, w, y_true)``, which returns an array of all loss values and an int
-    array with, in each row, the best-scoring output of that loss.
+    array with, in each row, the best-scoring output of that loss. Optional, for summed slack with
+    more violators than the argmax: ``decode_best(x, w, y_true, loss_scale, k)``, which returns
+    the k best outputs under the value that ``decode`` maximises, best first, as rows of an int
+    array; fewer where there are no more.
 
     Set ``exact = False`` if ``decode`` may miss the maximum: the fit then reports no gap.
 
@@ -272,6 +275,21 @@ def _primitives(
             return np.empty(0), np.empty((0, len(gold(problem, i))), dtype=np.int32)
 
     made["decode_by_loss"] = wrap(decode_by_loss)
+    if "decode_best" in methods:
+        own_best = methods["decode_best"]
+
+        def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+            rows = own_best(get(problem, i), w, gold(problem, i), loss_scale, ys.shape[0])
+            for k in range(len(rows)):
+                ys[k] = rows[k]
+            return len(rows)
+
+    else:
+
+        def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+            return 0
+
+    made["decode_best"] = wrap(decode_best)
     return made
 
 

@@ -169,6 +169,19 @@ def decode_by_loss(problem: MulticlassProblem, i: int, w: Array) -> tuple[Array,
 
 
 @helper
+def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+    scores = class_scores(problem, i, w)[: problem.n_labels]
+    row = problem.cost[problem.labels[i]]
+    for k in range(problem.n_labels):
+        scores[k] = -scores[k] - loss_scale * row[k]
+    order = np.argsort(scores, kind="mergesort")
+    count = min(problem.n_labels, ys.shape[0])
+    for k in range(count):
+        ys[k, 0] = order[k]
+    return count
+
+
+@helper
 def n_outputs(problem: MulticlassProblem) -> int:
     return problem.n_labels
 
@@ -260,6 +273,7 @@ register(
     plane_loss=plane_loss,
     truth=truth,
     decode_by_loss=decode_by_loss,
+    decode_best=decode_best,
     n_outputs=n_outputs,
     all_losses=all_losses,
     all_scores=all_scores,

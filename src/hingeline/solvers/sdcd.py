@@ -1,0 +1,384 @@
+"""Sequential dual coordinate descent for summed errors: one multiplier at a time, in a box.
+
+P. Balamurugan, S. Shevade, T. Ravindra Babu, *Efficient Algorithms for Linear Summed Error
+Structural SVMs*, Algorithm 2. With ``slack="sum"`` the dual (OP3) has no constraint that ties
+multipliers together, ``0 ≤ α_i(y) ≤ cap_i``, and one moves alone, (IV.6) and (IV.7)::
+
+    α ← min(max(α + h/‖a·Δf‖², 0), cap),   h = b − a·w·Δf,      w ← w + (α − α_old)·a·Δf
+
+An example is visited, the loss-augmented argmax enters its set V_i (:mod:`.violators` has the
+alternatives), and its multipliers move. Passes that decode (type I) alternate with passes over the
+planes known (type II).
+
+``schedule="published"``
+    Examples in order, each multiplier once a visit, type I passes until ``iter`` exceeds κ₁ = 10,
+    then one in κ₂ = 5. V_i starts empty: the printed V_i = {y_i} has Δf = 0, which gives 0/0 in
+    (IV.6). The printed stopping rule (no change of α with Σδ² above ``delta`` = 1e-4) ends after
+    one pass at C = 0.01, where no change can be that large; it is used only if ``delta`` is given.
+``schedule="improved"``
+    The passes of :mod:`.sdm`: random order, blocks decoded in threads, an example's multipliers
+    moved until its violations have shrunk, on the Gram matrix of its planes with the weights
+    touched once, examples with little to gain left out (projected gradients), conjugate gradients
+    over all multipliers strictly inside the box late in the run.
+
+Where not all violated outputs are looked for, the certificate is that of the problem restricted
+to the outputs found: the primal of the *newest* set over a feasible dual. The set only grows, so
+primal values of different moments are not compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline._numba import helper, kernel
+from hingeline.formulations import Formulation, example_gap, joined
+from hingeline.solvers.sdm import SDM
+from hingeline.solvers.violators import BEYOND, add_violators, find_violators, sum_violations
+from hingeline.structures.base import planes_add, planes_score
+from hingeline.working_set import FREE_SLOTS_ONLY, WorkingSet, grown, planes
+
+Array = np.ndarray[Any, Any]
+
+#: V_i only grows.
+_KEEP = 2**30
+
+
+@helper
+def slope(gradient: float, alpha: float, cap: float) -> float:
+    """The projected gradient: what is left of it inside the box."""
+    if (gradient > 0.0 and alpha < cap) or (gradient < 0.0 and alpha > 0.0):
+        return gradient
+    return 0.0
+
+
+@helper
+def box_step(gram: Array, alpha: Array, gradient: Array, j: int, cap: float) -> float:
+    """(IV.6) for multiplier j, alpha and gradient kept current; returns the change."""
+    curve = gram[j, j]
+    before = alpha[j]
+    if curve > 0.0:
+        alpha[j] = min(max(before + gradient[j] / curve, 0.0), cap)
+    elif gradient[j] < 0.0:
+        alpha[j] = 0.0
+    elif gradient[j] > 0.0 and cap < np.inf:
+        alpha[j] = cap
+    change = alpha[j] - before
+    if change != 0.0:
+        for k in range(alpha.shape[0]):
+            gradient[k] -= change * gram[j, k]
+    return change
+
+
+@kernel
+def box_steps(
+    gram: Array, alpha: Array, gradient: Array, cap: float, accuracy: float, limit: int
+) -> None:
+    """Maximise one example's dual, the multiplier with the most to gain first.
+
+    Stops when no projected gradient exceeds ``accuracy``.
+    """
+    m = alpha.shape[0]
+    for _ in range(limit):
+        best = -1
+        gain = 0.0
+        worst = 0.0
+        for j in range(m):
+            g = slope(gradient[j], alpha[j], cap)
+            if g == 0.0:
+                continue
+            worst = max(worst, abs(g))
+            room = cap - alpha[j] if g > 0.0 else alpha[j]
+            step = min(abs(g) / max(gram[j, j], 1e-300), room)
+            value = step * (abs(g) - 0.5 * step * gram[j, j])
+            if value > gain:
+                gain = value
+                best = j
+        if best < 0 or worst <= accuracy:
+            break
+        box_step(gram, alpha, gradient, best, cap)
+
+
+@helper
+def visit(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    i: int,
+    w: Array,
+    coefficient: float,
+    clock: int,
+    precision: float,
+    gaps: Array,
+) -> float:
+    """Move the multipliers of example i and carry the change into w; Σδ².
+
+    With a precision of 0 each moves once, in the order in which they came.
+    """
+    m = ws.used[i]
+    gaps[i] = 0.0
+    if m == 0:
+        return 0.0
+    s = ws.slot[i]
+    room = ws.capacity[i]
+    g = ws.gram_start[i]
+    gram = ws.gram[g : g + room * room].reshape((room, room))
+    alpha = ws.alpha[s : s + m]
+    before = alpha.copy()
+    cap = form.cap[i]
+    ys = planes(ws, i)
+    gradient = np.empty(m)
+    planes_score(problem, i, ys, w, gradient)
+    slack = 0.0
+    linear = 0.0
+    total = 0.0
+    spread = 0.0
+    for j in range(m):
+        gradient[j] = ws.offset[s + j] - ws.scale[s + j] * gradient[j]
+        slack = joined(form, slack, gradient[j])
+        linear += alpha[j] * gradient[j]
+        total += alpha[j]
+        spread = max(spread, abs(slope(gradient[j], alpha[j], cap)))
+    gaps[i] = example_gap(form, i, slack, total, linear)
+    if spread == 0.0:
+        return 0.0
+    if precision > 0.0:
+        box_steps(gram, alpha, gradient, cap, precision * spread, 10 * m + 10)
+    else:
+        for j in range(m):
+            box_step(gram, alpha, gradient, j, cap)
+    steps = gradient  # no longer needed: the buffer serves again
+    square = 0.0
+    for j in range(m):
+        change = alpha[j] - before[j]
+        square += change * change
+        if alpha[j] > 0.0:
+            ws.stamp[s + j] = clock
+        ws.drift[s + j] += coefficient * change
+        steps[j] = ws.scale[s + j] * change
+    planes_add(problem, i, ys, steps, w)
+    return square
+
+
+@kernel
+def move_in_boxes(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    visits: float,
+    clock: int,
+    precision: float,
+    gaps: Array,
+) -> None:
+    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
+    k = visits
+    for i in order:
+        k += 1.0
+        visit(problem, form, ws, i, w, k * (k - 1.0), clock, precision, gaps)
+
+
+@kernel
+def published_pass(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    visits: float,
+    wanted: int,
+    clock: int,
+    scratch: Array,
+    gaps: Array,
+) -> float:
+    """Lines 8 to 25 of Algorithm 2 with GetMaxY = 1; the largest Σδ² of an example."""
+    k = visits
+    largest = 0.0
+    for i in order:
+        k += 1.0
+        add_violators(problem, form, ws, i, w, wanted, clock, _KEEP, scratch)
+        square = visit(problem, form, ws, i, w, k * (k - 1.0), clock, 0.0, gaps)
+        largest = max(largest, square)
+    return largest
+
+
+class SDCD(SDM):
+    """Sequential dual coordinate descent over planes; see the head of this module.
+
+    Options
+    -------
+    schedule : {"improved", "published"}
+    kappa1, kappa2 : int
+        When the published schedule decodes.
+    delta : float or None
+        Stop after a pass that decodes and in which no example's Σδ² exceeded this, as printed.
+    violators : "argmax", int or "all"
+        The estimator's parameter of this name.
+    max_outputs : int
+        With ``violators="all"`` a certificate gives up on an example with more violated outputs.
+    block, cached_passes, precision, patience, skip, stage_factor, stage_sweeps, cg_steps
+        As for ``"sdm"``. ``patience=None`` keeps every plane; a number lets those go that had no
+        mass for so many passes.
+    """
+
+    name = "sdcd"
+    defaults: ClassVar[dict[str, Any]] = {
+        **SDM.defaults,
+        "schedule": "improved",
+        "kappa1": 10,
+        "kappa2": 5,
+        "delta": None,
+        "violators": "argmax",
+        "max_outputs": 20000,
+        "patience": None,
+    }
+    words: ClassVar[dict[str, tuple[str, ...]]] = {
+        "schedule": ("improved", "published"),
+        "violators": ("argmax", "all"),
+    }
+    saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
+
+    def __init__(self, *args: Any) -> None:
+        self.decoding = True
+        self.settled = False
+        super().__init__(*args)
+        self.restricted = self.options["violators"] != "all" and not self.hard
+        if self.options["schedule"] == "published":
+            self.stages = []
+
+    @property
+    def patience(self) -> int:
+        """Passes after which a plane without mass may go."""
+        asked = self.options["patience"]
+        return _KEEP if asked is None else int(asked)
+
+    def sweep(self) -> float:
+        """A pass of the published schedule, or a decoding pass and the cached ones after it."""
+        if self.options["schedule"] == "improved":
+            return super().sweep()
+        return self._published_sweep()
+
+    def _published_sweep(self) -> float:
+        self.clock += 1
+        if self.clock & (self.clock - 1) == 0:
+            self.restart_average()
+        kappa1, kappa2, delta = (self.options[name] for name in ("kappa1", "kappa2", "delta"))
+        passes = self.clock - 1  # the paper's iter
+        if self.decoding:
+            self.ws = grown(self.ws, self.clock, _KEEP)  # a free slot for everyone
+            largest = self.compiled.bind(published_pass)(
+                self.compiled.problem,
+                self.form,
+                self.ws,
+                self.active,
+                self.w,
+                self.visits,
+                self._wanted(),
+                self.clock,
+                np.zeros(self.compiled.scratch_size),
+                self.gaps,
+            )
+            self.visits += len(self.active)
+            self.oracle_calls += len(self.active)
+            self.settled = delta is not None and largest <= delta
+            self.decoding = passes < kappa1
+        else:
+            self._move(self.active, self.form)
+            self.decoding = (passes - kappa1) % kappa2 == 0
+        return float(self.gaps.sum())
+
+    def _wanted(self) -> int:
+        violators = self.options["violators"]
+        return int({"argmax": 1, "all": -BEYOND}.get(violators, violators))
+
+    def _move(self, order: Array, form: Formulation) -> None:
+        published = self.options["schedule"] == "published"
+        self.compiled.bind(move_in_boxes)(
+            self.compiled.problem,
+            form,
+            self.ws,
+            order,
+            self.w,
+            self.visits,
+            self.clock,
+            0.0 if published else self.options["precision"],
+            self.gaps,
+        )
+        self.visits += len(order)
+
+    def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
+        """Decode the examples of ``order``, in threads; see :func:`find_violators`."""
+        self._find(order, patience, look=False)
+
+    def _find(self, order: Array, patience: int, look: bool) -> None:
+        kernel = self.compiled.bind(find_violators)
+        self.workers.map(
+            lambda part, scratch: kernel(
+                self.compiled.problem,
+                self.form,
+                self.ws,
+                part,
+                self.w,
+                self._wanted(),
+                int(look),
+                self.clock,
+                patience,
+                scratch,
+                self.violation,
+            ),
+            order,
+        )
+
+    def finished(self) -> str | None:
+        """The paper's stopping rule, where ``delta`` was given."""
+        if self.settled:
+            self.satisfied = True
+            return f"no example's multipliers changed by more than delta={self.options['delta']:g}"
+        return super().finished()
+
+    # Certificates --------------------------------------------------------------------------
+
+    def _find_violations(self) -> None:
+        everyone = np.arange(self.compiled.n)
+        if self.restricted:
+            self._find(everyone, FREE_SLOTS_ONLY, look=True)
+            return
+        kernel = self.compiled.bind(sum_violations)
+        self.workers.map(
+            lambda part, scratch: kernel(
+                self.compiled.problem,
+                self.form,
+                part,
+                self.w,
+                self.options["max_outputs"],
+                self.violation,
+            ),
+            everyone,
+        )
+
+    def certify(self) -> float:
+        """As always, but the restricted primal that counts is that over the newest set."""
+        if not self.restricted:
+            return super().certify()
+        self._certificates += 1
+        leads = self._average_leads
+        if self._certificates % 3:
+            return self._certify_one(leads)
+        other = self._certify_one(not leads)
+        primal = self._certify_one(leads)
+        if other < primal:
+            self._average_leads = not leads
+            primal = self._certify_one(not leads)  # over what the other has found since
+        return primal
+
+    def _certify_one(self, average: bool) -> float:
+        """The restricted primal of the averaged weights or of the last ones."""
+        if not average or self.visits == 0:
+            return self._consider()
+        factor = self._average_factor()
+        self._add_drift(factor, self.w)
+        primal = self._consider()
+        self._add_drift(-factor, self.w)
+        return primal
