@@ -141,7 +141,11 @@ class Progress:
         estimate = solver.sweep()
         self.passes += 1
         self.best_dual = max(self.best_dual, solver.dual())
-        fresh = self.update(solver)
+        fresh = False
+        if solver.restricted:  # of fewer planes than there are now: no primal for this dual
+            self.gap = self.relative_gap = math.nan
+        else:
+            fresh = self.update(solver)
         scale = max(self.best_dual + self.share * estimate, 1e-300)
         expected = self.share * estimate / scale
         if (
@@ -151,7 +155,7 @@ class Progress:
         ):
             solver.certify()
             self.last_certificate = self.passes
-            fresh = self.update(solver) or fresh
+            fresh = self.update(solver) or fresh or solver.restricted
             if 0.0 < estimate < math.inf and self.gap < math.inf:
                 self.share = min(max(self.gap / estimate, 0.1), 2.0)
         return estimate, fresh
