@@ -87,11 +87,24 @@ def _structure_methods(wrap: Any) -> dict[str, Any]:
                 ys[errors] = y
         return np.arange(length + 1).astype(np.float64), ys
 
+    def decode_best(x: Any, w: Any, y_true: Any, loss_scale: float, k: int) -> Any:
+        length = x.shape[0]
+        values = np.empty(N_LABELS**length)
+        for number in range(len(values)):
+            y = output(number, length)
+            values[number] = -np.sum(w * joint_feature(x, y)) - loss_scale * loss(y_true, y)
+        order = np.argsort(values)[:k]
+        ys = np.empty((len(order), length), dtype=np.int32)
+        for j in range(len(order)):
+            ys[j] = output(order[j], length)
+        return ys
+
     return {
         "joint_feature": joint_feature,
         "loss": loss,
         "decode": wrap(decode),
         "decode_by_loss": wrap(decode_by_loss),
+        "decode_best": wrap(decode_best),
     }
 
 

@@ -45,6 +45,18 @@ CASES = {
     "sdm": (ChainSSVM(C=1.0, tol=1e-4, random_state=0), chains()),
     "fsmo": (ChainSSVM(C=1.0, tol=1e-4, random_state=0, solver="fsmo"), chains()),
     "enumerated": (MulticlassSSVM(C=1.0, tol=1e-7, random_state=0), flat()),
+    "sdcd": (ChainSSVM(C=1.0, slack="sum", tol=1e-5, random_state=0), chains()),
+    "published": (
+        ChainSSVM(
+            C=1.0,
+            slack="sum",
+            tol=1e-2,
+            random_state=0,
+            solver_options={"schedule": "published", "kappa1": 3, "kappa2": 2},
+        ),
+        chains(),
+    ),
+    "enumerated sum": (MulticlassSSVM(C=1.0, slack="sum", tol=1e-7, random_state=0), flat()),
     "squared": (ChainSSVM(C=1.0, slack="squared", tol=1e-4, random_state=0), chains()),
 }
 

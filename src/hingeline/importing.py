@@ -333,6 +333,7 @@ def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
     """Weights without a certificate."""
     model.weights_ = join_blocks(model, blocks)
     model.primal_objective_ = model.dual_objective_ = model.duality_gap_ = math.nan
+    model.restricted_objective_ = model.restricted_gap_ = math.nan
     model.n_iter_ = 0
     model.converged_ = False
     model.oracle_exact_ = True

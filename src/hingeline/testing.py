@@ -87,6 +87,8 @@ def check_structure(
                 check.planes(i, output, pools[i][-1], w, rng)
             if "decode_by_loss" in methods:
                 check.by_loss(i, w, pools[i])
+            if "decode_best" in methods:
+                check.best(i, w, pools[i], complete=listing is not None)
 
 
 class _Check:
@@ -173,6 +175,25 @@ class _Check:
         apart = self.feature(i, y) - self.feature(i, z)
         distance = bind(base.plane_sqdist)(problem, i, y, z, np.zeros(1))
         self.expect(self.close(distance, float(apart @ apart)), i, f"plane_sqdist is wrong for {y}")
+
+    def best(self, i: int, w: Array, pool: list[Array], complete: bool) -> None:
+        most = len(pool) + 1
+        rows = self.methods["decode_best"](self.X[i], w, self.truths[i], 1.0, most)
+        rows = [np.asarray(row) for row in rows]
+        self.expect(len(rows) <= most, i, f"decode_best returns {len(rows)} rows for k={most}")
+        values = [self.augmented(i, row, w, 1.0) for row in rows]
+        for k in range(1, len(rows)):
+            in_order = values[k] <= values[k - 1] or self.close(values[k], values[k - 1])
+            self.expect(in_order, i, f"decode_best: row {k} is better than the one before")
+            again = any(np.array_equal(rows[k], row) for row in rows[:k])
+            self.expect(not again, i, f"decode_best returns {rows[k]} twice")
+        if complete:
+            self.expect(len(rows) == len(pool), i, "decode_best leaves outputs out")
+        for other in pool if self.exact else []:
+            rival = self.augmented(i, other, w, 1.0)
+            known = any(np.array_equal(other, row) for row in rows)
+            beaten = not rows or rival <= values[-1] or self.close(rival, values[-1])
+            self.expect(known or beaten, i, f"decode_best leaves out {other}")
 
     def by_loss(self, i: int, w: Array, pool: list[Array]) -> None:
         losses, ys = self.methods["decode_by_loss"](self.X[i], w, self.truths[i])

@@ -51,6 +51,8 @@ def info(
             "primal": _plain(estimator.primal_objective_),
             "dual": _plain(estimator.dual_objective_),
             "gap": _plain(estimator.duality_gap_),
+            "primal over the outputs found": _plain(estimator.restricted_objective_),
+            "gap over the outputs found": _plain(estimator.restricted_gap_),
             "stopped": estimator.stop_reason_,
             "passes": estimator.n_iter_,
             "metadata": getattr(estimator, "metadata_", {}),

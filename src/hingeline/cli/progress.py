@@ -96,7 +96,7 @@ class FitProgress:
         finally:
             estimator.set_params(callbacks=None)
         seconds = time.perf_counter() - began
-        ending = f"{estimator.n_iter_} passes, {percent(relative_gap(estimator))} gap"
+        ending = f"{estimator.n_iter_} passes, {gap_words(estimator)}"
         if self._bars is not None and task is not None:
             self._bars.update(task, completed=1.0, state=ending)
         else:
@@ -144,6 +144,8 @@ class _Watcher:
     def __call__(self, state: PassState) -> None:
         gap = state.relative_gap
         if math.isnan(gap):
+            gap = state.restricted_gap
+        if math.isnan(gap):
             gap = state.row.estimate / max(state.row.dual + 0.5 * state.row.estimate, 1e-300)
         else:
             self.certified = gap
@@ -155,7 +157,8 @@ class _Watcher:
         text = f"pass {state.row.passes}"
         news = False
         if math.isfinite(self.certified):
-            text += f", {percent(self.certified)} gap"
+            whose = "" if math.isnan(state.restricted_gap) else " over the outputs found"
+            text += f", {percent(self.certified)} gap{whose}"
             news = self.tol < self.certified <= self.told / 2
         if news:
             self.told = self.certified
@@ -190,6 +193,15 @@ def _interrupts_exit() -> Iterator[None]:
 def relative_gap(estimator: Any) -> float:
     """Certified gap of a fitted estimator as a share of its primal objective."""
     return relative(estimator.duality_gap_, estimator.primal_objective_)
+
+
+def gap_words(estimator: Any) -> str:
+    """The gap in words, saying whose it is."""
+    found = getattr(estimator, "restricted_gap_", math.nan)
+    if not math.isnan(found):
+        share = relative(found, estimator.restricted_objective_)
+        return f"{percent(share)} gap over the outputs found"
+    return f"{percent(relative_gap(estimator))} gap"
 
 
 def percent(share: float, digits: str = ".2g") -> str:

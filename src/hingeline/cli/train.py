@@ -47,6 +47,7 @@ from hingeline.features.dicts import DictEncoder
 from hingeline.features.sequences import SparseSequences
 from hingeline.features.templates import TokenTemplates
 from hingeline.metrics import evaluate
+from hingeline.solvers.history import relative
 
 
 @app.command()
@@ -84,9 +85,13 @@ def train(
         str | None, typer.Option(help="Try several, e.g. C=0.01,0.1,1; the best on --dev is kept.")
     ] = None,
     tol: Annotated[float, typer.Option(help="Certified gap to reach.")] = 0.05,
-    slack: Annotated[str, typer.Option(help="max or squared.")] = "max",
+    slack: Annotated[str, typer.Option(help="max, squared or sum.")] = "max",
     rescale: Annotated[str, typer.Option(help="margin or slack.")] = "margin",
-    solver: Annotated[str, typer.Option(help="auto, sdm or fsmo.")] = "auto",
+    violators: Annotated[
+        str | None,
+        typer.Option(help="For --slack sum: argmax, all or a count.", show_default="argmax; all"),
+    ] = None,
+    solver: Annotated[str, typer.Option(help="auto, sdm, fsmo, sdcd or one-slack.")] = "auto",
     scheme: Annotated[
         str | None, typer.Option(help="Forbid invalid tags: auto, IOB2, BIOES, …")
     ] = None,
@@ -130,6 +135,7 @@ def train(
         "tol": tol,
         "slack": slack,
         "rescale": rescale,
+        "violators": _violators(violators),
         "solver": solver,
         "max_iter": max_iter,
         "max_time": max_time,
@@ -195,6 +201,7 @@ def train(
         "bytes": written["bytes"],
         "C": float(best.C),
         "relative_gap": _finite(relative_gap(best)),
+        "restricted_gap": _finite(relative(best.restricted_gap_, best.restricted_objective_)),
         "converged": best.converged_,
         "stop_reason": best.stop_reason_,
         "passes": best.n_iter_,
@@ -334,6 +341,11 @@ def _tell_resumed(progress: FitProgress, checkpoint: Checkpoint) -> Callable[[Pa
     return tell
 
 
+def _violators(word: str | None) -> str | int | None:
+    """A count or a word; what is neither is refused with the other parameters."""
+    return int(word) if word is not None and word.isdecimal() else word
+
+
 def _finite(value: float) -> float | None:
     """JSON has neither NaN nor infinity."""
     return value if math.isfinite(value) else None
@@ -344,7 +356,10 @@ def _print_result(result: dict[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     gap = result["relative_gap"]
+    found = result["restricted_gap"]
     bound = "no certificate" if gap is None else f"certified gap {percent(gap)}"
+    if found is not None:
+        bound = f"gap over the outputs found {percent(found)}"
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
     typer.echo(
         f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "

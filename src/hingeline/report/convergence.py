@@ -43,7 +43,7 @@ def convergence_section(facts: Facts) -> str:
         )
     columns = {
         name: np.array([getattr(row, name) for row in history], dtype=np.float64)
-        for name in ("time", "passes", "primal", "dual", "gap")
+        for name in ("time", "passes", "primal", "dual", "gap", "restricted")
     }
     columns["relative"] = np.array([relative(row.gap, row.primal) for row in history])
     charts = [
@@ -58,7 +58,13 @@ def convergence_section(facts: Facts) -> str:
         f"{counted(certified, 'certificate')} made. A certificate bounds the optimum from both "
         "sides: it is never above the primal and never below the dual. Both are the best so far."
     )
-    if math.isnan(facts.gap) and facts.exact:
+    if not math.isnan(facts.restricted_gap):
+        about = (
+            f"{counted(len(history), 'pass was', 'passes were')} recorded. The dual bounds the "
+            "optimum from below; the primal is that over the outputs found, which grow in number, "
+            "so it may rise."
+        )
+    elif math.isnan(facts.gap) and facts.exact:
         about += " They are of the fit: the model's weights have been changed since."
     return section(
         "convergence",
@@ -83,10 +89,10 @@ def _objectives(columns: dict[str, Array], x: str, tol: float) -> str:
     over = "time" if x == "time" else "passes"
     title = f"Objective over {over}"
     series = []
-    for kind in ("primal", "dual"):
-        known = np.isfinite(columns[kind])
+    for column, kind in (("primal", "primal"), ("restricted", "primal"), ("dual", "dual")):
+        known = np.isfinite(columns[column])
         if known.any():
-            series.append(Series(kind, kind, columns[x][known], columns[kind][known]))
+            series.append(Series(kind, kind, columns[x][known], columns[column][known]))
     if not series:
         return empty_chart(name, title, "no objective is known")
     values = np.concatenate([s.y for s in series])

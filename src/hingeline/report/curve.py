@@ -87,6 +87,10 @@ def _column(history: Sequence[HistoryRow], name: str) -> Array:
 
 def _draw_objectives(axes: Axes, history: Sequence[HistoryRow]) -> None:
     time, primal, dual = (_column(history, name) for name in ("time", "primal", "dual"))
+    label = "primal (best so far)"
+    if not np.isfinite(primal).any():
+        primal = _column(history, "restricted")
+        label = "primal over the outputs found"
     certified = np.isfinite(primal)
     axes.plot(
         time[certified],
@@ -95,7 +99,7 @@ def _draw_objectives(axes: Axes, history: Sequence[HistoryRow]) -> None:
         marker="o",
         markersize=3.5,
         linewidth=1.5,
-        label="primal (best so far)",
+        label=label,
     )
     known = np.isfinite(dual)
     axes.plot(time[known], dual[known], color=_DUAL, linewidth=1.5, label="dual")

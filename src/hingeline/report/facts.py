@@ -23,6 +23,8 @@ class Facts:
     reason: str  # why the fit stopped, or where the weights come from
     history: Sequence[HistoryRow]
     tol: float
+    restricted: float = math.nan  # primal over the outputs found, where that is all there is
+    restricted_gap: float = math.nan
 
     @property
     def relative_gap(self) -> float:
@@ -36,6 +38,8 @@ def facts_of(model: Any) -> Facts:
         primal=float(getattr(model, "primal_objective_", math.nan)),
         dual=float(getattr(model, "dual_objective_", math.nan)),
         gap=float(getattr(model, "duality_gap_", math.nan)),
+        restricted=float(getattr(model, "restricted_objective_", math.nan)),
+        restricted_gap=float(getattr(model, "restricted_gap_", math.nan)),
         n_iter=int(getattr(model, "n_iter_", 0)),
         converged=bool(getattr(model, "converged_", False)),
         exact=bool(getattr(model, "oracle_exact_", True)),

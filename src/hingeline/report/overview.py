@@ -12,6 +12,7 @@ import numpy as np
 from hingeline.report.facts import Facts
 from hingeline.report.markup import isolated, pairs, paragraph, section, table, text
 from hingeline.report.words import SPACE, count, counted, percent_at_most, seconds, significant
+from hingeline.solvers.history import relative
 
 #: Most classes that are listed.
 MOST_CLASSES = 100
@@ -29,6 +30,13 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
             return "no bound", (
                 "No gap is certified: the structure's decoding is not exact, so nothing bounds "
                 "the optimum."
+            )
+        if not math.isnan(facts.restricted_gap):
+            share = percent_at_most(relative(facts.restricted_gap, facts.restricted))
+            return "no bound", (
+                "No gap of the whole problem is certified, because its slack is a sum over more "
+                f"outputs than can be listed. Over the outputs found, {share} of the objective "
+                "are left to gain at most."
             )
         return "no bound", f"No gap is certified: {facts.reason}."
     if math.isinf(facts.primal):
@@ -82,11 +90,18 @@ def overview_section(model: Any, facts: Facts) -> str:
 def _certificate(model: Any, facts: Facts) -> str:
     share = facts.relative_gap
     shown = f"{significant(100 * share, 3)}{SPACE}%"
+    restricted = []
+    if not math.isnan(facts.restricted_gap):
+        restricted = [
+            ("primal over the outputs found", significant(facts.restricted, 6)),
+            ("gap over the outputs found", significant(facts.restricted_gap, 3)),
+        ]
     rows = [
         ("stopped", text(stop_words(facts), None)),
         ("primal objective", significant(facts.primal, 6)),
         ("dual objective", significant(facts.dual, 6)),
         ("gap", significant(facts.gap, 3)),
+        *restricted,
         ("relative gap", f"{shown} of the primal" if math.isfinite(share) else "none"),
         ("time", training_time(facts)),
         ("passes", count(facts.n_iter) if facts.n_iter else "none"),

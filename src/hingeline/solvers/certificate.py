@@ -265,9 +265,11 @@ class DualSolver(ABC):
     def _keep(self, primal: float) -> None:
         """Remember ``self.w`` if its true primal is the least so far.
 
-        A restricted primal is no bound: the newest, over the most planes, is the one to keep.
+        A restricted primal is no bound: the newest, over the most planes, is the one to keep. So it
+        is as long as none is finite.
         """
-        if self.restricted or primal < self._best_primal or self._best is None:
+        best = self._best_primal
+        if self.restricted or primal < best or math.isinf(best) or self._best is None:
             if self._best is None:
                 self._best = aligned_zeros(len(self.w))
             self._best_primal = math.inf  # should an interruption come between the two
