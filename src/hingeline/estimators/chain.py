@@ -41,19 +41,25 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
     ----------
     C : float, default=0.1
         Weight of a sequence's slack; ``float("inf")`` for a hard margin.
-    slack : {"max", "squared"}, default="max"
-        Linear slack, or ``½·slack²`` with the square root of the loss.
+    slack : {"max", "squared", "sum"}, default="max"
+        Linear slack, ``½·slack²`` with the square root of the loss, or the sum of the hinges of
+        all outputs (Balamurugan et al., OP2).
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
         slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
         for other losses.
+    violators : "argmax", int or "all", optional
+        For ``slack="sum"``: which outputs are looked for at each decode. ``"argmax"`` (default) is
+        the published estimator, an integer the k best; both solve the problem restricted to the
+        outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
+        sequences: the violated outputs are listed.
     nu : None
         Reserved for ``slack="nu"``.
     loss : "hamming", array, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
         (true, predicted), in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo"}, default="auto"
-        ``"auto"`` is ``"sdm"``.
+    solver : {"auto", "sdm", "fsmo", "sdcd"}, default="auto"
+        ``"auto"`` is ``"sdcd"`` for summed slack and ``"sdm"`` otherwise.
     tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
         As in :class:`hingeline.MulticlassSSVM`.
     class_weight : dict or "balanced", optional
@@ -90,6 +96,9 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
         The flat vector the solver works on.
     primal_objective_, dual_objective_, duality_gap_ : float
         Certificate; the gap is absolute.
+    restricted_objective_, restricted_gap_ : float
+        For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
+        ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
     n_iter_, converged_, stop_reason_, oracle_exact_, history_
         How the run went.
 

@@ -35,6 +35,8 @@ class SSVM(BaseSSVM):
         Weight of an example's slack; ``float("inf")`` for a hard margin.
     slack, rescale : str
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
+    violators : "argmax", int or "all", optional
+        As in :class:`hingeline.ChainSSVM`; more than the argmax want ``decode_best``.
     tol, max_iter, max_time, solver, warm_start, n_jobs, random_state, verbose, callbacks
         As in :class:`hingeline.MulticlassSSVM`; threads serve compiled structures only.
     solver_options : dict, optional

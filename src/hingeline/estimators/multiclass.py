@@ -34,17 +34,21 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
     ----------
     C : float, default=1.0
         Weight of the slack; ``float("inf")`` for a hard margin.
-    slack : {"max", "squared"}, default="max"
-        Linear slack, or ``½·slack²`` with the square root of the loss.
+    slack : {"max", "squared", "sum"}, default="max"
+        Linear slack (Crammer and Singer), ``½·slack²`` with the square root of the loss, or the
+        sum of the hinges of all classes (Weston and Watkins).
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack.
+    violators : "all", "argmax" or int, optional
+        For ``slack="sum"``: all classes (default), or only those that decoding finds; see
+        :class:`hingeline.ChainSSVM`.
     nu : None
         Reserved for ``slack="nu"``.
     loss : "zero_one", array of shape (classes, classes), or (scale, loss)
         Cost of predicting the column's class for the row's, in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo"}, default="auto"
-        ``"auto"`` is ``"sdm"``, which keeps all classes in the working set; ``"fsmo"`` finds
-        planes by cutting planes.
+    solver : {"auto", "sdm", "fsmo", "sdcd"}, default="auto"
+        ``"auto"`` is ``"sdm"``, or ``"sdcd"`` for summed slack, which keep all classes in the
+        working set; ``"fsmo"`` finds planes by cutting planes.
     tol : float, default=1e-2
         Certified relative gap ``(P − D)/P`` to stop at.
     max_iter : int, default=1000
@@ -77,6 +81,8 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
         The flat vector the solver works on.
     primal_objective_, dual_objective_, duality_gap_ : float
         Certificate; the gap is absolute.
+    restricted_objective_, restricted_gap_ : float
+        As in :class:`hingeline.ChainSSVM`.
     n_iter_, converged_, stop_reason_, oracle_exact_, history_
         How the run went.
 

@@ -226,6 +226,7 @@ class SDCD(SDM):
     name = "sdcd"
     defaults: ClassVar[dict[str, Any]] = {
         **SDM.defaults,
+        "cached_passes": 3,
         "schedule": "improved",
         "kappa1": 10,
         "kappa2": 5,
