@@ -226,11 +226,11 @@ class TestRestricted:
         assert (fits[0] != fits[2]).any()
 
     def test_printed_stopping_rule(self) -> None:
-        """Σδ² ≤ 1e-4 stops at once where C² is smaller than that."""
+        """Σδ² ≤ 1e-4 stops after κ₁ passes where no change can be larger."""
         X, y = self.data()
-        options = {"schedule": "published", "delta": 1e-4}
-        model = ChainSSVM(0.005, slack="sum", tol=1e-9, solver_options=options).fit(X, y)
-        assert model.n_iter_ == 1
+        options = {"schedule": "published", "delta": 1e-4, "kappa1": 3}
+        model = ChainSSVM(1e-4, slack="sum", tol=1e-12, solver_options=options).fit(X, y)
+        assert model.n_iter_ == 4
         assert model.converged_
         assert "delta=0.0001" in model.stop_reason_
 
