@@ -132,6 +132,11 @@ def helper(function: F) -> F:
     return register_jitable(fastmath=FASTMATH)(function)
 
 
+def strict_helper(function: F) -> F:
+    """A helper whose arithmetic is done as written, so that every caller gets the same bits."""
+    return register_jitable(function)
+
+
 @intrinsic
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.chain_constraints import choose_scheme, keep_scheme, moves_of
 from hingeline.estimators.chain_prediction import ChainPrediction
+from hingeline.estimators.chain_sums import ChainSums
 from hingeline.estimators.encoding import known_tokens, learn_tokens
 from hingeline.estimators.sequences import (
     find_classes,
@@ -30,7 +31,7 @@ from hingeline.structures import chain
 Array = np.ndarray[Any, Any]
 
 
-class ChainSSVM(ChainPrediction, BaseSSVM):
+class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is
@@ -264,7 +265,9 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
             return matrix
         return with_constant(matrix)
 
-    def _problem(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> chain.ChainProblem:
+    def _problem(
+        self, matrix: sp.csr_matrix, offsets: Array, labels: Array, cache_mb: float = 512.0
+    ) -> chain.ChainProblem:
         n_labels = len(self.classes_)
         cost = check_loss(self.loss, "hamming", n_labels, vector=True)
         cost = check_class_weight(self.class_weight, list(self.classes_), labels)[:, None] * cost
@@ -282,6 +285,7 @@ class ChainSSVM(ChainPrediction, BaseSSVM):
             matrix.shape[1],
             cost,
             self.boundary,
+            cache_mb,
         )
         return chain.constrain(problem, moves_of(self.classes_, self.scheme_))
 
