@@ -202,19 +202,27 @@ class TestRestricted:
         assert duals == sorted(duals)
         assert duals[0] < 0.99 * duals[-1]
 
-    def test_too_many_outputs_to_list(self) -> None:
-        """Without a whole list there is no primal, and so no gap."""
+    def test_too_many_outputs_to_list(self, compiled_chain: Any) -> None:
+        """Chains bound the sum from above; other structures have no certificate then."""
         rng = np.random.default_rng(0)
         X = [rng.normal(size=(9, D)) for _ in range(4)]
         y = [rng.integers(0, L, size=9) for _ in range(4)]
-        model = ChainSSVM(
-            1e-4, slack="sum", violators="all", max_iter=3, solver_options={"max_outputs": 100}
-        )
+        common: Any = {"slack": "sum", "violators": "all", "max_iter": 3, "random_state": 0}
+        fits = []
+        for most in (10, 3**9 + 1):
+            model = ChainSSVM(1e-4, fit_intercept=False, boundary=False, **common)
+            model.set_params(solver_options={"max_outputs": most})
+            with pytest.warns(ConvergenceWarning):
+                fits.append(model.fit(X, y))
+        bounded, listed = fits
+        np.testing.assert_array_equal(bounded.weights_, listed.weights_)
+        assert 0 <= bounded.primal_objective_ / listed.primal_objective_ - 1 < 1e-4
+        own = SSVM(compiled_chain(), 1e-4, solver_options={"max_outputs": 10}, **common)
         with pytest.warns(ConvergenceWarning):
-            model.fit(X, y)
-        assert not model.converged_
-        assert model.duality_gap_ == np.inf
-        assert (model.weights_ != 0).any()
+            own.fit(X, y)
+        assert not own.converged_
+        assert own.duality_gap_ == np.inf
+        assert (own.weights_ != 0).any()
 
     def test_threads_and_seeds(self) -> None:
         X, y = self.data(80)

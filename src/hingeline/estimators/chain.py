@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from hingeline.estimators.validation import (
     check_sample_weight,
 )
 from hingeline.structures import chain
+from hingeline.structures.chain_sums import summed_slack_above
 
 Array = np.ndarray[Any, Any]
 
@@ -254,7 +256,10 @@ class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
         return self
 
     def _run(self, problem: Any, weights: Array, start: Any, keep: bool) -> None:
-        result, dual = self._solve(chain.compile_problem(problem), weights, start, "chain")
+        compiled = chain.compile_problem(problem)
+        if self.slack == "sum" and self.rescale == "margin":
+            compiled = replace(compiled, summed_slack=summed_slack_above(problem))
+        result, dual = self._solve(compiled, weights, start, "chain")
         self._store(result)
         if keep:
             self._dual = dual

@@ -219,8 +219,10 @@ class SDCD(SDM):
         not before ``kappa1`` passes.
     violators : "argmax", int or "all"
         The estimator's parameter of this name.
-    max_outputs : int
-        With ``violators="all"`` a certificate gives up on an example with more violated outputs.
+    max_outputs : int or None
+        With ``violators="all"`` a certificate lists the violated outputs of an example up to this
+        number; beyond it the structure bounds their sum (chains do), or there is no certificate.
+        None: 300 where there is such a bound, 20000 otherwise.
     block, cached_passes, precision, patience, skip, stage_factor, stage_sweeps, cg_steps
         As for ``"sdm"``. ``patience=None`` keeps every plane; a number lets those go that had no
         mass for so many passes.
@@ -235,7 +237,7 @@ class SDCD(SDM):
         "kappa2": 5,
         "delta": None,
         "violators": "argmax",
-        "max_outputs": 20000,
+        "max_outputs": None,
         "patience": None,
     }
     words: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -350,6 +352,8 @@ class SDCD(SDM):
         if self.restricted:
             self._find(everyone, FREE_SLOTS_ONLY, look=True)
             return
+        bound = self.compiled.summed_slack
+        limit = self.options["max_outputs"] or (20000 if bound is None else 300)
         kernel = self.compiled.bind(sum_violations)
         self.workers.map(
             lambda part, scratch: kernel(
@@ -357,11 +361,16 @@ class SDCD(SDM):
                 self.form,
                 part,
                 self.w,
-                self.options["max_outputs"],
+                limit,
                 self.violation,
             ),
             everyone,
         )
+        if bound is not None:  # of those with too many violated outputs to list
+            self.workers.map(
+                lambda part, scratch: bound(part, self.w, self.violation),
+                np.flatnonzero(np.isinf(self.violation)),
+            )
 
     def certify(self) -> float:
         """As always, but the restricted primal that counts is that over the newest set."""

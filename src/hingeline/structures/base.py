@@ -222,6 +222,8 @@ class Compiled:
     n_outputs: int | None = None  # where all outputs can be the working set
     exact: bool = True
     threads: bool = True
+    #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
+    summed_slack: Callable[[Array, Array, Array], None] | None = None
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     @property
