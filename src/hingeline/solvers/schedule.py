@@ -127,10 +127,17 @@ class Progress:
     )
 
     def update(self, solver: Solver) -> bool:
-        """Take over the solver's best primal; whether it is news."""
+        """Take over the solver's best primal; whether it is news.
+
+        Outputs found since a restricted primal was computed may lift the dual above it: such a
+        primal bounds nothing any more.
+        """
         primal = solver.best()[1]
         news = primal != self.best_primal
         self.best_primal = primal
+        if solver.restricted and not news:
+            self.gap = self.relative_gap = math.inf
+            return False
         if solver.exact:
             self.gap = primal - self.best_dual
             self.relative_gap = relative(self.gap, primal)
