@@ -6,6 +6,8 @@ Everything lies in flat pools. Example i owns ``capacity[i]`` slots from ``slot[
 Kernels never allocate: an example that finds no free slot raises ``wanted`` and gets more room
 from :func:`grown` between two passes. A plane is only ever overwritten while its multiplier is 0.
 
+Solvers that want no inner products leave the pool of Gram blocks empty.
+
 Gram matrices are float64: with float32 the curvature between two outputs of nearly equal features
 drowns in rounding, and steps overshoot until the solver stalls (seen at a gap of 1 %).
 """
@@ -53,8 +55,10 @@ class WorkingSet(NamedTuple):
         return int(self.used.sum())
 
 
-def empty_working_set(lengths: Array, capacity: Array | int = FIRST_CAPACITY) -> WorkingSet:
-    """A working set without planes."""
+def empty_working_set(
+    lengths: Array, capacity: Array | int = FIRST_CAPACITY, gram: bool = True
+) -> WorkingSet:
+    """A working set without planes, and on request without Gram blocks."""
     lengths = np.asarray(lengths, dtype=np.int64)
     n = len(lengths)
     room = np.broadcast_to(np.asarray(capacity, dtype=np.int64), (n,)).copy()
@@ -65,7 +69,7 @@ def empty_working_set(lengths: Array, capacity: Array | int = FIRST_CAPACITY) ->
 
     slot, n_slots = starts(room)
     y_start, n_y = starts(room * lengths)
-    gram_start, n_gram = starts(room * room)
+    gram_start, n_gram = starts(room * room * int(gram))
     return WorkingSet(
         length=lengths,
         capacity=room,
@@ -100,10 +104,11 @@ def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
             new.sqnorm[t + j] = old.sqnorm[s + j]
             new.drift[t + j] = old.drift[s + j]
             new.stamp[t + j] = old.stamp[s + j]
-            p = old.gram_start[i] + j * old.capacity[i]
-            q = new.gram_start[i] + j * new.capacity[i]
-            for k in range(m):
-                new.gram[q + k] = old.gram[p + k]
+            if new.gram.shape[0] > 0:
+                p = old.gram_start[i] + j * old.capacity[i]
+                q = new.gram_start[i] + j * new.capacity[i]
+                for k in range(m):
+                    new.gram[q + k] = old.gram[p + k]
         p = old.y_start[i]
         q = new.y_start[i]
         for k in range(m * old.length[i]):
@@ -136,7 +141,8 @@ def grown(ws: WorkingSet, clock: int, patience: int) -> WorkingSet:
     _mark_full(ws, clock + 1, patience)
     if not ws.wanted.any():
         return ws
-    new = empty_working_set(ws.length, np.where(ws.wanted > 0, 2 * ws.capacity, ws.capacity))
+    capacity = np.where(ws.wanted > 0, 2 * ws.capacity, ws.capacity)
+    new = empty_working_set(ws.length, capacity, gram=len(ws.gram) > 0)
     copy_planes(ws, new)
     return new
 
@@ -227,6 +233,8 @@ def insert(
     ws.scale[s + j] = scale
     ws.sqnorm[s + j] = sqnorm
     ws.stamp[s + j] = clock
+    if ws.gram.shape[0] == 0:
+        return j
     room = ws.capacity[i]
     g = ws.gram_start[i]
     for k in range(ws.used[i]):
@@ -239,3 +247,27 @@ def insert(
         ws.gram[g + j * room + k] = value
         ws.gram[g + k * room + j] = value
     return j
+
+
+def checked(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
+    """Refuse planes whose tables do not fit together: kernels do not look before they read."""
+    for name in WorkingSet._fields:
+        if getattr(ws, name).dtype != getattr(fresh, name).dtype:
+            raise KeyError(f"{name} of type {getattr(fresh, name).dtype}")
+    ends = np.cumsum(ws.capacity)
+    squares = ws.capacity**2 * int(len(fresh.gram) > 0)
+    fits = (
+        np.array_equal(ws.length, fresh.length)
+        and all(getattr(ws, n).shape == fresh.used.shape for n in WorkingSet._fields[:7])
+        and ((ws.capacity >= 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
+        and np.array_equal(ws.slot, ends - ws.capacity)
+        and np.array_equal(ws.y_start, np.cumsum(ws.capacity * ws.length) - ws.capacity * ws.length)
+        and np.array_equal(ws.gram_start, np.cumsum(squares) - squares)
+        and all(getattr(ws, n).shape == (ends[-1],) for n in WorkingSet._fields[7:13])
+        and ws.y.shape == (int((ws.capacity * ws.length).sum()),)
+        and ws.gram.shape == (int(squares.sum()),)
+        and (len(ws.y) == 0 or ws.y.min() >= 0)
+    )
+    if not fits:
+        raise KeyError("planes that fit together")
+    return ws

@@ -18,11 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._numba import CACHE_FOLDER
 from hingeline.estimators.validation import as_callbacks
 from hingeline.formulations import Formulation, feasible, make_formulation, needs_losses
-from hingeline.solvers.certificate import DualSolver
-from hingeline.solvers.dual_state import PlaneSolver
+from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.history import HistoryRow, Result
+from hingeline.solvers.one_slack import CutMemory, OneSlack, carried
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.schedule import Limits, run
 from hingeline.solvers.sdcd import SDCD
@@ -44,7 +44,7 @@ class DualMemory:
 
     compiled: Compiled
     form: Formulation
-    multipliers: WorkingSet | Array
+    multipliers: WorkingSet | Array | CutMemory
 
 
 class BaseSSVM(BaseEstimator):
@@ -89,10 +89,12 @@ class BaseSSVM(BaseEstimator):
         self.callbacks = callbacks
         self.solver_options = solver_options
 
-    def _solver_class(self, compiled: Compiled | None) -> type[DualSolver]:
+    def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
         if self.solver == "fsmo":
             return FSMO
+        if self.solver == "one-slack":
+            return OneSlack
         few = self._enumerable and (
             compiled is None
             or (
@@ -111,7 +113,7 @@ class BaseSSVM(BaseEstimator):
         solver = self._solver_class(None)
         return {**solver.defaults, **solver.words}
 
-    def _options(self, solver_class: type[DualSolver]) -> dict[str, Any]:
+    def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""
         options = dict(self.solver_options or {})
         if "violators" in solver_class.defaults:
@@ -154,8 +156,7 @@ class BaseSSVM(BaseEstimator):
         with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
-        kept = solver.ws if isinstance(solver, PlaneSolver) else solver.alpha
-        return result, DualMemory(compiled, form, kept)
+        return result, DualMemory(compiled, form, solver.memory())
 
     def _previous(self, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
@@ -314,12 +315,13 @@ def same_examples(a: Any, b: Any) -> bool:
 
 
 def carried_over(
-    start: DualMemory, compiled: Compiled, form: Formulation, solver_class: type[DualSolver]
-) -> WorkingSet | Array | None:
+    start: DualMemory, compiled: Compiled, form: Formulation, solver_class: type[CertifiedSolver]
+) -> WorkingSet | Array | CutMemory | None:
     """Multipliers made feasible for another C, other weights or more examples; None if impossible.
 
     Under linear slack an example's multipliers are scaled with its bound, so that those at the
     bound stay there. Planes of another rescaling are other planes: nothing is carried over.
+    Aggregated planes only serve their own solver, and only where all bounds change by one factor.
     """
     before = start.form
     dense = isinstance(start.multipliers, np.ndarray)
@@ -329,6 +331,10 @@ def carried_over(
     costs: list[Any] = [getattr(c.problem, "cost", None) for c in (start.compiled, compiled)]
     if not dense and not np.array_equal(costs[0], costs[1]):
         return None  # the planes ask for other margins now
+    if isinstance(start.multipliers, CutMemory) or issubclass(solver_class, OneSlack):
+        if not isinstance(start.multipliers, CutMemory) or not issubclass(solver_class, OneSlack):
+            return None
+        return carried(start.multipliers, before, form)
     known = len(before.cap)
     cap = form.cap[:known]
     finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)

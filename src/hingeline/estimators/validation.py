@@ -21,12 +21,16 @@ SOLVERS = {
     "sdm": ("max", "squared"),
     "fsmo": ("max", "squared"),
     "sdcd": ("sum",),
+    "one-slack": ("max", "sum"),
 }
+
+#: Solvers without hard margins.
+_SOFT_ONLY = {"one-slack"}
 
 #: Solver options for which 0 means "not at all".
 _MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
 #: The others count something.
-_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta"}
+_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta", "step"}
 
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")
@@ -57,6 +61,13 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
     one_of("slack", estimator.slack, SLACKS)
     one_of("rescale", estimator.rescale, RESCALINGS)
     check_solver(estimator.solver, estimator.slack, estimator.violators)
+    if math.isinf(estimator.C) and estimator.solver in _SOFT_ONLY:
+        able = [name for name, known in SOLVERS.items() if estimator.slack in known]
+        words = ", ".join(repr(name) for name in able if name not in _SOFT_ONLY)
+        raise ValueError(
+            f"solver={estimator.solver!r} needs a finite C, because it puts a price on all slack "
+            f"together; for a hard margin (C=inf) choose one of {words}."
+        )
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)
     if estimator.max_time is not None:

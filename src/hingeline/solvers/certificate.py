@@ -87,8 +87,8 @@ def stages_for(reach: float, factor: float, most: int = 20) -> list[float]:
     return [factor**-k for k in range(count, 0, -1)]
 
 
-class DualSolver(ABC):
-    """Weights and certificate; subclasses hold the multipliers and say how a pass moves them."""
+class CertifiedSolver(ABC):
+    """Weights, and the certificate of the best ones seen; subclasses hold a dual point."""
 
     name = "dual"
     certifies = False  # whether every sweep keeps a true primal by itself
@@ -97,15 +97,12 @@ class DualSolver(ABC):
     #: What :mod:`hingeline.solvers.snapshot` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         "clock",
-        "visits",
         "oracle_calls",
         "satisfied",
-        "_certificates",
-        "_average_leads",
         "_stretch",
         "_best_primal",
     )
-    saved_arrays: ClassVar[tuple[str, ...]] = ("w", "gaps", "violation", "_best")
+    saved_arrays: ClassVar[tuple[str, ...]] = ("w", "violation", "_best")
 
     def __init__(
         self,
@@ -127,14 +124,10 @@ class DualSolver(ABC):
         self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = aligned_zeros(compiled.n_weights)
-        self.gaps = np.zeros(compiled.n)
         self.violation = np.zeros(compiled.n)
         self.clock = 0
-        self.visits = 0.0  # since the average was started
         self.oracle_calls = 0
         self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
-        self._certificates = 0
-        self._average_leads = True
         self._stretch = 1.0
         self._best: Array | None = None
         self._best_primal = math.inf
@@ -151,6 +144,122 @@ class DualSolver(ABC):
         """One pass over the data; the gap estimated along the way."""
 
     @abstractmethod
+    def dual(self) -> float:
+        """Dual objective of the multipliers."""
+
+    @abstractmethod
+    def repair(self) -> None:
+        """Weights from the multipliers again, after an interruption anywhere."""
+
+    @abstractmethod
+    def memory(self) -> Any:
+        """What another run can start from."""
+
+    @abstractmethod
+    def _find_violations(self) -> None:
+        """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
+
+    def tables(self) -> dict[str, Array]:
+        """Arrays that change their shape in a run, for a snapshot."""
+        return {}
+
+    def set_tables(self, tables: dict[str, Array]) -> None:
+        """Take over what :meth:`tables` gave; KeyError where something is missing."""
+        return
+
+    def finished(self) -> str | None:
+        """A reason why no further pass can help, if there is one."""
+        return None
+
+    # The primal side -----------------------------------------------------------------------
+
+    def _primal(self) -> float:
+        """True primal of what ``self.w`` holds now."""
+        half = 0.5 * float(self.w @ self.w)
+        self.oracle_calls += len(self.active)
+        if self.hard:
+            stretch = self.compiled.bind(feasible_stretch)
+            self._stretch = stretch(self.compiled.problem, self.form, self.w, 1e-12)
+            return half * self._stretch**2 if half > 0.0 else math.inf
+        self._find_violations()
+        return half + total_slack_cost(self.form, self.violation)
+
+    def _consider(self) -> float:
+        primal = self._primal()
+        self._keep(primal)
+        return primal
+
+    def _keep(self, primal: float) -> None:
+        """Remember ``self.w`` if its true primal is the least so far.
+
+        A restricted primal is no bound: the newest, over the most planes, is the one to keep. So it
+        is as long as none is finite.
+        """
+        best = self._best_primal
+        if self.restricted or primal < best or math.isinf(best) or self._best is None:
+            if self._best is None:
+                self._best = aligned_zeros(len(self.w))
+            self._best_primal = math.inf  # should an interruption come between the two
+            self._best[:] = self.w
+            if self.hard and math.isfinite(primal):
+                self._best *= self._stretch
+            self._best_primal = primal
+
+    def certify(self) -> float:
+        """True primal of the weights."""
+        return self._consider()
+
+    def candidate(self) -> Array:
+        """A copy of the weights that :meth:`certify` would try."""
+        return self.w.copy()
+
+    def primal_of(self, weights: Array) -> float:
+        """True primal of given weights, as they are."""
+        kept, self.w = self.w, weights
+        try:
+            primal = self._primal()
+            if self.hard:
+                return primal / self._stretch**2 if self._stretch <= 1.0 + 1e-9 else math.inf
+            return primal
+        finally:
+            self.w = kept
+
+    def best(self) -> tuple[Array, float]:
+        """Weights of the least certified primal so far, and that primal."""
+        if self._best is None:
+            return self.w, math.inf
+        return self._best, self._best_primal
+
+
+class DualSolver(CertifiedSolver):
+    """Multipliers of examples, averages of the iterates; subclasses say how a pass moves mass."""
+
+    saved_numbers = (
+        *CertifiedSolver.saved_numbers,
+        "visits",
+        "_certificates",
+        "_average_leads",
+    )
+    saved_arrays = (*CertifiedSolver.saved_arrays, "gaps")
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: Any = None,
+    ) -> None:
+        super().__init__(compiled, form, workers, seed, options)
+        self.gaps = np.zeros(compiled.n)
+        self.visits = 0.0  # since the average was started
+        self._certificates = 0
+        self._average_leads = True
+
+    # What a subclass provides --------------------------------------------------------------
+
+    @abstractmethod
     def _linear(self) -> float:
         """``Σ α·b``."""
 
@@ -161,10 +270,6 @@ class DualSolver(ABC):
     @abstractmethod
     def _reach(self) -> float:
         """Largest ``‖a·Δf‖/b`` of the planes known."""
-
-    @abstractmethod
-    def _find_violations(self) -> None:
-        """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
 
     @abstractmethod
     def _add_drift(self, factor: float, w: Array) -> None:
@@ -244,39 +349,7 @@ class DualSolver(ABC):
                 )
         return None
 
-    # The primal side -----------------------------------------------------------------------
-
-    def _primal(self) -> float:
-        """True primal of what ``self.w`` holds now."""
-        half = 0.5 * float(self.w @ self.w)
-        self.oracle_calls += len(self.active)
-        if self.hard:
-            stretch = self.compiled.bind(feasible_stretch)
-            self._stretch = stretch(self.compiled.problem, self.form, self.w, 1e-12)
-            return half * self._stretch**2 if half > 0.0 else math.inf
-        self._find_violations()
-        return half + total_slack_cost(self.form, self.violation)
-
-    def _consider(self) -> float:
-        primal = self._primal()
-        self._keep(primal)
-        return primal
-
-    def _keep(self, primal: float) -> None:
-        """Remember ``self.w`` if its true primal is the least so far.
-
-        A restricted primal is no bound: the newest, over the most planes, is the one to keep. So it
-        is as long as none is finite.
-        """
-        best = self._best_primal
-        if self.restricted or primal < best or math.isinf(best) or self._best is None:
-            if self._best is None:
-                self._best = aligned_zeros(len(self.w))
-            self._best_primal = math.inf  # should an interruption come between the two
-            self._best[:] = self.w
-            if self.hard and math.isfinite(primal):
-                self._best *= self._stretch
-            self._best_primal = primal
+    # The average ---------------------------------------------------------------------------
 
     def certify(self) -> float:
         """Certify the average or the last iterate, whichever led before; sometimes both.
@@ -312,20 +385,3 @@ class DualSolver(ABC):
         if self.visits > 0:
             self._add_drift(self._average_factor(), copy)
         return copy
-
-    def primal_of(self, weights: Array) -> float:
-        """True primal of given weights, as they are."""
-        kept, self.w = self.w, weights
-        try:
-            primal = self._primal()
-            if self.hard:
-                return primal / self._stretch**2 if self._stretch <= 1.0 + 1e-9 else math.inf
-            return primal
-        finally:
-            self.w = kept
-
-    def best(self) -> tuple[Array, float]:
-        """Weights of the least certified primal so far, and that primal."""
-        if self._best is None:
-            return self.w, math.inf
-        return self._best, self._best_primal

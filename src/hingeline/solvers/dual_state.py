@@ -11,7 +11,14 @@ from hingeline.formulations import Formulation, most_violated, most_violated_sum
 from hingeline.solvers.certificate import DualSolver
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.base import Compiled, output_length, planes_add, planes_score
-from hingeline.working_set import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert, planes
+from hingeline.working_set import (
+    FREE_SLOTS_ONLY,
+    WorkingSet,
+    checked,
+    empty_working_set,
+    insert,
+    planes,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -173,6 +180,19 @@ class PlaneSolver(DualSolver):
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.
         self.find(np.arange(self.compiled.n), FREE_SLOTS_ONLY)
+
+    def memory(self) -> WorkingSet:
+        """Planes and multipliers."""
+        return self.ws
+
+    def tables(self) -> dict[str, Array]:
+        """The working set."""
+        return self.ws._asdict()
+
+    def set_tables(self, tables: dict[str, Array]) -> None:
+        """Take over a working set for the same examples."""
+        fields = {name: tables[name] for name in WorkingSet._fields}
+        self.ws = checked(WorkingSet(**fields), self.ws)
 
     def _linear(self) -> float:
         return float(self.ws.alpha @ self.ws.offset)

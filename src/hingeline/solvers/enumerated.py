@@ -294,6 +294,10 @@ class EnumeratedSDM(DualSolver):
         self._find_gaps(self.form)
         self.gaps = kept
 
+    def memory(self) -> Array:
+        """The table of multipliers."""
+        return self.alpha
+
     def _linear(self) -> float:
         return float(np.vdot(self.alpha, self.offsets))
 

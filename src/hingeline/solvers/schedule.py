@@ -126,11 +126,18 @@ class Progress:
         "last_certificate",
     )
 
-    def update(self, solver: Solver) -> bool:
-        """Take over the solver's best primal; whether it is news."""
+    def update(self, solver: Solver, certified: bool = False) -> bool:
+        """Take over the solver's best primal; whether it is news.
+
+        Outputs found since a restricted primal was computed may lift the dual above it: such a
+        primal bounds nothing any more.
+        """
         primal = solver.best()[1]
         news = primal != self.best_primal
         self.best_primal = primal
+        if solver.restricted and not news and not certified:
+            self.gap = self.relative_gap = math.nan
+            return False
         if solver.exact:
             self.gap = primal - self.best_dual
             self.relative_gap = relative(self.gap, primal)
@@ -141,11 +148,7 @@ class Progress:
         estimate = solver.sweep()
         self.passes += 1
         self.best_dual = max(self.best_dual, solver.dual())
-        fresh = False
-        if solver.restricted:  # of fewer planes than there are now: no primal for this dual
-            self.gap = self.relative_gap = math.nan
-        else:
-            fresh = self.update(solver)
+        fresh = self.update(solver)
         scale = max(self.best_dual + self.share * estimate, 1e-300)
         expected = self.share * estimate / scale
         if (
@@ -155,7 +158,7 @@ class Progress:
         ):
             solver.certify()
             self.last_certificate = self.passes
-            fresh = self.update(solver) or fresh or solver.restricted
+            fresh = self.update(solver, certified=True) or fresh or solver.restricted
             if 0.0 < estimate < math.inf and self.gap < math.inf:
                 self.share = min(max(self.gap / estimate, 0.1), 2.0)
         return estimate, fresh
@@ -229,7 +232,7 @@ def _result(
     if unsure or reason == "interrupted":
         progress.best_dual = max(progress.best_dual, solver.dual())
         solver.certify()
-        progress.update(solver)
+        progress.update(solver, certified=True)
     weights, primal = solver.best()
     gap, rel = progress.gap, progress.relative_gap
     if chosen is not None:

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.solvers.certificate import DualSolver
-from hingeline.solvers.dual_state import PlaneSolver
+from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.history import HistoryRow
 from hingeline.structures.base import Compiled
-from hingeline.working_set import WorkingSet
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +24,7 @@ Array = np.ndarray[Any, Any]
 Snapshot = tuple[dict[str, Any], dict[str, Array]]
 
 
-def take(solver: DualSolver, progress: Any) -> Snapshot:
+def take(solver: CertifiedSolver, progress: Any) -> Snapshot:
     """The state after a pass; arrays are not copied."""
     arrays: dict[str, Array] = {
         "solver.numbers": _numbers(solver, solver.saved_numbers),
@@ -40,13 +38,12 @@ def take(solver: DualSolver, progress: Any) -> Snapshot:
         value = getattr(solver, name)
         if value is not None:
             arrays[f"solver.{name}"] = value
-    if isinstance(solver, PlaneSolver):
-        for name, value in solver.ws._asdict().items():
-            arrays[f"planes.{name}"] = value
+    for name, value in solver.tables().items():
+        arrays[f"planes.{name}"] = value
     return {"generator": _generator_state(solver.rng)}, arrays
 
 
-def restore(solver: DualSolver, progress: Any, snapshot: Snapshot) -> None:
+def restore(solver: CertifiedSolver, progress: Any, snapshot: Snapshot) -> None:
     """Put a fresh solver and loop where those of the snapshot were."""
     meta, arrays = snapshot
     try:
@@ -56,9 +53,7 @@ def restore(solver: DualSolver, progress: Any, snapshot: Snapshot) -> None:
         progress.history = [_row(values) for values in arrays["progress.history"]]
         for name in solver.saved_arrays:
             _set_array(solver, name, arrays.get(f"solver.{name}"))
-        if isinstance(solver, PlaneSolver):
-            fields = {name: arrays[f"planes.{name}"] for name in WorkingSet._fields}
-            solver.ws = _checked(WorkingSet(**fields), solver.ws)
+        solver.set_tables({n[7:]: v for n, v in arrays.items() if n.startswith("planes.")})
         state: Any = solver.rng.bit_generator.state
         state["state"] = {name: int(value) for name, value in meta["generator"]["state"].items()}
         state["has_uint32"] = int(meta["generator"]["has_uint32"])
@@ -97,7 +92,7 @@ def _set_numbers(owner: Any, names: tuple[str, ...], values: Array) -> None:
         setattr(part, last, type(getattr(part, last))(value))
 
 
-def _set_array(solver: DualSolver, name: str, value: Array | None) -> None:
+def _set_array(solver: CertifiedSolver, name: str, value: Array | None) -> None:
     current = getattr(solver, name)
     if value is None:
         if current is not None:
@@ -109,29 +104,6 @@ def _set_array(solver: DualSolver, name: str, value: Array | None) -> None:
     if value.shape != current.shape or value.dtype != current.dtype:
         raise KeyError(f"{name} of shape {current.shape}")
     current[...] = value
-
-
-def _checked(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
-    """Refuse planes whose tables do not fit together: kernels do not look before they read."""
-    for name in WorkingSet._fields:
-        if getattr(ws, name).dtype != getattr(fresh, name).dtype:
-            raise KeyError(f"{name} of type {getattr(fresh, name).dtype}")
-    ends = np.cumsum(ws.capacity)
-    fits = (
-        np.array_equal(ws.length, fresh.length)
-        and all(getattr(ws, n).shape == fresh.used.shape for n in WorkingSet._fields[:7])
-        and ((ws.capacity >= 0) & (ws.used >= 0) & (ws.used <= ws.capacity)).all()
-        and np.array_equal(ws.slot, ends - ws.capacity)
-        and np.array_equal(ws.y_start, np.cumsum(ws.capacity * ws.length) - ws.capacity * ws.length)
-        and np.array_equal(ws.gram_start, np.cumsum(ws.capacity**2) - ws.capacity**2)
-        and all(getattr(ws, n).shape == (ends[-1],) for n in WorkingSet._fields[7:13])
-        and ws.y.shape == (int((ws.capacity * ws.length).sum()),)
-        and ws.gram.shape == (int((ws.capacity**2).sum()),)
-        and (len(ws.y) == 0 or ws.y.min() >= 0)
-    )
-    if not fits:
-        raise KeyError("planes that fit together")
-    return ws
 
 
 def _row(values: Array) -> HistoryRow:
