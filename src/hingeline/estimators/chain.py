@@ -61,8 +61,8 @@ class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
     loss : "hamming", array, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
         (true, predicted), in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd"}, default="auto"
-        ``"auto"`` is ``"sdcd"`` for summed slack and ``"sdm"`` otherwise.
+    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack"}, default="auto"
+        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"one-slack"`` solves both.
     tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
         As in :class:`hingeline.MulticlassSSVM`.
     class_weight : dict or "balanced", optional

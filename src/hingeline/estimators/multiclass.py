@@ -46,9 +46,10 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
         Reserved for ``slack="nu"``.
     loss : "zero_one", array of shape (classes, classes), or (scale, loss)
         Cost of predicting the column's class for the row's, in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd"}, default="auto"
-        ``"auto"`` is ``"sdm"``, or ``"sdcd"`` for summed slack, which keep all classes in the
-        working set; ``"fsmo"`` finds planes by cutting planes.
+    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack"}, default="auto"
+        ``"auto"`` is ``"sdm"``, which keeps all classes in the working set, and ``"sdcd"`` for
+        ``slack="sum"``. ``"fsmo"`` finds planes by cutting planes; ``"one-slack"`` (``"max"`` and
+        ``"sum"``, finite C) sums those of all examples to one plane a pass.
     tol : float, default=1e-2
         Certified relative gap ``(P − D)/P`` to stop at.
     max_iter : int, default=1000

@@ -60,10 +60,11 @@ ROUNDING = 1e-14
 
 
 class CutMemory(NamedTuple):
-    """What a run leaves for the next one: its cuts, and the sets V_i where it has them."""
+    """What a run leaves for the next one: cuts, sets V_i where it has them, its best weights."""
 
     cuts: Cuts
     known: WorkingSet | None
+    best: Array
 
 
 class OneSlack(CertifiedSolver):
@@ -132,7 +133,9 @@ class OneSlack(CertifiedSolver):
         if start is not None:
             self.cuts = start.cuts
             self.oracle.set_known(start.known)
+            self.cuts.optimise(1e-4 * self.cuts.linear(), newton=not self.published)
             self._set_weights()
+            self._best = start.best.copy()  # of unknown primal: where the first round cuts
 
     @property
     def n_planes(self) -> int:
@@ -165,10 +168,11 @@ class OneSlack(CertifiedSolver):
 
     def _point(self) -> Array:
         """Where to cut."""
-        if self.published or not math.isfinite(self._best_primal):
-            return self.w
         best = self._best
-        assert best is not None
+        if best is not None and self.clock == 1:
+            return best
+        if best is None or self.published or not math.isfinite(self._best_primal):
+            return self.w
         return np.asarray(best + self.options["step"] * (self.w - best))
 
     def _cut_at(self, point: Array, decode: bool) -> tuple[Array, float, float]:
@@ -244,11 +248,11 @@ class OneSlack(CertifiedSolver):
         self.oracle_calls -= len(self.active)  # whoever asks has counted them
 
     def memory(self) -> CutMemory:
-        """Cuts and sets V_i."""
-        return CutMemory(self.cuts, self.oracle.known)
+        """Cuts, sets V_i and the best weights."""
+        return CutMemory(self.cuts, self.oracle.known, self.best()[0])
 
     def tables(self) -> dict[str, Array]:
-        """The same as arrays."""
+        """Cuts and sets V_i, as arrays."""
         tables = {f"cuts.{name}": value for name, value in self.cuts.tables().items()}
         if self.oracle.known is not None:
             tables |= self.oracle.known._asdict()
@@ -269,4 +273,4 @@ def carried(memory: CutMemory, before: Formulation, form: Formulation) -> CutMem
     factors = form.cap[some] / before.cap[some]
     if not np.allclose(factors, factors[0], rtol=1e-12, atol=0.0):
         return None
-    return CutMemory(memory.cuts.scaled(float(factors[0])), memory.known)
+    return memory._replace(cuts=memory.cuts.scaled(float(factors[0])))
