@@ -118,6 +118,8 @@ class TokenTemplates(  # type: ignore[call-arg]
     ['word[-1]=the|word[0]=cat', 'word[-1]=_B-1|word[0]=the']
     """
 
+    _encoding: Vocabulary | GrowingVocabulary | Hasher
+
     def __init__(
         self,
         templates: Any = "default",
@@ -206,11 +208,12 @@ class TokenTemplates(  # type: ignore[call-arg]
         if isinstance(self._encoding, Hasher):
             return self.transform(X)
         table = self._known_columns(as_table(X))
-        if isinstance(self._encoding, Vocabulary):
+        growing = self._encoding
+        if isinstance(growing, Vocabulary):
             parsed = parse_templates(self._resolved, self.column_names_)
-            self._encoding = GrowingVocabulary.from_vocabulary(parsed, self._encoding)
-        columns = self._encoding.learn(table, int(self.min_count))
-        self.n_features_out_ = self._encoding.n_features
+            self._encoding = growing = GrowingVocabulary.from_vocabulary(parsed, growing)
+        columns = growing.learn(table, int(self.min_count))
+        self.n_features_out_ = growing.n_features
         return self._sequences(columns, table)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -230,7 +233,7 @@ class TokenTemplates(  # type: ignore[call-arg]
         self._resolved = templates if isinstance(templates, str) else list(templates)
         self.templates_ = [template.text for template in parsed]
         self.column_names_ = tuple(names)
-        self._encoding: Vocabulary | GrowingVocabulary | Hasher = (
+        self._encoding = (
             Vocabulary(parsed) if self.hash_bits is None else Hasher(parsed, int(self.hash_bits))
         )
 
@@ -326,8 +329,11 @@ class TokenTemplates(  # type: ignore[call-arg]
         else:
             parsed = parse_templates(texts, names)
             grown = get_meta(meta, "grown", bool, "true or false") if "grown" in meta else False
-            kind = GrowingVocabulary if grown else Vocabulary
-            encoder._encoding = kind.from_arrays(parsed, arrays)
+            encoder._encoding = (
+                GrowingVocabulary.from_arrays(parsed, arrays)
+                if grown
+                else Vocabulary.from_arrays(parsed, arrays)
+            )
         encoder.n_features_out_ = encoder._encoding.n_features
         return encoder
 

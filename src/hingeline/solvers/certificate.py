@@ -91,6 +91,7 @@ class DualSolver(ABC):
 
     name = "dual"
     certifies = False  # whether every sweep keeps a true primal by itself
+    streaming = False  # the average goes on from one call to the next: see solvers.stream
     defaults: ClassVar[dict[str, Any]] = {}
     #: What :mod:`hingeline.solvers.snapshot` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
@@ -298,6 +299,8 @@ class DualSolver(ABC):
 
     def restart_average(self) -> None:
         """Forget the iterates before this moment."""
+        if self.streaming:
+            return
         self._clear_drift()
         self.visits = 0.0
 
