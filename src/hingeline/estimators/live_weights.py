@@ -78,6 +78,11 @@ class LiveWeights:
         """``Σ drift·a·Δf``."""
         return self._u[: self._size]
 
+    def restart_average(self) -> None:
+        """Forget the iterates before this moment."""
+        self.visits = 0.0
+        self._u = aligned_zeros(len(self._w))
+
     def make_room(self, n_columns: int, n_labels: int) -> None:
         """Let there be so many features and labels, at least as many as before."""
         needed = n_columns + self.constant

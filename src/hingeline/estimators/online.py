@@ -3,7 +3,8 @@
 What an estimator remembers are blocks of examples with their multipliers. A call of
 ``partial_fit`` without ``passes`` makes one block of them and solves the problem of all to a
 certificate. With ``passes`` only the new examples are visited, from the weights of all, and become
-a block of their own: nothing that was seen before is copied or read.
+a block of their own: nothing that was seen before is copied or read. With ``memory`` the examples
+kept are few and all are visited: when others are forgotten, the multipliers of these must follow.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hingeline.estimators.base import DualMemory, announced
+from hingeline.estimators.live_weights import LiveWeights
 from hingeline.estimators.memory import (
     offsets_of,
     rows_of,
@@ -31,15 +33,19 @@ from hingeline.estimators.memory import (
 )
 from hingeline.estimators.remembering import RememberingSSVM, weights_of
 from hingeline.estimators.validation import positive
-from hingeline.formulations import make_formulation
+from hingeline.formulations import Formulation, make_formulation
 from hingeline.solvers.history import HistoryRow
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.stream import (
     StreamSDM,
     add_to,
     chosen_of,
+    listed,
+    relisted,
     without_drift,
 )
+from hingeline.structures.base import Compiled
+from hingeline.working_set import WorkingSet
 
 Array = np.ndarray[Any, Any]
 
@@ -97,34 +103,41 @@ class OnlineSSVM(RememberingSSVM):
             )
         if self._remembers():
             self._refuse_changes(("fit_intercept", "boundary"))
+            if passes is not None:
+                self._refuse_changes(("C", "slack", "rescale"))
             if memory is not None:
+                self.__dict__.pop("_live", None)
                 self._leave(memory - len(weights))
-        if passes is not None:
-            if fresh_planes:
-                raise ValueError(
-                    "the scheme has changed, which passes= cannot follow: call partial_fit once "
-                    "without passes=."
-                )
-            self._stream(matrix, offsets, labels, weights, passes)
-            return
+        if passes is not None and fresh_planes:
+            raise ValueError(
+                "the scheme has changed, which passes= cannot follow: call partial_fit once "
+                "without passes=."
+            )
         if not self._remembers():
-            self._fit_whole(matrix, offsets, labels, weights, True)
-            return
-        whole = self._whole()
-        old = whole.compiled.problem
-        constant = bool(self.fit_intercept)
-        rows = stacked_rows(
-            [rows_of(old), self._with_constant(matrix)], matrix.shape[1] + constant, constant
-        )
-        problem = self._make(
-            rows,
-            stacked_offsets([offsets_of(old), offsets]),
-            np.concatenate([old.labels, labels]),
-        )
-        weights = np.concatenate([weights_of(whole), weights])
-        self._fit_problem(problem, weights, None if fresh_planes else whole, True)
+            if passes is None:
+                self._fit_whole(matrix, offsets, labels, weights, True)
+            else:
+                self._visit_new(matrix, offsets, labels, weights, passes)
+        elif passes is not None and memory is None:
+            self._visit_new(matrix, offsets, labels, weights, passes)
+        else:
+            whole = self._whole()
+            old = whole.compiled.problem
+            constant = bool(self.fit_intercept)
+            rows = stacked_rows(
+                [rows_of(old), self._with_constant(matrix)], matrix.shape[1] + constant, constant
+            )
+            offsets = stacked_offsets([offsets_of(old), offsets])
+            problem = self._make(rows, offsets, np.concatenate([old.labels, labels]))
+            weights = np.concatenate([weights_of(whole), weights])
+            if passes is None:
+                self._fit_problem(problem, weights, None if fresh_planes else whole, True)
+            else:
+                self._visit_all(problem, weights, whole, passes)
 
-    def _stream(
+    # A few passes --------------------------------------------------------------------------
+
+    def _visit_new(
         self,
         matrix: sp.csr_matrix,
         offsets: Array | None,
@@ -133,49 +146,76 @@ class OnlineSSVM(RememberingSSVM):
         passes: int,
     ) -> None:
         """Visit new examples only, and keep them as a block."""
-        began = time.perf_counter()
-        first = not self._remembers()
-        if not first:
-            self._refuse_changes(("C", "slack", "rescale"))
+        blocks = self._all_blocks() if self._remembers() else []
         live = self._go_live()
         live.make_room(matrix.shape[1], len(self.classes_))
         problem = self._make(self._in_room(matrix, live), offsets, labels, live.stride)
-        if not first and not same_costs(self._all_blocks()[-1].compiled.problem.cost, problem.cost):
+        if blocks:
+            self._refuse_other_costs(blocks[-1].compiled.problem.cost, problem.cost)
+        form = self._form(weights, labels)
+        self._visit(self._compile(problem), form, weights, passes, live, None, blocks)
+
+    def _visit_all(self, problem: Any, weights: Array, whole: DualMemory, passes: int) -> None:
+        """Visit all examples, which are few; the average begins anew."""
+        self._refuse_other_costs(whole.compiled.problem.cost, problem.cost)
+        compiled, form = self._compile(problem), self._form(weights, problem.labels)
+        n = len(weights_of(whole))
+        used, y, mass, drift = listed(chosen_of(whole.multipliers, np.arange(n)))
+        used = np.concatenate([used, np.zeros(compiled.n - n, dtype=np.int64)])
+        start = relisted(compiled, form, used, y, mass, np.zeros_like(drift))
+        self._visits = 0.0
+        live = self._new_live()
+        add_to(problem, form, start, 1.0, live.w, drift=False)
+        self._visit(compiled, form, weights, passes, live, start, [])
+
+    def _form(self, weights: Array, labels: Array) -> Formulation:
+        weighted = self._weighted(weights, labels)
+        return make_formulation(float(self.C), self.slack, self.rescale, weighted)
+
+    @staticmethod
+    def _refuse_other_costs(before: Array, now: Array) -> None:
+        if not same_costs(before, now):
             raise ValueError(
                 "loss or class_weight has changed since the examples before: call partial_fit "
                 "once without passes=, which carries them over."
             )
-        compiled = self._compile(problem)
-        form = make_formulation(
-            float(self.C), self.slack, self.rescale, self._weighted(weights, labels)
-        )
+
+    def _visit(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        weights: Array,
+        passes: int,
+        live: LiveWeights,
+        start: WorkingSet | None,
+        others: list[DualMemory],
+    ) -> None:
+        """Pass over examples, beside other blocks that stay as they are, and keep them."""
+        began = time.perf_counter()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options = {k: v for k, v in (self.solver_options or {}).items() if k in StreamSDM.defaults}
-        kernels = f"{self._kind}-SDM-{problem.values.dtype}"
+        kernels = f"{self._kind}-SDM-{compiled.problem.values.dtype}"
         interrupted = False
         done, estimate = 0, math.nan
-        try:
-            with (
-                announced(kernels, compiled),
-                Workers(effective_n_jobs(self.n_jobs), compiled.scratch_size) as workers,
-            ):
-                solver = StreamSDM(compiled, form, workers, seed, options, live.w, live.visits)
-                try:
-                    while done < passes:
-                        estimate = solver.sweep()
-                        done += 1
-                except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
-                    interrupted = True
-        except BaseException:
-            self.__dict__.pop("_live", None)  # made again from the blocks
-            raise
-        everything = np.arange(compiled.n)
+        self.__dict__.pop("_live", None)  # should anything fail, made again from the blocks
+        with (
+            announced(kernels, compiled),
+            Workers(effective_n_jobs(self.n_jobs), compiled.scratch_size) as workers,
+        ):
+            solver = StreamSDM(compiled, form, workers, seed, options, live.w, live.visits, start)
+            try:
+                while done < passes:
+                    estimate = solver.sweep()
+                    done += 1
+            except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
+                interrupted = True
         block = DualMemory(
-            without_tables(compiled), form, chosen_of(solver.ws, everything), weights
+            without_tables(compiled), form, chosen_of(solver.ws, np.arange(compiled.n)), weights
         )
-        add_to(problem, form, block.multipliers, 1.0, live.u, drift=True)
+        add_to(compiled.problem, form, block.multipliers, 1.0, live.u, drift=True)
         live.visits = self._visits = solver.visits
-        self._set_blocks([block] if first else [*self._all_blocks(), block])
+        self._live = live
+        self._set_blocks([*others, block])
         self._key = self._settings()
         row = HistoryRow(
             time=time.perf_counter() - began,
@@ -187,14 +227,15 @@ class OnlineSSVM(RememberingSSVM):
             estimate=estimate,
             planes=solver.n_planes,
         )
-        reason = f"{done} {'pass' if done == 1 else 'passes'} over the new examples, as asked for"
+        which = "new examples" if start is None else "examples kept"
+        reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
         self._uncertified("interrupted" if interrupted else reason, done, [row])
         if interrupted:
             warnings.warn(
                 f"partial_fit was interrupted after {done} of {passes} passes: the new examples "
                 "are kept with the multipliers reached.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
 
     # Input ---------------------------------------------------------------------------------

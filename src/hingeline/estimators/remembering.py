@@ -29,7 +29,7 @@ from hingeline.estimators.memory import (
 from hingeline.estimators.sequences import with_constant
 from hingeline.estimators.validation import positive
 from hingeline.solvers.history import HistoryRow
-from hingeline.solvers.stream import add_to, chosen_of, joined, mass_of
+from hingeline.solvers.stream import add_to, chosen_of, joined, mass_of, without_drift
 from hingeline.structures.base import Compiled
 
 Array = np.ndarray[Any, Any]
@@ -129,19 +129,22 @@ class RememberingSSVM(BaseSSVM):
         """The weights of the multipliers kept, as they change from call to call."""
         live: LiveWeights | None = self.__dict__.get("_live")
         if live is None:
-            live = LiveWeights(
-                self.n_features_in_,
-                len(self.classes_),
-                chain=hasattr(self, "boundary"),
-                boundary=bool(getattr(self, "boundary", False)),
-                constant=bool(self.fit_intercept),
-                visits=self.__dict__.get("_visits", 0.0),
-            )
+            live = self._new_live()
             if self._remembers():
                 for block in self._all_blocks():
                     self._add_block(block, live, 1.0)
             self._live = live
         return live
+
+    def _new_live(self) -> LiveWeights:
+        return LiveWeights(
+            self.n_features_in_,
+            len(self.classes_),
+            chain=hasattr(self, "boundary"),
+            boundary=bool(getattr(self, "boundary", False)),
+            constant=bool(self.fit_intercept),
+            visits=self.__dict__.get("_visits", 0.0),
+        )
 
     def _add_block(self, block: DualMemory, live: LiveWeights, factor: float) -> None:
         problem = block.compiled.problem
@@ -239,9 +242,17 @@ class RememberingSSVM(BaseSSVM):
         self._drop(gone)
 
     def _drop(self, gone: Array) -> None:
+        """Take examples out of the blocks and of the weights; the average begins anew.
+
+        An average over iterates with and without them would be of neither problem.
+        """
         live: LiveWeights | None = self.__dict__.get("_live")
         if live is not None:
             live.make_room(self.n_features_in_, len(self.classes_))
+            live.restart_average()
+        self._visits = 0.0
+        for block in self._all_blocks():
+            without_drift(block.multipliers)
         left: list[DualMemory] = []
         at = 0
         for block in self._all_blocks():

@@ -7,7 +7,7 @@ examples. It is feasible whatever the order, and not yet optimal.
 
 The average of the iterates (see :mod:`hingeline.solvers.sdm`) goes on from batch to batch:
 ``w̄ = w − u/(K(K+1))``, where ``u = Σ drift·a·Δf`` over the planes of all blocks. Multipliers and
-drift per plane are therefore all there is to keep, and an example that is forgotten leaves both.
+drift per plane are therefore all there is to keep.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ Multipliers = WorkingSet | Array
 class StreamSDM(SDM):
     """The sequential dual method on new examples, the weights of all others given.
 
-    ``w`` changes in place; ``visits`` were made before, for the average.
+    ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``
+    are in ``w`` already.
     """
 
     streaming = True
@@ -49,12 +50,14 @@ class StreamSDM(SDM):
         options: dict[str, Any],
         w: Array,
         visits: float,
+        start: WorkingSet | None = None,
     ) -> None:
         # Steps over all planes at once would need all examples, and no average knows of them.
         options = {**options, "cg_steps": 0}
         super().__init__(
             compiled, form, workers, seed, options, empty_working_set(compiled.lengths)
         )
+        self.ws = self.ws if start is None else start
         self.w = w
         self.visits = visits
 
