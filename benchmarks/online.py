@@ -105,7 +105,7 @@ def child(options: dict[str, Any], quick: bool, n_jobs: int) -> dict[str, Any]:
 
 
 def _run(options: dict[str, Any], parsed: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--child", json.dumps(options)]
+    command = [sys.executable, "benchmarks/online.py", "--child", json.dumps(options)]
     command += ["--n-jobs", str(parsed.n_jobs)] + ["--quick"] * parsed.quick
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
