@@ -493,12 +493,9 @@ def test_fit_forgets_what_partial_fit_added(small: Any, kind: str) -> None:
 def test_partial_fit_refuses(small: Any, kind: str) -> None:
     X, y = small[kind]
     model = estimator(kind).partial_fit(X, y)
-    new = np.full(1, 7) if kind == "multiclass" else [np.full(len(y[0]), 7)]
-    with pytest.raises(ValueError, match=r"7.*classes="):
-        model.partial_fit(X[:1], new)
-    wide = np.ones((2, D + 1)) if kind == "multiclass" else [np.ones((2, D + 1))]
+    narrow = np.ones((2, D - 1)) if kind == "multiclass" else [np.ones((2, D - 1))]
     with pytest.raises(ValueError, match="features"):
-        model.partial_fit(wide, [0, 1] if kind == "multiclass" else [[0, 1]])
+        model.partial_fit(narrow, [0, 1] if kind == "multiclass" else [[0, 1]])
 
 
 # The paper's stopping rule -----------------------------------------------------------------------

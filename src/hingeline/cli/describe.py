@@ -57,6 +57,8 @@ def info(
             "passes": estimator.n_iter_,
             "metadata": getattr(estimator, "metadata_", {}),
         }
+        if "state/weights" in tensors:
+            facts["training state"] = f"{tensors['state/weights'].shape[0]} examples"
         with blaming():
             if top:
                 facts["top features"] = [list(row) for row in _rows(top_features(estimator, top))]

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
@@ -73,6 +73,7 @@ class FitProgress:
         y: Any,
         callbacks: Sequence[Any] = (),
         interruptible: bool = False,
+        learn: Callable[[Any, Any], Any] | None = None,
     ) -> float:
         """Fit the estimator; seconds it took.
 
@@ -86,17 +87,22 @@ class FitProgress:
             Called after each pass, after the progress is shown.
         interruptible : bool, default=False
             Whether a fit that Ctrl-C ended keeps its best weights; else it ends the command.
+        learn : callable, optional
+            What to call with X and y instead of ``fit``.
         """
         task = self._start(title)
         watcher = _Watcher(self, title, task, estimator.tol)
         estimator.set_params(callbacks=[watcher, *callbacks])
         began = time.perf_counter()
         try:
-            self._fit(estimator, X, y, interruptible)
+            self._fit(estimator, X, y, interruptible, learn)
         finally:
             estimator.set_params(callbacks=None)
         seconds = time.perf_counter() - began
-        ending = f"{estimator.n_iter_} passes, {gap_words(estimator)}"
+        ending = f"{estimator.n_iter_} {'pass' if estimator.n_iter_ == 1 else 'passes'}"
+        gap = gap_words(estimator)
+        if gap:
+            ending += f", {gap}"
         if self._bars is not None and task is not None:
             self._bars.update(task, completed=1.0, state=ending)
         else:
@@ -116,11 +122,18 @@ class FitProgress:
     def _start(self, title: str, total: float | None = 1.0) -> TaskID | None:
         return None if self._bars is None else self._bars.add_task(title, total=total, state="")
 
-    def _fit(self, estimator: Any, X: Any, y: Any, interruptible: bool = False) -> None:
+    def _fit(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        interruptible: bool = False,
+        learn: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the command shows the gap
             warnings.showwarning = lambda message, *place: self.say(str(message))
-            estimator.fit(X, y)
+            (learn or estimator.fit)(X, y)
         if estimator.stop_reason_ == "interrupted" and not interruptible:
             raise KeyboardInterrupt
 
@@ -196,12 +209,13 @@ def relative_gap(estimator: Any) -> float:
 
 
 def gap_words(estimator: Any) -> str:
-    """The gap in words, saying whose it is."""
+    """The gap in words, saying whose it is; nothing where there is none."""
     found = getattr(estimator, "restricted_gap_", math.nan)
     if not math.isnan(found):
         share = relative(found, estimator.restricted_objective_)
         return f"{percent(share)} gap over the outputs found"
-    return f"{percent(relative_gap(estimator))} gap"
+    gap = relative_gap(estimator)
+    return "" if math.isnan(gap) else f"{percent(gap)} gap"
 
 
 def percent(share: float, digits: str = ".2g") -> str:

@@ -169,7 +169,9 @@ def read_training(
     return Samples(table.select(chosen), table.sentences(label), layout, data)
 
 
-def read_like(path: str, layout: Layout, width: int | None, format: str = "auto") -> Samples:
+def read_like(
+    path: str, layout: Layout, width: int | None, format: str = "auto", grow: bool = False
+) -> Samples:
     """A file for a trained model: as it was in training, with or without labels.
 
     Parameters
@@ -180,6 +182,8 @@ def read_like(path: str, layout: Layout, width: int | None, format: str = "auto"
         Of the training file.
     width : int or None
         Features of the model; None where it encodes named ones by itself.
+    grow : bool, default=False
+        Keep features beyond those of the model.
     """
     wanted = layout.format if format == "auto" else format
     based = None if layout.zero_based is None else True
@@ -198,7 +202,7 @@ def read_like(path: str, layout: Layout, width: int | None, format: str = "auto"
             )
         # Files of another format number their features in their own way.
         known = layout if name in NUMBERED else Layout(name, kind)
-        return Samples(_features(data.X, known, width), data.y, layout, data)
+        return Samples(_features(data.X, known, width, grow), data.y, layout, data)
     if isinstance(data, ConlluDocument):
         table, label = data.table, layout.label if layout.label in data.table.names else "upos"
         with blaming(path):
@@ -281,19 +285,20 @@ def column_of(name: str) -> str | int:
     return int(name) if re.fullmatch("-?[0-9]+", name) else name
 
 
-def _features(X: Any, layout: Layout, width: int | None) -> Any:
+def _features(X: Any, layout: Layout, width: int | None, grow: bool = False) -> Any:
     """Features by their numbers in the training file.
 
-    Those that training has not seen are left out, those that are missing here are zero.
+    Those that training has not seen are left out (unless the model is to grow), those that are
+    missing here are zero.
     """
     if isinstance(X, SparseSequences):
-        return SparseSequences(_features(X.matrix, layout, width), X.offsets)
+        return SparseSequences(_features(X.matrix, layout, width, grow), X.offsets)
     if not sp.issparse(X):
         return X
     matrix = sp.csr_matrix(X)
     if layout.zero_based is False:  # it was read as if numbers began at 0
         matrix = matrix[:, 1:]
-    if width is None or matrix.shape[1] == width:
+    if width is None or matrix.shape[1] == width or (grow and matrix.shape[1] > width):
         return matrix
     if matrix.shape[1] > width:
         return matrix[:, :width]

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
-import platform
-import shlex
-import sys
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import numba
-import numpy as np
 import typer
 from sklearn.base import clone
 
@@ -25,7 +17,6 @@ from hingeline import (
     EarlyStopping,
     MulticlassSSVM,
     PassState,
-    __version__,
 )
 from hingeline.cli.app import (
     INTERRUPTED,
@@ -40,8 +31,10 @@ from hingeline.cli.app import (
     check_seed,
 )
 from hingeline.cli.checks import check_files, check_params, check_together, parse_grid
-from hingeline.cli.progress import FitProgress, percent, relative_gap
+from hingeline.cli.progress import FitProgress, relative_gap
+from hingeline.cli.results import Clock, finite, metadata_of, print_result
 from hingeline.cli.samples import Samples, file_hash, read_like, read_training
+from hingeline.cli.update import refuse_alone, update_model
 from hingeline.data.text import open_text
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.sequences import SparseSequences
@@ -52,6 +45,7 @@ from hingeline.solvers.history import relative
 
 @app.command()
 def train(
+    context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="TRAIN", help="Labelled file; - reads a pipe.")],
     model: Annotated[Path, typer.Option("--model", "-m", help="Model file to write (.hinge).")],
     format: Annotated[str, typer.Option("--format", "-f", help="Format; auto guesses.")] = "auto",
@@ -108,6 +102,18 @@ def train(
         float, typer.Option(min=0.0, help="Seconds between checkpoints.")
     ] = 10.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint.")] = False,
+    keep_state: Annotated[
+        bool, typer.Option("--keep-state", help="Store data and multipliers for --update, too.")
+    ] = False,
+    update: Annotated[
+        Path | None, typer.Option(help="Add TRAIN to what this model was trained on.")
+    ] = None,
+    passes: Annotated[
+        int | None, typer.Option(min=1, help="With --update: passes over the new data only.")
+    ] = None,
+    memory: Annotated[
+        int | None, typer.Option(min=1, help="With --update: examples to keep at most.")
+    ] = None,
     dtype: Annotated[
         str, typer.Option(help="Of the stored weights: float64, float32, float16.")
     ] = "float64",
@@ -121,9 +127,36 @@ def train(
 
     Reads CoNLL columns, CoNLL-U, SVM^hmm, CRFsuite, letter.data (sequences), SVMlight and IDX
     (rows). Ctrl-C ends the training early and keeps the best model so far.
+
+    With --update TRAIN is added to the data of a model that was made with --keep-state: new
+    labels and features come behind the known ones, and everything else is as that model has it.
     """
     check_n_jobs(n_jobs)
     check_seed(seed)
+    if update is not None:
+        update_model(
+            context,
+            data,
+            update,
+            model,
+            format=format,
+            keep_state=keep_state,
+            passes=passes,
+            memory=memory,
+            dtype=dtype,
+            sparse=sparse,
+            params={
+                "tol": tol,
+                "max_iter": max_iter,
+                "max_time": max_time,
+                "n_jobs": n_jobs,
+                "seed": seed,
+            },
+            quiet=quiet,
+            as_json=as_json,
+        )
+        return
+    refuse_alone(passes, memory)
     check_together(grid, dev, checkpoint, resume)
     check_files(data, dev, model, checkpoint)
     if not math.isfinite(checkpoint_every):
@@ -145,7 +178,7 @@ def train(
     }
     check_params(params, values, scheme, dtype)
     seconds: dict[str, float] = {}
-    clock = _Clock(seconds)
+    clock = Clock(seconds)
     with FitProgress(quiet or as_json) as progress:
         samples = read_training(data, format, _split(columns), _split(use), label)
         held_out = None
@@ -174,24 +207,21 @@ def train(
             elif not resume and checkpoint.exists():
                 progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
         clock.restart()
+        if keep_state:
+            estimator.set_params(warm_start=True)
         best, tried = _fit_all(
             progress, estimator, X, samples.y, values, held_out, patience, watcher, encoder, data
         )
         clock.took("train")
-    metadata = {
-        "layout": samples.layout.to_dict(),
-        "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [{"name": Path(data).name, "sha256": file_hash(data)}],
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "hingeline": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-        },
-    }
+    sources = [{"name": Path(data).name, "sha256": file_hash(data)}]
     with blaming("--model"):
-        written = best.save(model, dtype=dtype, sparse=sparse, metadata=metadata)
+        written = best.save(
+            model,
+            dtype=dtype,
+            sparse=sparse,
+            metadata=metadata_of(samples.layout, sources),
+            state=keep_state,
+        )
     interrupted = best.stop_reason_ == "interrupted"
     if checkpoint is not None and not interrupted:
         checkpoint.unlink(missing_ok=True)
@@ -200,37 +230,19 @@ def train(
         "model": str(model),
         "bytes": written["bytes"],
         "C": float(best.C),
-        "relative_gap": _finite(relative_gap(best)),
-        "restricted_gap": _finite(relative(best.restricted_gap_, best.restricted_objective_)),
+        "relative_gap": finite(relative_gap(best)),
+        "restricted_gap": finite(relative(best.restricted_gap_, best.restricted_objective_)),
         "converged": best.converged_,
         "stop_reason": best.stop_reason_,
         "passes": best.n_iter_,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "tried": tried,
     }
-    _print_result(result, as_json)
+    print_result(result, as_json)
     if interrupted:
         if checkpoint is not None and checkpoint.exists():
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
         raise typer.Exit(INTERRUPTED)
-
-
-class _Clock:
-    """Seconds by phase."""
-
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self.seconds = seconds
-        self.restart()
-
-    def restart(self) -> None:
-        """Start the next phase now."""
-        self.began = time.perf_counter()
-
-    def took(self, phase: str) -> None:
-        """The phase ends now."""
-        now = time.perf_counter()
-        self.seconds[phase] = now - self.began
-        self.began = now
 
 
 def _split(text: str | None) -> list[str] | None:
@@ -312,12 +324,15 @@ def _fit_all(
             callbacks += [_tell_resumed(progress, checkpoint), checkpoint]
         with blaming(name):
             progress.fit(f"training, C={C:g}", estimator, X, y, callbacks, interruptible=True)
-        row: dict[str, Any] = {"C": float(C), "relative_gap": _finite(relative_gap(estimator))}
+        row: dict[str, Any] = {"C": float(C), "relative_gap": finite(relative_gap(estimator))}
         if held_out is not None:
             row["dev"] = _score(estimator, held_out.X, held_out.y)
             progress.say(f"C={C:g}: {100 * row['dev']:.2f} % on the held-out data")
         if best is None or row.get("dev", 0.0) > max(r.get("dev", 0.0) for r in tried):
             best = copy.copy(estimator)
+            for part in ("_dual", "_key"):  # the training state, which copies leave behind
+                if part in vars(estimator):
+                    setattr(best, part, vars(estimator)[part])
         tried.append(row)
         if estimator.stop_reason_ == "interrupted":
             break
@@ -344,24 +359,3 @@ def _tell_resumed(progress: FitProgress, checkpoint: Checkpoint) -> Callable[[Pa
 def _violators(word: str | None) -> str | int | None:
     """A count or a word; what is neither is refused with the other parameters."""
     return int(word) if word is not None and word.isdecimal() else word
-
-
-def _finite(value: float) -> float | None:
-    """JSON has neither NaN nor infinity."""
-    return value if math.isfinite(value) else None
-
-
-def _print_result(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    gap = result["relative_gap"]
-    found = result["restricted_gap"]
-    bound = "no certificate" if gap is None else f"certified gap {percent(gap)}"
-    if found is not None:
-        bound = f"gap over the outputs found {percent(found)}"
-    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
-    typer.echo(
-        f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "
-        f"{result['passes']} passes); {seconds}; {result['bytes'] / 1e6:.1f} MB"
-    )

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._numba import CACHE_FOLDER
+from hingeline.estimators.memory import same_costs
 from hingeline.estimators.validation import as_callbacks
 from hingeline.formulations import Formulation, feasible, make_formulation, needs_losses
 from hingeline.solvers.certificate import CertifiedSolver
@@ -29,6 +30,7 @@ from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.snapshot import identity
+from hingeline.solvers.stream import as_table
 from hingeline.structures.base import Compiled
 from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
 
@@ -44,7 +46,8 @@ class DualMemory:
 
     compiled: Compiled
     form: Formulation
-    multipliers: WorkingSet | Array | CutMemory
+    multipliers: Any  # WorkingSet, a dense table, or CutMemory: what the solver's memory() gave
+    weights: Array | None = None  # of the examples, as they were given
 
 
 class BaseSSVM(BaseEstimator):
@@ -226,6 +229,23 @@ class BaseSSVM(BaseEstimator):
                 "'argmax' or 'all', or rescale='margin'."
             )
 
+    @property
+    def weights_(self) -> Array:
+        """The flat vector the solver works on; of a stream the average, made when asked for."""
+        make = self.__dict__.pop("_unmade", None)
+        if make is not None:
+            self.__dict__["weights_"] = make()
+        try:
+            weights: Array = self.__dict__["weights_"]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} is not fitted.") from None
+        return weights
+
+    @weights_.setter
+    def weights_(self, weights: Array) -> None:
+        self.__dict__.pop("_unmade", None)
+        self.__dict__["weights_"] = weights
+
     def with_weights(self, weights: Array) -> Any:
         """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
 
@@ -256,6 +276,7 @@ class BaseSSVM(BaseEstimator):
         sparse: bool | float = False,
         check: tuple[Any, Any] | None = None,
         metadata: dict[str, Any] | None = None,
+        state: bool = False,
     ) -> dict[str, Any]:
         """Write the fitted estimator to a model file (``.hinge``), atomically and without pickle.
 
@@ -270,6 +291,10 @@ class BaseSSVM(BaseEstimator):
             Data on which predictions before and after are compared.
         metadata : dict, optional
             Anything JSON can hold, e.g. the command and a hash of the data.
+        state : bool, default=False
+            Store the examples remembered and their multipliers, too, so that ``partial_fit``
+            goes on after :meth:`load`, bit for bit as it would have here. The file then holds
+            the training data.
 
         Returns
         -------
@@ -281,13 +306,16 @@ class BaseSSVM(BaseEstimator):
         """
         from hingeline.estimators import storage
 
-        return storage.save(self, path, dtype=dtype, sparse=sparse, check=check, metadata=metadata)
+        return storage.save(
+            self, path, dtype=dtype, sparse=sparse, check=check, metadata=metadata, state=state
+        )
 
     @classmethod
     def load(cls, path: Any) -> Any:
         """The fitted estimator in a model file that :meth:`save` wrote.
 
-        It predicts and can be fitted anew. Where weights were rounded to save space the
+        It predicts and can be fitted anew; from a file with its state ``partial_fit`` goes on.
+        Where weights were rounded to save space the
         certificate is gone: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
 
         Parameters
@@ -299,8 +327,10 @@ class BaseSSVM(BaseEstimator):
         return storage.load(path, cls)
 
     def __getstate__(self) -> dict[str, Any]:
+        _ = getattr(self, "weights_", None)  # made now, if they were not yet
         state = dict(super().__getstate__())
-        for name in ("_dual", "_weights", "_data"):  # training data and multipliers stay behind
+        # Training data and multipliers stay behind.
+        for name in ("_dual", "_data", "_blocks", "_live", "_visits", "_key"):
             state.pop(name, None)
         return state
 
@@ -324,27 +354,31 @@ def carried_over(
     Aggregated planes only serve their own solver, and only where all bounds change by one factor.
     """
     before = start.form
-    dense = isinstance(start.multipliers, np.ndarray)
+    multipliers = start.multipliers
+    table = issubclass(solver_class, EnumeratedSDM)
+    if table and isinstance(multipliers, WorkingSet) and compiled.n_outputs is not None:
+        multipliers = as_table(multipliers, compiled.n_outputs)  # of a stream
+    dense = isinstance(multipliers, np.ndarray)
     kinds = [(f.root, f.rescaled, f.summed) for f in (before, form)]
-    if kinds[0] != kinds[1] or dense != issubclass(solver_class, EnumeratedSDM):
+    if kinds[0] != kinds[1] or dense != table:
         return None
     costs: list[Any] = [getattr(c.problem, "cost", None) for c in (start.compiled, compiled)]
-    if not dense and not np.array_equal(costs[0], costs[1]):
+    if not dense and not same_costs(costs[0], costs[1]):
         return None  # the planes ask for other margins now
-    if isinstance(start.multipliers, CutMemory) or issubclass(solver_class, OneSlack):
-        if not isinstance(start.multipliers, CutMemory) or not issubclass(solver_class, OneSlack):
+    if isinstance(multipliers, CutMemory) or issubclass(solver_class, OneSlack):
+        if not isinstance(multipliers, CutMemory) or not issubclass(solver_class, OneSlack):
             return None
-        return carried(start.multipliers, before, form)
+        return carried(multipliers, before, form)
     known = len(before.cap)
     cap = form.cap[:known]
     finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
     factor = np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0)
-    if isinstance(start.multipliers, np.ndarray):
-        alpha = np.zeros((compiled.n, start.multipliers.shape[1]))
-        alpha[:known] = start.multipliers * factor[:, None]
+    if isinstance(multipliers, np.ndarray):
+        alpha = np.zeros((compiled.n, compiled.n_outputs or multipliers.shape[1]))
+        alpha[:known, : multipliers.shape[1]] = multipliers * factor[:, None]
         owners = np.repeat(np.arange(compiled.n), alpha.shape[1])
         return feasible(form, alpha.reshape(-1), owners).reshape(alpha.shape)
-    old = start.multipliers
+    old = multipliers
     capacity = np.full(compiled.n, FIRST_CAPACITY)
     capacity[:known] = old.capacity
     ws = empty_working_set(compiled.lengths, capacity)

@@ -9,17 +9,17 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.chain_constraints import choose_scheme, keep_scheme, moves_of
 from hingeline.estimators.chain_prediction import ChainPrediction
 from hingeline.estimators.chain_sums import ChainSums
-from hingeline.estimators.encoding import known_tokens, learn_tokens
+from hingeline.estimators.encoding import known_tokens, learn_tokens, more_tokens
+from hingeline.estimators.growth import check_columns, with_new_classes
+from hingeline.estimators.online import OnlineSSVM
 from hingeline.estimators.sequences import (
     find_classes,
     number_labels,
     plain_labels,
     stack_labels,
-    with_constant,
 )
 from hingeline.estimators.validation import (
     check_class_weight,
@@ -33,7 +33,7 @@ from hingeline.structures.chain_sums import summed_slack_above
 Array = np.ndarray[Any, Any]
 
 
-class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
+class ChainSSVM(ChainPrediction, ChainSums, OnlineSSVM):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is
@@ -193,86 +193,91 @@ class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
         labels = number_labels(flat, index)
         self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        problem = self._problem(self._with_constant(matrix), offsets, labels)
-        self._run(problem, weights, self._previous(problem), self.warm_start)
+        self._fit_whole(matrix, offsets, labels, weights, self.warm_start)
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, lengths: Any = None, classes: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        lengths: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        passes: int | None = None,
+        memory: int | None = None,
     ) -> ChainSSVM:
         """Add sequences to those seen so far and go on from the multipliers reached.
 
-        The solution is that of a fit on all sequences together; an encoder keeps the features it
-        found in the first call. Data and multipliers are kept in memory for it (not when pickled).
+        The solution is that of a fit on all sequences together. Labels that are new are appended
+        to ``classes_``; features that are new (of an encoder, or columns behind those known) to
+        the others. Data and multipliers are kept in memory for it (not when pickled).
 
         Parameters
         ----------
         X, y, lengths, sample_weight : as for :meth:`fit`
         classes : sequence, optional
-            All labels that will come; needed at the first call if y lacks some.
+            Labels that will come; the first call sorts them, later ones append them.
+        passes : int, optional
+            Visit only the new sequences, so many times, instead of converging on all: a batch
+            then costs what it is, whatever was seen before. ``weights_`` is the average of the
+            iterates, without a certificate.
+        memory : int, optional
+            Keep at most so many sequences: those without mass are forgotten first (which changes
+            no weight), the oldest first. A certificate is of the problem of those kept.
 
         Returns
         -------
         self
         """
         check_common(self, self._known_options())
-        dual = getattr(self, "_dual", None)
-        if dual is None:
-            encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
-        else:
-            matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
-        flat = stack_labels(y, offsets, lengths)
-        if dual is None:
-            self.encoder_ = encoder
+        self._check_online(passes, memory)
+        first = not self._remembers()
+        with self._all_or_nothing():
+            if first:
+                encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
+            else:
+                matrix, offsets = more_tokens(getattr(self, "encoder_", None), X, lengths)
+                check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
+            flat = stack_labels(y, offsets, lengths)
+            if first:
+                self.encoder_ = encoder
+                self.classes_, _ = find_classes(flat if classes is None else plain_labels(classes))
+            wanted = flat if classes is None else [*plain_labels(classes), *flat]
+            self.classes_ = with_new_classes(self.classes_, wanted)
             self.n_features_in_ = matrix.shape[1]
-            self.classes_, _ = find_classes(flat if classes is None else plain_labels(classes))
-        elif matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} features, but the sequences before had "
-                f"{self.n_features_in_}."
-            )
-        index = {label: k for k, label in enumerate(self.classes_.tolist())}
-        labels = number_labels(flat, index)
-        if dual is None or self.scheme != "auto":
-            scheme = choose_scheme(self.scheme, self.classes_, labels, offsets)
-        else:  # multipliers of valid outputs stay feasible when the scheme is given up
-            scheme = keep_scheme(self.scheme_, self.classes_, labels, offsets)
-        weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        tokens = self._with_constant(matrix)
-        if dual is not None:
-            old = dual.compiled.problem
-            before = sp.csr_matrix(
-                (old.values, old.indices, old.indptr), shape=(len(old.labels), old.n_features)
-            )
-            tokens = sp.vstack([before, tokens], format="csr")
-            labels = np.concatenate([old.labels, labels])
-            offsets = np.concatenate([old.offsets, old.offsets[-1] + offsets[1:]])
-            weights = np.concatenate([self._weights, weights])
-            if scheme is not None and scheme != self.scheme_:  # old outputs may be invalid now
-                choose_scheme(scheme, self.classes_, labels, offsets)
-                dual = None
-        self.scheme_ = scheme
-        self._run(self._problem(tokens, offsets, labels), weights, dual, True)
+            index = {label: k for k, label in enumerate(self.classes_.tolist())}
+            labels = number_labels(flat, index)
+            if first or self.scheme != "auto":
+                scheme = choose_scheme(self.scheme, self.classes_, labels, offsets)
+            else:  # multipliers of valid outputs stay feasible when the scheme is given up
+                scheme = keep_scheme(self.scheme_, self.classes_, labels, offsets)
+            tighter = not first and scheme is not None and scheme != self.scheme_
+            if tighter:  # old outputs may be invalid now
+                old = self._whole().compiled.problem
+                choose_scheme(scheme, self.classes_, old.labels, old.offsets)
+            self.scheme_ = scheme
+            weights = check_sample_weight(sample_weight, len(offsets) - 1)
+            self._learn(matrix, offsets, labels, weights, passes, memory, tighter)
         return self
 
-    def _run(self, problem: Any, weights: Array, start: Any, keep: bool) -> None:
+    _kind = "chain"
+
+    def _compile(self, problem: Any) -> Any:
         compiled = chain.compile_problem(problem)
         if self.slack == "sum" and self.rescale == "margin":
             compiled = replace(compiled, summed_slack=summed_slack_above(problem))
-        result, dual = self._solve(compiled, weights, start, "chain")
-        self._store(result)
-        if keep:
-            self._dual = dual
-            self._weights = weights
+        return compiled
 
-    def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
-        if not self.fit_intercept:
-            return matrix
-        return with_constant(matrix)
-
-    def _problem(
-        self, matrix: sp.csr_matrix, offsets: Array, labels: Array, cache_mb: float = 512.0
+    def _make(
+        self,
+        matrix: sp.csr_matrix,
+        offsets: Array | None,
+        labels: Array,
+        stride: int | None = None,
+        cache_mb: float = 512.0,
     ) -> chain.ChainProblem:
+        assert offsets is not None
         n_labels = len(self.classes_)
         cost = check_loss(self.loss, "hamming", n_labels, vector=True)
         cost = check_class_weight(self.class_weight, list(self.classes_), labels)[:, None] * cost
@@ -291,6 +296,7 @@ class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
             cost,
             self.boundary,
             cache_mb,
+            stride=stride,
         )
         return chain.constrain(problem, moves_of(self.classes_, self.scheme_))
 
@@ -318,7 +324,8 @@ class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
         check_is_fitted(self, "weights_")
         encoder: Any = getattr(self, "encoder_", None)
         if hasattr(encoder, "get_feature_names_out"):
-            return np.asarray(encoder.get_feature_names_out(), dtype=object)
+            names = np.asarray(encoder.get_feature_names_out(), dtype=object)
+            return names[: self.n_features_in_]
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
 
@@ -355,7 +362,10 @@ class ChainSSVM(ChainPrediction, ChainSums, BaseSSVM):
 
     def _ready(self, X: Any, lengths: Any) -> chain.ChainProblem:
         check_is_fitted(self, "weights_")
-        matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
+        encoder = getattr(self, "encoder_", None)
+        matrix, offsets = known_tokens(encoder, X, lengths)
+        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "

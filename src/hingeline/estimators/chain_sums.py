@@ -73,8 +73,13 @@ class ChainSums:
     def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
         raise NotImplementedError
 
-    def _problem(
-        self, matrix: sp.csr_matrix, offsets: Array, labels: Array, cache_mb: float = 512.0
+    def _make(
+        self,
+        matrix: sp.csr_matrix,
+        offsets: Array | None,
+        labels: Array,
+        stride: int | None = None,
+        cache_mb: float = 512.0,
     ) -> ChainProblem:
         raise NotImplementedError
 
@@ -119,6 +124,6 @@ class ChainSums:
                 )
         labels = number_labels(flat, index)
         choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
-        problem = self._problem(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
+        problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             return summed_slack(problem, self.weights_, int(bins), workers)

@@ -41,13 +41,27 @@ def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Arr
     """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such."""
     if encoder is None:
         return stack_sequences(X, lengths)
-    reads_text = isinstance(encoder, (DictEncoder, TokenTemplates))
-    if reads_text and not isinstance(X, TokenTable) and _suited(X, lengths) is None:
-        if isinstance(X, SparseSequences) or sp.issparse(X) or isinstance(X, np.ndarray):
-            return stack_sequences(X, lengths)
-        if len(X) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray)):
-            return stack_sequences(X, lengths)
+    if _is_ready(encoder, X, lengths):
+        return stack_sequences(X, lengths)
     return stack_sequences(encoder.transform(_sentences(X, lengths)))
+
+
+def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
+    """Whether X are features already, not what the encoder reads."""
+    if not isinstance(encoder, (DictEncoder, TokenTemplates)) or isinstance(X, TokenTable):
+        return False
+    if _suited(X, lengths) is not None:
+        return False
+    if isinstance(X, SparseSequences) or sp.issparse(X) or isinstance(X, np.ndarray):
+        return True
+    return bool(len(X)) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray))
+
+
+def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+    """Tokens as CSR rows by an encoder that learns what is new, where it can."""
+    if not hasattr(encoder, "partial_fit_transform") or _is_ready(encoder, X, lengths):
+        return known_tokens(encoder, X, lengths)
+    return stack_sequences(encoder.partial_fit_transform(_sentences(X, lengths)))
 
 
 def _suited(X: Any, lengths: Any) -> Any:

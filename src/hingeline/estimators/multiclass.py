@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
-from hingeline.estimators.base import BaseSSVM, DualMemory
+from hingeline.estimators.growth import with_new_classes
+from hingeline.estimators.online import OnlineSSVM
 from hingeline.estimators.validation import (
     check_class_weight,
     check_common,
@@ -24,7 +26,7 @@ from hingeline.structures.chain import padded
 Array = np.ndarray[Any, Any]
 
 
-class MulticlassSSVM(ClassifierMixin, BaseSSVM):
+class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
     """Multi-class support vector machine (Crammer and Singer), solved to a certificate.
 
     Minimises ``½‖W‖² + C Σ_i s_i·max_y [l(y_i, y) + W_y·x_i − W_{y_i}·x_i]₊`` (``slack="max"``,
@@ -168,107 +170,114 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM):
                 f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
             )
         weights = check_sample_weight(sample_weight, len(labels))
-        self._fit_labels(self._csr(X), labels, weights, None)
+        self._fit_whole(self._csr(X), None, labels.astype(np.int32), weights, self.warm_start)
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        passes: int | None = None,
+        memory: int | None = None,
     ) -> MulticlassSSVM:
         """Add examples to those seen so far and go on from the multipliers reached.
 
-        The solution is that of a fit on all examples together. Data and multipliers are kept in
-        memory for it (not when pickled).
+        The solution is that of a fit on all examples together. Labels that are new are appended
+        to ``classes_``, columns behind those known are new features. Data and multipliers are
+        kept in memory for it (not when pickled).
 
         Parameters
         ----------
         X, y, sample_weight : as for :meth:`fit`
         classes : array-like, optional
-            All labels that will come; needed at the first call if y lacks some.
+            Labels that will come; the first call sorts them, later ones append them.
+        passes : int, optional
+            Visit only the new examples, so many times, instead of converging on all: a batch
+            then costs what it is, whatever was seen before. ``weights_`` is the average of the
+            iterates, without a certificate.
+        memory : int, optional
+            Keep at most so many examples: those without mass are forgotten first (which changes
+            no weight), the oldest first. A certificate is of the problem of those kept.
 
         Returns
         -------
         self
         """
         check_common(self, self._known_options())
+        self._check_online(passes, memory)
         refuse_none(y)
-        first = not hasattr(self, "_dual")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first
-        )
-        check_classification_targets(y)
-        if first:
-            self.classes_ = np.unique(y if classes is None else classes)
+        first = not self._remembers()
+        with self._all_or_nothing():
+            X, y = self._checked(X, y, first)
+            check_classification_targets(y)
+            if first:
+                self.classes_ = np.unique(y if classes is None else classes)
+            more = [] if classes is None else np.unique(classes).tolist()
+            distinct, numbers = np.unique(y, return_inverse=True)
+            self.classes_ = with_new_classes(self.classes_, [*more, *distinct.tolist()])
             if len(self.classes_) < 2:
                 raise ValueError("at least 2 classes are needed: pass classes= at the first call.")
-        labels = np.searchsorted(self.classes_, y)
-        known = (labels < len(self.classes_)) & (
-            self.classes_[np.minimum(labels, len(self.classes_) - 1)] == y
-        )
-        if not known.all():
-            raise ValueError(
-                f"y holds {y[~known][0]!r}, which is not among classes_: pass all labels as "
-                "classes= at the first call."
-            )
-        weights = check_sample_weight(sample_weight, len(labels))
-        matrix = self._csr(X)
-        if first:
-            self._fit_labels(matrix, labels, weights, None, keep=True)
-            return self
-        old = self._dual.compiled.problem
-        rows = sp.vstack(
-            [
-                sp.csr_matrix(
-                    (old.values, old.indices, old.indptr),
-                    shape=(len(old.labels), old.n_features),
-                ),
-                matrix,
-            ],
-            format="csr",
-        )
-        self._fit_labels(
-            rows,
-            np.concatenate([old.labels, labels]),
-            np.concatenate([self._weights, weights]),
-            self._dual,
-            keep=True,
-        )
+            index = {label: k for k, label in enumerate(self.classes_.tolist())}
+            table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
+            weights = check_sample_weight(sample_weight, len(numbers))
+            self._learn(self._csr(X), None, table[numbers], weights, passes, memory)
         return self
 
+    def _checked(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
+        """Input as arrays; columns behind those known are taken in."""
+        wider = False
+        if not first:
+            with contextlib.suppress(TypeError, ValueError):  # reported below
+                wider = _num_features(X) > self.n_features_in_
+        before = getattr(self, "feature_names_in_", None)
+        checked = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first or wider
+        )
+        names = getattr(self, "feature_names_in_", None)
+        if wider and before is not None and names is not None:
+            new = names[: len(before)] != before
+            if new.any():
+                raise ValueError(
+                    f"X has the column {names[np.argmax(new)]!r} where the examples before had "
+                    f"{before[np.argmax(new)]!r}: put new columns behind those known."
+                )
+        elif wider and before is None and names is not None:
+            del self.feature_names_in_
+        return checked
+
     def _csr(self, X: Any) -> sp.csr_matrix:
-        """CSR with the constant feature, indices sorted."""
+        """CSR, indices sorted."""
         matrix = sp.csr_matrix(X)
-        if self.fit_intercept:
-            constant = np.ones((matrix.shape[0], 1), dtype=matrix.dtype)
-            matrix = sp.hstack([matrix, sp.csr_matrix(constant)], format="csr")
         if not matrix.has_canonical_format:
             matrix.sum_duplicates()
         return matrix
 
-    def _fit_labels(
+    _kind = "multiclass"
+
+    def _compile(self, problem: Any) -> Any:
+        return multiclass.compile_problem(problem)
+
+    def _make(
         self,
         matrix: sp.csr_matrix,
+        offsets: Array | None,
         labels: Array,
-        weights: Array,
-        start: DualMemory | None,
-        keep: bool = False,
-    ) -> None:
+        stride: int | None = None,
+    ) -> multiclass.MulticlassProblem:
         cost = check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
-        by_class = check_class_weight(self.class_weight, list(self.classes_), labels)
-        problem = multiclass.make_problem(
-            matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost
+        return multiclass.make_problem(
+            matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost, stride
         )
-        if start is None:
-            start = self._previous(problem)
+
+    def _weighted(self, weights: Array, labels: Array) -> Array:
+        by_class = check_class_weight(self.class_weight, list(self.classes_), labels)
         weighted = weights * by_class[labels]
         if not weighted.any():
             raise ValueError("class_weight leaves every example a weight of zero.")
-        result, dual = self._solve(
-            multiclass.compile_problem(problem), weighted, start, "multiclass"
-        )
-        self._store(result)
-        if keep or self.warm_start:
-            self._dual = dual
-            self._weights = weights
+        return weighted
 
     # Prediction ----------------------------------------------------------------------------
 

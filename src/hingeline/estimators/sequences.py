@@ -127,9 +127,13 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
         return None
 
 
-def with_constant(matrix: sp.csr_matrix) -> sp.csr_matrix:
-    """A column of ones appended; several times faster than ``scipy.sparse.hstack``."""
+def with_constant(matrix: sp.csr_matrix, column: int | None = None) -> sp.csr_matrix:
+    """A column of ones appended, or put further right, as the last one.
+
+    Several times faster than ``scipy.sparse.hstack``.
+    """
     n, d = matrix.shape
+    d = d if column is None else column
     small = matrix.nnz + n < 2**31
     indptr = matrix.indptr.astype(np.int32 if small else np.int64) + np.arange(n + 1)
     ends = indptr[1:] - 1

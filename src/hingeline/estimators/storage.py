@@ -1,8 +1,9 @@
 """Estimators as model files: what ``save`` stores and ``load`` restores.
 
 Stored are the parameters, the labels, the weights by block without their padding, the
-certificate, the curve, the encoder and the versions of the libraries; training data and
-multipliers are not. Files of the same model are the same byte for byte.
+certificate, the curve, the encoder and the versions of the libraries; with ``state=True`` also
+training data and multipliers (:mod:`hingeline.estimators.stored_state`). Files of the same model
+are the same byte for byte.
 
 Weights may be stored smaller: as float32 or float16, or only those that are not 0 (or not below
 a threshold): one bit for every weight, then the values. What that changes is measured when the
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline.estimators.stored_state import PREFIX, StoredState, state_to_arrays
 from hingeline.estimators.typed_json import (
     NotStorable,
     encoder_from_json,
@@ -85,6 +87,7 @@ def save(
     sparse: bool | float = False,
     check: tuple[Any, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    state: bool = False,
 ) -> dict[str, Any]:
     """Write a fitted estimator to a model file; see :meth:`BaseSSVM.save`."""
     kind = type(model).__name__
@@ -102,6 +105,7 @@ def save(
         raise TypeError(f"metadata cannot be written as JSON: {error}.") from None
     arrays: dict[str, Array] = {}
     parameters, left_out = parameters_to_json(model, arrays)
+    kept = state_to_arrays(model) if state else None
     header: dict[str, Any] = {
         "estimator": kind,
         "parameters": parameters,
@@ -133,6 +137,9 @@ def save(
         -1, len(HistoryRow._fields)
     )
     header["weights"] = report
+    if kept is not None:
+        header["state"] = kept[0]
+        arrays.update(kept[1])
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
     n_bytes = write_model(path, header, arrays)
@@ -231,7 +238,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     Returns
     -------
     estimator
-        Without training data and multipliers: it predicts, and can be fitted anew.
+        It predicts, and can be fitted anew; with training data and multipliers, if the file
+        holds them, ``partial_fit`` goes on from these.
 
     Raises
     ------
@@ -297,7 +305,12 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
         model.encoder_ = None if stored is None else encoder_from_json(stored, arrays)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
-    model._dual = NoDual()
+    if "state" in header:
+        model._dual = StoredState(model, header["state"], arrays)
+    elif any(name.startswith(PREFIX) for name in arrays):
+        raise ValueError("arrays of a state that the header does not mention")
+    else:
+        model._dual = NoDual()
     return model
 
 
@@ -367,6 +380,6 @@ class NoDual:
             raise AttributeError(name)
         raise ValueError(
             "this model was loaded from a file, which holds neither training data nor multipliers "
-            "for partial_fit to go on from: call fit with all data, or partial_fit on "
-            "sklearn.base.clone(model) to begin anew."
+            "for partial_fit to go on from: save it with state=True, call fit with all data, or "
+            "partial_fit on sklearn.base.clone(model) to begin anew."
         )

@@ -6,6 +6,7 @@ import math
 import numbers
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -240,6 +241,41 @@ class DictEncoder(  # type: ignore[call-arg]
         check_is_fitted(self, "vocabulary_")
         return self._sequences(*_encode(X, _Atoms(self.vocabulary_, grow=False)))
 
+    def partial_fit_transform(self, X: Any) -> SparseSequences:
+        """Encode sentences and learn attributes that are new; known ones keep their columns.
+
+        New attributes get the columns behind the known ones, if at least ``min_count`` tokens of
+        these sentences have them.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+
+        Returns
+        -------
+        SparseSequences
+        """
+        if not hasattr(self, "vocabulary_"):
+            return self.fit_transform(X)
+        vocabulary = self.vocabulary_
+        known = len(vocabulary)
+        try:
+            columns, weights, counts, offsets = _encode(X, _Atoms(vocabulary, grow=True))
+        except BaseException:
+            _shorten(vocabulary, known)
+            raise
+        if self.min_count > 1 and len(vocabulary) > known:
+            often = np.bincount(columns, minlength=len(vocabulary)) >= self.min_count
+            often[:known] = True
+            columns = np.where(often, np.cumsum(often) - 1, -1)[columns]
+            new = [*islice(reversed(vocabulary), len(vocabulary) - known)][::-1]
+            _shorten(vocabulary, known)
+            for name, keep in zip(new, often[known:].tolist(), strict=True):
+                if keep:
+                    vocabulary[name] = len(vocabulary)
+        self.n_features_out_ = len(vocabulary)
+        return self._sequences(columns, weights, counts, offsets)
+
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The attributes, in the order of their columns.
 
@@ -323,6 +359,12 @@ class DictEncoder(  # type: ignore[call-arg]
             raise ValueError("an attribute of the encoder is there twice.")
         self.n_features_out_ = len(names)
         return self
+
+
+def _shorten(vocabulary: dict[str, int], count: int) -> None:
+    """Forget the attributes learned last, until so many are left."""
+    while len(vocabulary) > count:
+        vocabulary.popitem()
 
 
 def _encode(X: Any, atoms: _Atoms) -> tuple[Array, Array, Array, Array]:

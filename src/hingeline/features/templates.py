@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline.data.tokens import TokenTable
 from hingeline.features.checks import check_dtype, check_min_count
+from hingeline.features.growing import GrowingVocabulary
 from hingeline.features.hashing import Hasher
 from hingeline.features.sequences import SparseSequences, sequences_from_columns
 from hingeline.features.state import check_kind, get_meta
@@ -117,6 +118,8 @@ class TokenTemplates(  # type: ignore[call-arg]
     ['word[-1]=the|word[0]=cat', 'word[-1]=_B-1|word[0]=the']
     """
 
+    _encoding: Vocabulary | GrowingVocabulary | Hasher
+
     def __init__(
         self,
         templates: Any = "default",
@@ -186,6 +189,33 @@ class TokenTemplates(  # type: ignore[call-arg]
             return self._sequences(self._encoding.encode(table, count=False)[0], table)
         return self._sequences(self._encoding.look_up(table), table)
 
+    def partial_fit_transform(self, X: Any) -> SparseSequences:
+        """Encode sentences and learn features that are new; known ones keep their columns.
+
+        New features get the columns behind the known ones, if at least ``min_count`` tokens of
+        these sentences have them. Hashed features have their columns already.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+
+        Returns
+        -------
+        SparseSequences
+        """
+        if not hasattr(self, "templates_"):
+            return self.fit_transform(X)
+        if isinstance(self._encoding, Hasher):
+            return self.transform(X)
+        table = self._known_columns(as_table(X))
+        growing = self._encoding
+        if isinstance(growing, Vocabulary):
+            parsed = parse_templates(self._resolved, self.column_names_)
+            self._encoding = growing = GrowingVocabulary.from_vocabulary(parsed, growing)
+        columns = growing.learn(table, int(self.min_count))
+        self.n_features_out_ = growing.n_features
+        return self._sequences(columns, table)
+
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names such as ``"word[-1]=the|word[0]=cat"``; numbers where features are hashed.
 
@@ -203,7 +233,7 @@ class TokenTemplates(  # type: ignore[call-arg]
         self._resolved = templates if isinstance(templates, str) else list(templates)
         self.templates_ = [template.text for template in parsed]
         self.column_names_ = tuple(names)
-        self._encoding: Vocabulary | Hasher = (
+        self._encoding = (
             Vocabulary(parsed) if self.hash_bits is None else Hasher(parsed, int(self.hash_bits))
         )
 
@@ -271,6 +301,8 @@ class TokenTemplates(  # type: ignore[call-arg]
         if isinstance(self._encoding, Hasher):
             meta["hash_collisions"] = int(self.hash_collisions_)
             return meta, {}
+        if isinstance(self._encoding, GrowingVocabulary):
+            meta["grown"] = True
         return meta, self._encoding.to_arrays()
 
     @classmethod
@@ -296,7 +328,12 @@ class TokenTemplates(  # type: ignore[call-arg]
             encoder.hash_collisions_ = get_meta(meta, "hash_collisions", int, "a number")
         else:
             parsed = parse_templates(texts, names)
-            encoder._encoding = Vocabulary.from_arrays(parsed, arrays)
+            grown = get_meta(meta, "grown", bool, "true or false") if "grown" in meta else False
+            encoder._encoding = (
+                GrowingVocabulary.from_arrays(parsed, arrays)
+                if grown
+                else Vocabulary.from_arrays(parsed, arrays)
+            )
         encoder.n_features_out_ = encoder._encoding.n_features
         return encoder
 

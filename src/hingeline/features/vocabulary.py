@@ -56,11 +56,23 @@ class Source:
         self._index = None
         return codes
 
-    def look_up(self, values: Sequence[str]) -> Array:
-        """The code of each value of a column, −1 where it is new."""
+    def learn_more(self, values: Sequence[str]) -> Array:
+        """Take over the values that are new, behind those known; returns the code of each."""
+        index = self._known()
+        for result in apply_calls(self.calls, values) if self.calls else values:
+            if result is not None and result not in index:
+                index[result] = len(self.values)
+                self.values.append(result)
+        return self.look_up(values)
+
+    def _known(self) -> dict[str, int]:
         if self._index is None:
             self._index = {value: k for k, value in enumerate(self.values)}
-        known = self._index.get
+        return self._index
+
+    def look_up(self, values: Sequence[str]) -> Array:
+        """The code of each value of a column, −1 where it is new."""
+        known = self._known().get
         results: Any = apply_calls(self.calls, values) if self.calls else values
         return np.fromiter((known(r, -1) for r in results), dtype=np.int32, count=len(values))
 
@@ -100,6 +112,20 @@ class Layout:
     def used_columns(self) -> list[int]:
         """The columns that templates read."""
         return sorted({source.column for source in self.sources})
+
+    def take_values(self, values: list[str], arrays: Any) -> None:
+        """Give the sources their stored values; ``ValueError`` if these do not fit."""
+        ends = get_ends(arrays, "source_ends", len(values))
+        if len(ends) != len(self.sources):
+            raise ValueError(
+                f"array 'source_ends' of the encoder has {len(ends)} entries, but the templates "
+                f"need {len(self.sources)}."
+            )
+        for source, lo, hi in zip(self.sources, [0, *ends.tolist()], ends.tolist(), strict=False):
+            source.values = values[lo:hi]
+            source._index = {value: k for k, value in enumerate(source.values)}
+            if len(source._index) != hi - lo:
+                raise ValueError("array 'values' of the encoder holds a value twice.")
 
 
 class Vocabulary(Layout):
@@ -270,18 +296,7 @@ class Vocabulary(Layout):
     def from_arrays(cls, templates: Sequence[Template], arrays: Any) -> Vocabulary:
         """What ``to_arrays`` returned, checked; ``ValueError`` if it does not fit."""
         self = cls(templates)
-        values = get_strings(arrays, "values")
-        ends = get_ends(arrays, "source_ends", len(values))
-        if len(ends) != len(self.sources):
-            raise ValueError(
-                f"array 'source_ends' of the encoder has {len(ends)} entries, but the templates "
-                f"need {len(self.sources)}."
-            )
-        for source, lo, hi in zip(self.sources, [0, *ends.tolist()], ends.tolist(), strict=False):
-            source.values = values[lo:hi]
-            source._index = {value: k for k, value in enumerate(source.values)}
-            if len(source._index) != hi - lo:
-                raise ValueError("array 'values' of the encoder holds a value twice.")
+        self.take_values(get_strings(arrays, "values"), arrays)
         keys = get_array(arrays, "keys", np.int64)
         cuts = [0, *get_ends(arrays, "key_ends", len(keys)).tolist()]
         at = first = 0

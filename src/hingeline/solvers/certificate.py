@@ -92,6 +92,7 @@ class CertifiedSolver(ABC):
 
     name = "dual"
     certifies = False  # whether every sweep keeps a true primal by itself
+    streaming = False  # the average goes on from one call to the next: see solvers.stream
     defaults: ClassVar[dict[str, Any]] = {}
     words: ClassVar[dict[str, tuple[str, ...]]] = {}  # options that take one of these words
     #: What :mod:`hingeline.solvers.snapshot` keeps of the state.
@@ -376,6 +377,8 @@ class DualSolver(CertifiedSolver):
 
     def restart_average(self) -> None:
         """Forget the iterates before this moment."""
+        if self.streaming:
+            return
         self._clear_drift()
         self.visits = 0.0
 

@@ -148,6 +148,7 @@ class PlaneSolver(DualSolver):
         start: WorkingSet | None = None,
     ) -> None:
         super().__init__(compiled, form, workers, seed, options)
+        self.fresh = start is None
         self.ws = empty_working_set(compiled.lengths) if start is None else start
         if start is not None:
             self._add(self.ws.alpha, 1.0, self.w)

@@ -233,7 +233,7 @@ class SDM(PlaneSolver):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.accelerate = Accelerator(self.options["cg_steps"])
-        if self.ws.n_planes == 0 and np.isfinite(self.form.cap).all():
+        if self.fresh and np.isfinite(self.form.cap).all():
             self.stages = self._plan_stages()
 
     @property

@@ -64,10 +64,14 @@ def make_problem(
     cost: Array,
     boundary: bool,
     cache_mb: float = 512.0,
+    stride: int | None = None,
 ) -> ChainProblem:
-    """Lay out sequences for the kernels; ``cost`` is (labels, labels)."""
+    """Lay out sequences for the kernels; ``cost`` is (labels, labels).
+
+    A longer ``stride`` than labels need, and more features than tokens have, leave room to grow.
+    """
     n_labels = cost.shape[0]
-    stride = padded(n_labels)
+    stride = padded(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
     lengths = np.diff(offsets)

@@ -39,11 +39,20 @@ class MulticlassProblem(NamedTuple):
 
 
 def make_problem(
-    indptr: Array, indices: Array, values: Array, labels: Array, n_features: int, cost: Array
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    labels: Array,
+    n_features: int,
+    cost: Array,
+    stride: int | None = None,
 ) -> MulticlassProblem:
-    """Lay out CSR rows for the kernels; ``cost`` is (classes, classes)."""
+    """Lay out CSR rows for the kernels; ``cost`` is (classes, classes).
+
+    A longer ``stride`` leaves room for classes; at most ``PADDING`` more than there are.
+    """
     n_labels = cost.shape[0]
-    stride = padded(n_labels)
+    stride = padded(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))

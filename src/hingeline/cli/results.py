@@ -1,0 +1,75 @@
+"""What training leaves besides the model: where it came from, and a line about it."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import shlex
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import numba
+import numpy as np
+import typer
+
+from hingeline import __version__
+from hingeline.cli.progress import percent
+from hingeline.cli.samples import Layout
+
+
+class Clock:
+    """Seconds by phase."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the next phase now."""
+        self.began = time.perf_counter()
+
+    def took(self, phase: str) -> None:
+        """The phase ends now."""
+        now = time.perf_counter()
+        self.seconds[phase] = now - self.began
+        self.began = now
+
+
+def metadata_of(layout: Layout, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """Where a model came from, for its file."""
+    return {
+        "layout": layout.to_dict(),
+        "command": shlex.join(["hingeline", *sys.argv[1:]]),
+        "data": sources,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "hingeline": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+        },
+    }
+
+
+def finite(value: float) -> float | None:
+    """JSON has neither NaN nor infinity."""
+    return value if math.isfinite(value) else None
+
+
+def print_result(result: dict[str, Any], as_json: bool) -> None:
+    """The outcome in a line, or as JSON."""
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    gap = result["relative_gap"]
+    bound = "no certificate" if gap is None else f"certified gap {percent(gap)}"
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
+    passes = result["passes"]
+    typer.echo(
+        f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "
+        f"{passes} {'pass' if passes == 1 else 'passes'}); {seconds}; "
+        f"{result['bytes'] / 1e6:.1f} MB"
+    )
