@@ -16,6 +16,8 @@ from hingeline.features import DictEncoder, TokenTemplates
 from hingeline.structures.chain import padded
 
 KINDS = ["chain", "multiclass"]
+#: With summed slack, too; over all outputs, so that there is one solution.
+ALL_KINDS = [*KINDS, "chain sum", "multiclass sum"]
 TIGHT = 1e-9
 #: Relative gap g of a strongly convex problem: ‖w − w*‖² ≤ 2·g·P.
 CLOSE = 1e-4
@@ -25,20 +27,22 @@ def make(kind, n=24, seed=0, d=6, m=4):
     """Noisy examples with m labels and d features, sparse rows."""
     rng = np.random.default_rng(seed)
     direction = np.random.default_rng(99).normal(size=(d, m))
-    if kind == "multiclass":
+    if kind.startswith("multiclass"):
         X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
         y = np.argmax(X @ direction + rng.normal(size=(n, m)), axis=1)
         return X, y
     X, y = [], []
     for _ in range(n):
-        x = rng.normal(size=(int(rng.integers(1, 6)), d))
+        x = rng.normal(size=(int(rng.integers(1, 5 if kind.endswith("sum") else 6)), d))
         X.append(x)
         y.append(np.argmax(x @ direction + rng.normal(size=(len(x), m)), axis=1))
     return X, y
 
 
 def estimator(kind, **parameters):
-    cls = ChainSSVM if kind == "chain" else MulticlassSSVM
+    cls = ChainSSVM if kind.startswith("chain") else MulticlassSSVM
+    if kind.endswith("sum"):
+        parameters = {"slack": "sum", "violators": "all", **parameters}
     return cls(**{"C": 0.3, "tol": TIGHT, "random_state": 0, "max_iter": 5000, **parameters})
 
 
@@ -77,7 +81,7 @@ def dual_weights(model):
 
 
 @pytest.mark.parametrize("passes", [None, 1, 3])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_stream_converges_to_the_batch_solution(kind, passes):
     X, y = make(kind)
     batch = estimator(kind).fit(X, y)
@@ -197,7 +201,7 @@ def test_ctrl_c_keeps_the_new_examples(monkeypatch):
 
 
 @pytest.mark.parametrize("passes", [None, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_late_labels_and_features_give_the_optimum_of_a_batch(kind, passes):
     """Labels 5 to 12 and half of the columns come late: batch by batch, stride by stride."""
     X, y = make(kind, n=60, d=12, m=13)
@@ -345,7 +349,7 @@ def test_frames_grow_behind_known_columns():
 
 
 @pytest.mark.parametrize("passes", [None, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_forgetting_equals_a_fit_without(kind, passes):
     X, y = make(kind, n=30)
     gone = np.random.default_rng(1).random(30) < 0.4
@@ -454,7 +458,8 @@ def test_what_a_stream_cannot_do_is_said(kind):
     X, y = make(kind)
     part = X[:8], y[:8]
     for parameters, words in [
-        ({"solver": "fsmo"}, "solver='fsmo'"),
+        ({"solver": "fsmo"}, "not with 'fsmo'"),
+        ({"solver": "one-slack"}, "one-slack"),
         ({"C": float("inf")}, "finite C"),
         ({"class_weight": "balanced"}, "balanced"),
     ]:

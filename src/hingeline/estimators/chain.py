@@ -14,7 +14,6 @@ from hingeline.estimators.chain_prediction import ChainPrediction
 from hingeline.estimators.chain_sums import ChainSums
 from hingeline.estimators.encoding import known_tokens, learn_tokens, more_tokens
 from hingeline.estimators.growth import check_columns, with_new_classes
-from hingeline.estimators.online import OnlineSSVM
 from hingeline.estimators.sequences import (
     find_classes,
     number_labels,
@@ -33,7 +32,7 @@ from hingeline.structures.chain_sums import summed_slack_above
 Array = np.ndarray[Any, Any]
 
 
-class ChainSSVM(ChainPrediction, ChainSums, OnlineSSVM):
+class ChainSSVM(ChainPrediction, ChainSums):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators.chain_constraints import choose_scheme
 from hingeline.estimators.encoding import known_tokens
+from hingeline.estimators.online import OnlineSSVM
 from hingeline.estimators.sequences import number_labels, stack_labels
 from hingeline.estimators.validation import positive
 from hingeline.solvers.parallel import Workers, effective_n_jobs
@@ -61,17 +62,10 @@ def summed_slack(problem: ChainProblem, w: Array, bins: int, workers: Workers) -
     return found
 
 
-class ChainSums:
+class ChainSums(OnlineSSVM):
     """What a fitted chain says of all labellings at once; :class:`ChainSSVM` has the rest."""
 
-    classes_: Array
-    weights_: Array
-    n_features_in_: int
     scheme_: str | None
-    n_jobs: int | None
-
-    def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
-        raise NotImplementedError
 
     def _make(
         self,

@@ -172,6 +172,7 @@ class RememberingSSVM(BaseSSVM):
         """Weights of the dual state, made when they are asked for, without a certificate."""
         self._unmade = lambda: self._go_live().averaged(self.n_features_in_)
         self.primal_objective_ = self.dual_objective_ = self.duality_gap_ = math.nan
+        self.restricted_objective_ = self.restricted_gap_ = math.nan
         self.n_iter_ = passes
         self.converged_ = False
         self.oracle_exact_ = True

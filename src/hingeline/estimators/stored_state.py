@@ -190,11 +190,11 @@ class StoredState:
         form = self.formulation(model)
         used, mass = self.arrays["used"], self.arrays["mass"]
         owners = np.repeat(np.arange(len(used)), used)
-        sums = np.bincount(owners, weights=mass, minlength=len(used))
-        over = sums > form.cap * (1 + _ROUNDING)
-        each = getattr(form, "each", None)  # where every multiplier has its bound
-        if each is not None:
-            over[owners[mass > np.asarray(each)[owners] * (1 + _ROUNDING)]] = True
+        if form.summed:
+            over = mass > form.cap[owners] * (1 + _ROUNDING)
+        else:
+            sums = np.bincount(owners, weights=mass, minlength=len(used))
+            over = sums > form.cap * (1 + _ROUNDING)
         if over.any():
             raise ValueError("the multipliers of the state exceed their bound")
 
