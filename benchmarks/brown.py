@@ -38,7 +38,7 @@ from ours import WARM_UP_NOTE, WARM_UP_SEQUENCES, certificate
 TRAIN_SENTENCES = 48_242
 QUICK_SENTENCES = 1_000
 SEED = 0
-PARAMS = {"C": 0.1, "tol": 0.05}
+PARAMS = {"C": 0.1, "tol": 0.01}
 MIN_COUNT = 2
 TEMPLATES = [
     *(f"word[{place}]" for place in (-2, -1, 0, 1, 2)),
