@@ -18,6 +18,7 @@ PACKAGE = Path(hingeline.__file__).parent
 LAYERS = (
     ("_numba", "schemes", "metrics", "persistence"),
     ("_vector",),
+    ("_vector_max",),
     ("inference",),
     ("structures",),
     ("formulations", "working_set"),

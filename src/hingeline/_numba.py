@@ -44,6 +44,7 @@ _PACKAGE = Path(__file__).resolve().parent
 _KERNEL_SOURCES = (
     "_numba.py",
     "_vector.py",
+    "_vector_max.py",
     "formulations.py",
     "working_set.py",
     "inference",

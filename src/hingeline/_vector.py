@@ -107,6 +107,11 @@ class _Block:
         value = builder.load(builder.gep(array, [index]))
         if isinstance(value.type, ir.FloatType):
             value = builder.fpext(value, ir.DoubleType())
+        return self.everywhere(value)
+
+    def everywhere(self, value: Any) -> Any:
+        """A number in every column."""
+        builder = self.builder
         empty = ir.Constant(self.vector, ir.Undefined)
         one = builder.insert_element(empty, value, ir.IntType(32)(0))
         mask = ir.Constant(ir.VectorType(ir.IntType(32), self.wide), [0] * self.wide)

@@ -20,8 +20,11 @@ from naive import (
     chain_joint_feature,
     chain_size,
     hamming,
+    naive_viterbi,
 )
 
+#: Rows too long to be read as a whole, and decoding that looks at few predecessors.
+MANY = 67
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
@@ -264,6 +267,24 @@ def test_decode_never_chooses_the_padding(case):
 
 
 @FEW
+@given(cases(n_labels=MANY, costs=False))
+def test_decode_with_many_labels(case):
+    w = case.weights()
+    for i in range(3):
+        # The oracle knows no loss: it becomes the weights of one more feature for each token.
+        tokens = np.hstack([case.X[i], np.eye(len(case.Y[i]))])
+        for loss_scale in (0.0, 2.0):
+            losses = loss_scale * (1.0 - np.eye(case.L)[case.Y[i]])
+            weights = np.concatenate([w[: case.d * case.L], losses.ravel(), w[case.d * case.L :]])
+            expected, best = naive_viterbi(tokens, weights, case.L, case.boundary)
+            for way in DECODE:
+                y = np.full(len(best), -7, dtype=np.int32)
+                value = way(case.problem, i, case.padded(w, fill=1e6), loss_scale, y)
+                assert value == pytest.approx(expected, rel=1e-10, abs=1e-10)
+                assert tuple(y) == best
+
+
+@FEW
 @given(cases(costs=False), st.sampled_from([1.0, 0.25]))
 def test_decode_by_loss_finds_the_best_output_of_every_loss(case, unit):
     case = case._replace(problem=case.problem._replace(cost=unit * case.problem.cost))
@@ -285,7 +306,7 @@ def test_decode_by_loss_finds_the_best_output_of_every_loss(case, unit):
 
 
 @FEW
-@given(cases())
+@given(cases() | cases(n_labels=MANY))
 def test_plane_score_and_planes_score(case):
     w = case.weights()
     v = case.padded(w, fill=1e6)  # the padding is never read
@@ -305,7 +326,7 @@ def test_plane_score_and_planes_score(case):
 
 
 @FEW
-@given(cases())
+@given(cases() | cases(n_labels=MANY))
 def test_plane_add_and_planes_add(case):
     w = case.weights()
     for i in range(3):
@@ -328,7 +349,7 @@ def test_plane_add_and_planes_add(case):
 
 
 @FEW
-@given(cases())
+@given(cases() | cases(n_labels=MANY))
 def test_steps_of_zero_change_no_weight(case):
     w = case.padded(case.weights())
     for several in PLANES_ADD:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hingeline._numba import kernel
+from hingeline.inference.viterbi import max_sum
 from hingeline.structures import base, chain
 from hingeline.structures import chain_prediction as kernels
 
@@ -151,3 +152,35 @@ def test_without_masks_transitions_are_not_copied():
     before = case.w.copy()
     assert not np.shares_memory(chain.moves(masked, case.w), case.w)
     np.testing.assert_array_equal(case.w, before)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_labels_with_masks(seed):
+    """Decoding that looks at few predecessors, against the full table on the same masks."""
+    rng = np.random.default_rng(seed)
+    L, tokens = 70, 12
+    rows = sparse.csr_array(rng.normal(size=(tokens, 3)))
+    y = rng.integers(L, size=tokens).astype(np.int32)
+    offsets = np.array([0, 7, tokens])
+    free = chain.make_problem(
+        rows.indptr, rows.indices, rows.data, offsets, y, 3, 1.0 - np.eye(L), True
+    )
+    share = (0.05, 0.3, 0.9)[seed % 3]
+    valid = tuple(rng.random(shape) < share for shape in ((L,), (L, L), (L,)))
+    problem = chain.constrain(free, valid, rng.random((tokens, L)) < 0.5)
+    w = rng.normal(size=chain.compile_problem(problem).n_weights)
+    found, values = np.full(tokens, -7, dtype=np.int32), np.empty(2)
+    kernels.decode_all(problem, np.arange(2), w, found, values)
+    for i in range(2):
+        cut = slice(offsets[i], offsets[i + 1])
+        for loss_scale in (0.0, 1.0):
+            scores = chain.position_scores(problem, i, w, loss_scale)
+            best = np.empty(len(scores), dtype=np.int32)
+            expected = max_sum(scores, chain.moves(problem, w), L, best)
+            for way in DECODE:
+                out = np.full(len(best), -7, dtype=np.int32)
+                assert way(problem, i, w, loss_scale, out) == pytest.approx(expected, abs=1e-12)
+                np.testing.assert_array_equal(out, best)
+            if loss_scale == 0.0:
+                assert values[i] == pytest.approx(expected, abs=1e-12)
+                np.testing.assert_array_equal(found[cut], best)

@@ -15,19 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, prefetch
-from hingeline._vector import rows_add, rows_dot
+from hingeline._numba import helper
 from hingeline.inference.nbest import n_best
+from hingeline.inference.pruned import MANY_LABELS, best_moves, best_path
 from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors
 from hingeline.structures.base import register
 from hingeline.structures.chain_distance import plane_sqdist
+from hingeline.structures.chain_planes import planes_add, planes_score
 from hingeline.structures.chain_problem import (
     GRAM_LENGTH,
     ChainProblem,
     compile_problem,
     constrain,
+    emission,
     make_problem,
     padded,
+    transition,
 )
 
 __all__ = [
@@ -38,30 +41,17 @@ __all__ = [
     "make_problem",
     "padded",
     "plane_sqdist",
+    "planes_add",
+    "planes_score",
 ]
 
 Array = np.ndarray[Any, Any]
 
 
 @helper
-def _emission(problem: ChainProblem, w: Array) -> Array:
-    d = problem.n_features
-    s = problem.stride
-    return w[: d * s].reshape((d, s))
-
-
-@helper
-def _transition(problem: ChainProblem, w: Array) -> Array:
-    d = problem.n_features
-    s = problem.stride
-    m = problem.n_labels
-    return w[d * s : (d + m) * s].reshape((m, s))
-
-
-@helper
 def moves(problem: ChainProblem, w: Array) -> Array:
     """Transition weights, ``−inf`` where a move is forbidden: a view, or a copy with the mask."""
-    A = _transition(problem, w)
+    A = transition(problem, w)
     if problem.move_mask.shape[0] == 0:
         return A
     masked = np.empty((problem.n_labels, problem.stride))
@@ -95,7 +85,7 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
     stride = problem.stride
     scores = np.empty((hi - lo, stride))
     gather_rows(
-        problem.indptr, problem.indices, problem.values, lo, hi, _emission(problem, w), scores
+        problem.indptr, problem.indices, problem.values, lo, hi, emission(problem, w), scores
     )
     if problem.boundary == 1:
         at = (problem.n_features + problem.n_labels) * stride
@@ -123,8 +113,15 @@ def output_length(problem: ChainProblem, i: int) -> int:
 def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     scores = position_scores(problem, i, w, loss_scale)
     if problem.move_mask.shape[0] == 0:  # its own branch: measurably faster than ``moves`` alone
-        return max_sum(scores, _transition(problem, w), problem.n_labels, y_out)
-    return max_sum(scores, moves(problem, w), problem.n_labels, y_out)
+        return _best_path(scores, transition(problem, w), problem.n_labels, y_out)
+    return _best_path(scores, moves(problem, w), problem.n_labels, y_out)
+
+
+@helper
+def _best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> float:
+    if n_labels < MANY_LABELS:
+        return max_sum(scores, transitions, n_labels, y_out)
+    return best_path(scores, transitions, best_moves(transitions, n_labels), n_labels, y_out)
 
 
 @helper
@@ -147,8 +144,8 @@ def truth(problem: ChainProblem, i: int, y_out: Array) -> None:
 def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
     lo = problem.offsets[i]
     length = y.shape[0]
-    E = _emission(problem, w)
-    A = _transition(problem, w)
+    E = emission(problem, w)
+    A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     total = 0.0
     changed = False  # whether the label before differs
@@ -175,8 +172,8 @@ def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
 def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
     lo = problem.offsets[i]
     length = y.shape[0]
-    E = _emission(problem, w)
-    A = _transition(problem, w)
+    E = emission(problem, w)
+    A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     changed = False
     for t in range(length):
@@ -200,103 +197,6 @@ def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) ->
         at += problem.stride
         w[at + labels[length - 1]] += step
         w[at + y[length - 1]] -= step
-
-
-@helper
-def _fetch_changes(problem: ChainProblem, lo: int, ys: Array, w: Array, differs: Array) -> None:
-    """Mark the positions at which any plane differs from the truth, and send for their weights.
-
-    These rows come from far away, and all of them are known before the first is needed.
-    """
-    m, length = ys.shape
-    stride = problem.stride
-    for t in range(length):
-        some = False
-        for j in range(m):
-            some = some or ys[j, t] != problem.labels[lo + t]
-        differs[t] = some
-        if some:
-            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-                first = problem.indices[p] * stride
-                for k in range(0, stride, 8):
-                    prefetch(w, first + k)
-
-
-@helper
-def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
-    """All planes at once: each position at which any of them differs is gathered once."""
-    lo = problem.offsets[i]
-    m, length = ys.shape
-    stride = problem.stride
-    A = _transition(problem, w)
-    labels = problem.labels[lo : lo + length]
-    row = np.empty(stride)
-    differs = np.empty(length, dtype=np.bool_)
-    _fetch_changes(problem, lo, ys, w, differs)
-    for j in range(m):
-        out[j] = 0.0
-    for t in range(length):
-        if not differs[t] and (t == 0 or not differs[t - 1]):
-            continue
-        a = labels[t]
-        if differs[t]:
-            first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
-            rows_dot(problem.indices, problem.values, first, last, w, stride, row, 0)
-        for j in range(m):
-            b = ys[j, t]
-            if b != a:
-                out[j] += row[a] - row[b]
-                if t > 0:
-                    out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
-            elif t > 0 and ys[j, t - 1] != labels[t - 1]:
-                out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
-    if problem.boundary == 1:
-        at = (problem.n_features + problem.n_labels) * stride
-        for j in range(m):
-            out[j] += w[at + labels[0]] - w[at + ys[j, 0]]
-            out[j] += w[at + stride + labels[length - 1]] - w[at + stride + ys[j, length - 1]]
-
-
-@helper
-def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
-    """``w += Σ_j steps_j·Δf(y_j)``: changes of one position are summed, then spread."""
-    lo = problem.offsets[i]
-    m, length = ys.shape
-    stride = problem.stride
-    A = _transition(problem, w)
-    labels = problem.labels[lo : lo + length]
-    change = np.zeros(stride)
-    moved = np.empty(m, dtype=np.int64)
-    count = 0
-    for j in range(m):
-        moved[count] = j
-        count += 1 if steps[j] != 0.0 else 0
-    for t in range(length):
-        a = labels[t]
-        some = False
-        for p in range(count):
-            j = moved[p]
-            b = ys[j, t]
-            if b != a:
-                some = True
-                change[a] += steps[j]
-                change[b] -= steps[j]
-            if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
-                A[labels[t - 1], a] += steps[j]
-                A[ys[j, t - 1], b] -= steps[j]
-        if some:
-            first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
-            rows_add(problem.indices, problem.values, first, last, change, w, stride)
-            for p in range(count):
-                change[ys[moved[p], t]] = 0.0
-            change[a] = 0.0
-    if problem.boundary == 1:
-        at = (problem.n_features + problem.n_labels) * stride
-        for j in range(m):
-            w[at + labels[0]] += steps[j]
-            w[at + ys[j, 0]] -= steps[j]
-            w[at + stride + labels[length - 1]] += steps[j]
-            w[at + stride + ys[j, length - 1]] -= steps[j]
 
 
 @helper

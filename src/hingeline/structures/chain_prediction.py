@@ -9,6 +9,7 @@ import numpy as np
 from hingeline._numba import kernel
 from hingeline.inference.margins import against_rest, best_without_span, continuations
 from hingeline.inference.nbest import n_best
+from hingeline.inference.pruned import MANY_LABELS, best_moves, best_path
 from hingeline.inference.viterbi import max_marginals, max_sum
 from hingeline.structures.chain import moves, position_scores
 from hingeline.structures.chain_problem import ChainProblem
@@ -20,13 +21,15 @@ Array = np.ndarray[Any, Any]
 def decode_all(problem: ChainProblem, order: Array, w: Array, y_out: Array, values: Array) -> None:
     """Best label of every token; ``values[i]`` is the score of sequence i."""
     A = moves(problem, w)
+    many = problem.n_labels >= MANY_LABELS
+    best = best_moves(A, problem.n_labels if many else 0)
     for i in order:
-        values[i] = max_sum(
-            position_scores(problem, i, w, 0.0),
-            A,
-            problem.n_labels,
-            y_out[problem.offsets[i] : problem.offsets[i + 1]],
-        )
+        scores = position_scores(problem, i, w, 0.0)
+        y = y_out[problem.offsets[i] : problem.offsets[i + 1]]
+        if many:
+            values[i] = best_path(scores, A, best, problem.n_labels, y)
+        else:
+            values[i] = max_sum(scores, A, problem.n_labels, y)
 
 
 @kernel

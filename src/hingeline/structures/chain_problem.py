@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._numba import helper
 from hingeline.structures.base import Compiled
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +42,23 @@ class ChainProblem(NamedTuple):
 def padded(n_labels: int) -> int:
     """Length of a label row: the next multiple of four, one vector of doubles."""
     return (n_labels + 3) // 4 * 4
+
+
+@helper
+def emission(problem: ChainProblem, w: Array) -> Array:
+    """``E[feature, label]``, a view."""
+    d = problem.n_features
+    s = problem.stride
+    return w[: d * s].reshape((d, s))
+
+
+@helper
+def transition(problem: ChainProblem, w: Array) -> Array:
+    """``A[from, to]``, a view."""
+    d = problem.n_features
+    s = problem.stride
+    m = problem.n_labels
+    return w[d * s : (d + m) * s].reshape((m, s))
 
 
 def compile_problem(problem: ChainProblem) -> Compiled:
