@@ -249,9 +249,10 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         return checked
 
     def _csr(self, X: Any) -> sp.csr_matrix:
-        """CSR, indices sorted."""
+        """CSR, indices sorted; the caller's matrix is left alone."""
         matrix = sp.csr_matrix(X)
         if not matrix.has_canonical_format:
+            matrix = matrix.copy()
             matrix.sum_duplicates()
         return matrix
 

@@ -82,6 +82,8 @@ class OnlineSSVM(RememberingSSVM):
         self._forget_stream()
         if keep or self.warm_start:
             without_drift(dual.multipliers)
+            if not self.warm_start:  # planes that lost their mass would add up from call to call
+                dual.multipliers = chosen_of(dual.multipliers, np.arange(len(weights)))
             dual.weights = weights
             self._dual = dual
             self._key = self._settings()
