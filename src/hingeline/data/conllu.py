@@ -115,7 +115,11 @@ def read_conllu(source: Source) -> ConlluDocument:
                 between.append(line)
             n_words += len(rows)
             builder.extend([[row[c] for row in rows] for c in range(1, _WIDTH)])
-            word_lines.append(kinds[kinds > 0])
+            if len(between) > 1:  # one text takes less than its lines
+                between = [b"\n".join(between)]
+            kinds = kinds[kinds > 0]
+            again = (kinds[1:] == 2) & (kinds[:-1] == 2)  # a blank line after another says nothing
+            word_lines.append(kinds[np.append([True], ~again)[: len(kinds)]])
         if between:
             others.append((n_words, b"\n".join(between).decode()))
         blank = np.concatenate([np.empty(0, np.int8), *word_lines]) == 2

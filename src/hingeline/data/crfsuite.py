@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from hingeline.data.text import (
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
 _ITEM = re.compile(r"([^\\:]*(?:\\.[^\\:]*)*)(?::([^\\:]*))?", re.DOTALL)
+#: Bytes of memory that a sequence and a text seen first take.
+_SEQUENCE, _TEXT = 160, 300
 
 
 def read_crfsuite(source: Source) -> LabelledSequences:
@@ -62,10 +65,12 @@ def read_crfsuite(source: Source) -> LabelledSequences:
             if not line.strip("\t "):
                 inside = False
                 continue
+            size = 0
             if not inside:
                 X.append([])
                 y.append([])
                 inside = True
+                size += _SEQUENCE
             label, *items = line.split("\t")
             attributes: dict[str, float] = {}
             for item in items:
@@ -74,12 +79,16 @@ def read_crfsuite(source: Source) -> LabelledSequences:
                 pair = known.get(item)
                 if pair is None:
                     pair = known[item] = _parse_item(text, number, item)
+                    size += _TEXT + 2 * len(item)
                 name, value = pair
-                attributes[name] = attributes.get(name, 0.0) + value
+                before = attributes.get(name)  # where there is none, tokens share the number
+                attributes[name] = value if before is None else before + value
             if label not in labels:
                 labels[label] = _parse_label(text, number, label)
+                size += _TEXT + 2 * len(label)
             X[-1].append(attributes)
             y[-1].append(labels[label])
+            text.keep(size + sys.getsizeof(attributes))
     return LabelledSequences(X, y)
 
 

@@ -28,6 +28,12 @@ _BLOCK = 2**18
 _FETCH = 2**16
 #: Decompressed bytes that are harmless whatever their ratio.
 _FREE = 2**20
+#: Bytes that a reader may keep of any gzip file, and of a larger one for each of its bytes; files
+#: of text and of features stay below 200.
+_FREE_MEMORY = 80 * 10**6
+_MAX_KEPT = 800
+#: Bytes that any reader may keep of a line beside its text.
+_LINE = 64
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 _BOM = b"\xef\xbb\xbf"
@@ -109,7 +115,7 @@ class TextSource:
         self._packed = b""
         self._inflater: Any = None
         self._started = False
-        self._bytes_in = self._bytes_out = 0
+        self._bytes_in = self._bytes_out = self._bytes_kept = 0
 
     def __enter__(self) -> TextSource:
         return self
@@ -125,6 +131,22 @@ class TextSource:
     def error(self, line: int | None, problem: str) -> ParseError:
         """An error at a line of this file, for the caller to raise."""
         return ParseError(self.name, line, problem)
+
+    def keep(self, size: int) -> None:
+        """Count memory that a reader takes for objects, so that a small gzip file cannot fill it.
+
+        Short lines become objects many times as large as their text: to bound the text alone will
+        not do.
+        """
+        self._bytes_kept += size
+        if self._inflater is None or self._bytes_kept <= _FREE_MEMORY:
+            return
+        if self._bytes_kept > _MAX_KEPT * self._bytes_in:
+            raise self.error(
+                self._line,
+                f"the gzip data takes more than {_MAX_KEPT} times its size in memory; if that is "
+                "right, unpack the file.",
+            )
 
     def peek(self, size: int) -> bytes:
         """The next bytes, decompressed, without taking them; fewer only at the end."""
@@ -166,6 +188,7 @@ class TextSource:
                     raise self._too_long(number)
                 continue
             lines = self._split(b"".join(unfinished) + piece[:cut], number)
+            self.keep(_LINE * len(lines))
             yield number, lines
             number += len(lines)
             self._line = number
