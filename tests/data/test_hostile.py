@@ -218,7 +218,6 @@ FILLERS = {
     "conllu": b"# %s\n",
     "conll": b"%s O\n",
     "multilabel": b"1 # %s\n",
-    "svmlight": b"1 # %s\n",
 }
 
 
@@ -232,7 +231,6 @@ FILLERS = {
         ("conllu", b"#\n"),
         ("conll", b"a O\n\n"),
         ("multilabel", b"1\n"),
-        ("svmlight", b"1\n"),
     ],
 )
 def test_no_file_of_a_few_kilobytes_takes_much_memory(reader, unit):

@@ -130,6 +130,7 @@ class DualSolver(ABC):
         self.visits = 0.0  # since the average was started
         self.oracle_calls = 0
         self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
+        self.enough = -math.inf  # a primal that ends the run: no need to look for a better one
         self._certificates = 0
         self._average_leads = True
         self._stretch = 1.0
@@ -287,6 +288,8 @@ class DualSolver(ABC):
             self._add_drift(factor, self.w)
             average = self._consider()
             self._add_drift(-factor, self.w)
+            if average <= self.enough:
+                return average
         if not self._average_leads or both or self.visits == 0:
             last = self._consider()
         if both:

@@ -34,6 +34,7 @@ class Solver(Protocol):
     exact: bool
     satisfied: bool
     certifies: bool
+    enough: float
 
     @property
     def n_planes(self) -> int:
@@ -148,6 +149,8 @@ class Progress:
             and not self.relative_gap <= tol
             and _certificate_due(self.passes, self.last_certificate, expected, tol)
         ):
+            if solver.exact and tol < 1.0:
+                solver.enough = self.best_dual / (1.0 - tol)
             solver.certify()
             self.last_certificate = self.passes
             fresh = self.update(solver) or fresh
