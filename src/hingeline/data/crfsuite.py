@@ -8,16 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hingeline.data.output import Target, atomic_text, number_text
 from hingeline.data.samples import LabelledSequences
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import Source, TextSource, open_text, shown
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
@@ -145,7 +138,8 @@ def write_crfsuite(
     target : path, "-" or file object
         Compressed if the name ends in ``.gz``.
     X : sequence of sequences of dicts or of lists of str
-        Each token as a dict from attributes to numbers, or a list of attributes.
+        Each token as a dict from attributes to numbers, or a list of attributes. A text as value
+        makes the attribute ``name:value``, as in python-crfsuite.
     y : sequence of sequences of labels, optional
         Default: the label ``O`` everywhere, for text that is to be tagged.
     """
@@ -170,10 +164,16 @@ def write_crfsuite(
 
 
 def _item(name: Any, value: Any, i: int, t: int) -> str:
-    if isinstance(value, str) or not math.isfinite(value):
+    if isinstance(value, str):  # python-crfsuite makes one attribute of both
+        return _escape(f"{name}:{value}", f"X[{i}][{t}]")
+    try:
+        finite = math.isfinite(value)
+    except TypeError:
+        finite = False
+    if not finite:
         raise ValueError(
             f"X[{i}][{t}] has the value {value!r} for {shown(str(name))}: values must be finite "
-            "numbers; write a text value into the name, as name=value."
+            "numbers, or texts."
         )
     text = _escape(name, f"X[{i}][{t}]")
     return text if value == 1 else f"{text}:{number_text(value)}"
