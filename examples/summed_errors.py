@@ -31,7 +31,9 @@ for violators in ("argmax", 5):
 # The whole sum, bounded without listing 10^8 outputs: a certificate of OP2 for these weights …
 bounds = tagger.summed_slack_bounds(dates.X_train, dates.y_train)
 primal = 0.5 * tagger.weights_ @ tagger.weights_ + tagger.C * bounds.total_upper
-print(f"of the whole problem the gap is at most {100 * (1 - tagger.dual_objective_ / primal):.1f} %")
+print(
+    f"of the whole problem the gap is at most {100 * (1 - tagger.dual_objective_ / primal):.1f} %"
+)
 
 # … and solved: every violated output is found.
 tagger = ChainSSVM(C=0.01, slack="sum", violators="all", random_state=0)

@@ -1,14 +1,34 @@
-"""Structured SVMs: labels, sequences and your own structures, trained to a certified optimum."""
+"""Structured SVMs: labels, sequences and your own structures, trained to a certified optimum.
 
-from hingeline.callbacks import Checkpoint, EarlyStopping
-from hingeline.estimators.chain import ChainSSVM
-from hingeline.estimators.custom import SSVM
-from hingeline.estimators.multiclass import MulticlassSSVM
-from hingeline.estimators.storage import load
-from hingeline.solvers.history import HistoryRow, PassState
-from hingeline.structures.custom import Structure
+Names are imported when first used: the command line starts without what it does not need.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hingeline.callbacks import Checkpoint, EarlyStopping
+    from hingeline.estimators.chain import ChainSSVM
+    from hingeline.estimators.custom import SSVM
+    from hingeline.estimators.multiclass import MulticlassSSVM
+    from hingeline.estimators.storage import load
+    from hingeline.solvers.history import HistoryRow, PassState
+    from hingeline.structures.custom import Structure
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "SSVM": "estimators.custom",
+    "ChainSSVM": "estimators.chain",
+    "Checkpoint": "callbacks",
+    "EarlyStopping": "callbacks",
+    "HistoryRow": "solvers.history",
+    "MulticlassSSVM": "estimators.multiclass",
+    "PassState": "solvers.history",
+    "Structure": "structures.custom",
+    "load": "estimators.storage",
+}
 
 __all__ = [
     "SSVM",
@@ -22,3 +42,17 @@ __all__ = [
     "__version__",
     "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")  # hingeline.metrics without an import of its own
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

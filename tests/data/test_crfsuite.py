@@ -82,7 +82,7 @@ def test_lists_of_attributes_and_no_labels():
         ([[{"a": 1}]], [["A", "B"]], r"X\[0\] has 1 tokens and y\[0\] has 2 labels"),
         ([[{"a": 1}]], [], "X has 1 sequences and y has 0"),
         ([[]], [[]], r"X\[0\] has 0 tokens"),
-        ([[{"a": "b"}]], [["A"]], r"X\[0\]\[0\] has the value 'b' for 'a'.*as name=value"),
+        ([[{"a": ["b"]}]], [["A"]], r"X\[0\]\[0\] has the value \['b'\] for 'a'.*or texts"),
         ([[{"a": float("nan")}]], [["A"]], "has the value nan"),
         ([[{"a\tb": 1}]], [["A"]], r"X\[0\]\[0\] has 'a\\tb': names and labels must be text"),
         ([[{"": 1}]], [["A"]], r"X\[0\]\[0\] has ''"),
@@ -106,3 +106,11 @@ def test_what_is_read_is_what_the_peer_trains_on(tmp_path):
     with tagger.open(str(tmp_path / "model")):
         assert tagger.tag(X[0]) == y[0]
         assert set(dict(tagger.info().attributes)) == {"w=a", "n", "w=:"}
+
+
+def test_texts_as_values_are_written_as_python_crfsuite_means_them(tmp_path):
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    token = {"word": "La", "a:b": "c\\d", "n": 2.5, "yes": True, "no": False}
+    write_crfsuite(tmp_path / "out", [[token]], [["O"]])
+    X, _ = read_crfsuite(tmp_path / "out")
+    assert X[0] == pycrfsuite.ItemSequence([token]).items()

@@ -212,6 +212,50 @@ def test_a_bomb_takes_little_memory():
     assert peak_of("crfsuite", bomb) < 100e6
 
 
+#: A line that hardly compresses: it lets a file grow, and with it what the file may unpack to.
+FILLERS = {
+    "crfsuite": b"%s\n",
+    "conllu": b"# %s\n",
+    "conll": b"%s O\n",
+    "multilabel": b"1 # %s\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "unit"),
+    [
+        ("crfsuite", b"a\n\n"),
+        ("crfsuite", b"a\tb\n\n"),
+        ("crfsuite", b"a\tb\tc\td\te\tf\n\n"),
+        ("conllu", b"\n"),
+        ("conllu", b"#\n"),
+        ("conll", b"a O\n\n"),
+        ("multilabel", b"1\n"),
+    ],
+)
+def test_no_file_of_a_few_kilobytes_takes_much_memory(reader, unit):
+    """The ratio of text to compressed bytes alone would let these through."""
+    rng = random.Random(0)
+    filler = b"".join(FILLERS[reader] % rng.randbytes(100).hex().encode() for _ in range(600))
+    bomb = gzip.compress(filler + unit * (3_200_000 // len(unit)), 9, mtime=0)
+    assert 50_000 < len(bomb) < 100_000  # 50 times that is more than the text
+    assert peak_of(reader, bomb) < 100e6
+
+
+def test_a_file_of_many_real_features_is_read():
+    """What compresses well, but not that well."""
+    rng = random.Random(0)
+    words = [f"{rng.getrandbits(30):x}" for _ in range(2000)]
+    lines = []
+    for _ in range(12_000):
+        near = [rng.choice(words) for _ in range(4)]
+        items = [f"w[{k}]={word}" for k, word in enumerate(near)] + ["bias", "shape=xxxx"]
+        lines.append("\t".join(["O", *items]) + ("\n\n" if rng.random() < 0.05 else "\n"))
+    data = gzip.compress("".join(lines).encode(), 9, mtime=0)
+    X, y = read_crfsuite(io.BytesIO(data))
+    assert sum(map(len, X)) == sum(map(len, y)) == 12_000
+
+
 def test_sizes_declared_by_headers_are_not_believed():
     many = b"".join(b"@attribute a%d {0,1}\n" % k for k in range(5_000))
     data = b"@relation r\n" + many + b"@data\n" + b"{}\n" * 30_000

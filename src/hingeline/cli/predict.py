@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +11,11 @@ import typer
 
 import hingeline
 from hingeline.cli.app import CommandError, NJobs, app, blaming, check_n_jobs
-from hingeline.cli.samples import Layout, Samples, layout_of, read_like
+from hingeline.cli.samples import Samples, layout_of, read_like
 from hingeline.data.conll import write_conll
 from hingeline.data.conllu import ConlluDocument, write_conllu
-from hingeline.data.formats import find_format
-from hingeline.data.text import atomic_text
+from hingeline.data.output import atomic_text
+from hingeline.data.sniff import detect_format
 from hingeline.data.tokens import TokenTable
 
 
@@ -26,11 +27,10 @@ def load_model(path: Path) -> Any:
 
 def read_for(model: Any, path: Path, file: str, format: str) -> Samples:
     """A file for a model that was loaded from ``path``."""
-    if format == "auto" or getattr(model, "metadata_", {}).get("layout"):
-        layout = layout_of(model, path)
-    else:
-        with blaming("--format"):
-            layout = Layout(format, find_format(format).kind)
+    layout = layout_of(model, path)
+    if format == "auto" and "layout" not in getattr(model, "metadata_", {}) and isfile(file):
+        with blaming():
+            format = detect_format(file)  # the model was saved in Python: the file must tell
     width = None if getattr(model, "encoder_", None) is not None else int(model.n_features_in_)
     return read_like(file, layout, width, format)
 

@@ -21,6 +21,7 @@ from hingeline.data.sniff import detect_format
 from hingeline.data.text import open_text
 from hingeline.data.tokens import TokenTable
 from hingeline.features.sequences import SparseSequences
+from hingeline.features.templates import TokenTemplates
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +29,8 @@ Array = np.ndarray[Any, Any]
 TRAINABLE = ("tokens", "sequences", "flat")
 #: Formats whose features are numbers, from 0 or from 1.
 NUMBERED = ("svmhmm", "svmlight")
+#: What the column of the labels is called where it has no name.
+_LABELS = [f"label{'_' * k}" for k in range(100)]
 
 
 @dataclass
@@ -68,12 +71,9 @@ class Layout:
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     found = getattr(model, "metadata_", {}).get("layout")
-    kind = "flat" if type(model).__name__ == "MulticlassSSVM" else "sequences"
     if found is None:
-        raise CommandError(
-            f"{path} does not say what files it was trained on (it was not made by `hingeline "
-            f"train`): pass --format; it takes {kind}."
-        )
+        return _usual_layout(model)
+    kind = "flat" if type(model).__name__ == "MulticlassSSVM" else "sequences"
     try:
         layout = Layout(**found)
         if not layout.is_sound() or (layout.kind == "flat") != (kind == "flat"):
@@ -84,6 +84,17 @@ def layout_of(model: Any, path: Path) -> Layout:
             "fresh copy of the model."
         ) from None
     return layout
+
+
+def _usual_layout(model: Any) -> Layout:
+    """The layout of files for a model that was saved in Python, where nothing says what it is."""
+    encoder = getattr(model, "encoder_", None)
+    if isinstance(encoder, TokenTemplates):
+        columns = list(encoder.column_names_)
+        return Layout("conll", "tokens", columns, next(n for n in _LABELS if n not in columns))
+    if type(model).__name__ == "MulticlassSSVM":
+        return Layout("svmlight", "flat")
+    return Layout("svmhmm" if encoder is None else "crfsuite", "sequences")
 
 
 @dataclass
@@ -128,9 +139,12 @@ def read_training(
         raise CommandError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
     kind, data, name = _read(path, format, {"names": names, "zero_based": True})
     if kind not in TRAINABLE:
+        remedy = "convert it first (hingeline convert)."
+        if kind == "multilabel":
+            remedy = "there is no model for rows with several labels, and no way to convert them."
         raise CommandError(
-            f"{path}: {name} holds {kind}, and models are trained on sequences "
-            "or rows: convert it first (hingeline convert)."
+            f"{path}: {name} holds {kind}, and models are trained on sequences or rows with one "
+            f"label: {remedy}"
         )
     if kind != "tokens":
         for option, value in (("--columns", names), ("--use", use), ("--label", label)):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hingeline.data.idx import read_idx
     from hingeline.data.letters import read_letters
     from hingeline.data.mulan import read_mulan_labels, write_mulan_labels
+    from hingeline.data.output import atomic_text
     from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData
     from hingeline.data.sets import (
         load_brown,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
         write_svmhmm,
         write_svmlight,
     )
-    from hingeline.data.text import ParseError, atomic_text, open_text
+    from hingeline.data.text import ParseError, open_text
     from hingeline.data.tokens import TokenTable
     from hingeline.data.trees import Tree, iter_trees, read_trees, write_trees
     from hingeline.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
@@ -92,7 +93,8 @@ _MODULES = {
         "write_svmhmm",
         "write_svmlight",
     ),
-    "text": ("ParseError", "atomic_text", "open_text"),
+    "output": ("atomic_text",),
+    "text": ("ParseError", "open_text"),
     "tokens": ("TokenTable",),
     "trees": ("Tree", "iter_trees", "read_trees", "write_trees"),
     "vocabulary": ("Vocabulary", "read_vocabulary", "write_vocabulary"),

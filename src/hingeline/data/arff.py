@@ -13,16 +13,9 @@ import scipy.sparse as sp
 
 from hingeline.data.arff_header import QUOTED, Attribute, chosen, read_header, split_values
 from hingeline.data.mulan import read_mulan_labels
+from hingeline.data.output import Target, atomic_text, number_text
 from hingeline.data.samples import MultilabelData
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import Source, TextSource, open_text, shown
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.output import Target, atomic_text
+from hingeline.data.text import Source, TextSource, open_text, shown
 from hingeline.data.tokens import TableBuilder, TokenTable, sentence_offsets
 
 Array = np.ndarray[Any, Any]
@@ -115,7 +116,11 @@ def read_conllu(source: Source) -> ConlluDocument:
                 between.append(line)
             n_words += len(rows)
             builder.extend([[row[c] for row in rows] for c in range(1, _WIDTH)])
-            word_lines.append(kinds[kinds > 0])
+            if len(between) > 1:  # one text takes less than its lines
+                between = [b"\n".join(between)]
+            kinds = kinds[kinds > 0]
+            again = (kinds[1:] == 2) & (kinds[:-1] == 2)  # a blank line after another says nothing
+            word_lines.append(kinds[np.append([True], ~again)[: len(kinds)]])
         if between:
             others.append((n_words, b"\n".join(between).decode()))
         blank = np.concatenate([np.empty(0, np.int8), *word_lines]) == 2

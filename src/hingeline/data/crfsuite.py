@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hingeline.data.output import Target, atomic_text, number_text
 from hingeline.data.samples import LabelledSequences
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import Source, TextSource, open_text, shown
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
 _ITEM = re.compile(r"([^\\:]*(?:\\.[^\\:]*)*)(?::([^\\:]*))?", re.DOTALL)
+#: Bytes of memory that a sequence and a text seen first take.
+_SEQUENCE, _TEXT = 160, 300
 
 
 def read_crfsuite(source: Source) -> LabelledSequences:
@@ -62,10 +58,12 @@ def read_crfsuite(source: Source) -> LabelledSequences:
             if not line.strip("\t "):
                 inside = False
                 continue
+            size = 0
             if not inside:
                 X.append([])
                 y.append([])
                 inside = True
+                size += _SEQUENCE
             label, *items = line.split("\t")
             attributes: dict[str, float] = {}
             for item in items:
@@ -74,12 +72,16 @@ def read_crfsuite(source: Source) -> LabelledSequences:
                 pair = known.get(item)
                 if pair is None:
                     pair = known[item] = _parse_item(text, number, item)
+                    size += _TEXT + 2 * len(item)
                 name, value = pair
-                attributes[name] = attributes.get(name, 0.0) + value
+                before = attributes.get(name)  # where there is none, tokens share the number
+                attributes[name] = value if before is None else before + value
             if label not in labels:
                 labels[label] = _parse_label(text, number, label)
+                size += _TEXT + 2 * len(label)
             X[-1].append(attributes)
             y[-1].append(labels[label])
+            text.keep(size + sys.getsizeof(attributes))
     return LabelledSequences(X, y)
 
 
@@ -136,7 +138,8 @@ def write_crfsuite(
     target : path, "-" or file object
         Compressed if the name ends in ``.gz``.
     X : sequence of sequences of dicts or of lists of str
-        Each token as a dict from attributes to numbers, or a list of attributes.
+        Each token as a dict from attributes to numbers, or a list of attributes. A text as value
+        makes the attribute ``name:value``, as in python-crfsuite.
     y : sequence of sequences of labels, optional
         Default: the label ``O`` everywhere, for text that is to be tagged.
     """
@@ -161,10 +164,16 @@ def write_crfsuite(
 
 
 def _item(name: Any, value: Any, i: int, t: int) -> str:
-    if isinstance(value, str) or not math.isfinite(value):
+    if isinstance(value, str):  # python-crfsuite makes one attribute of both
+        return _escape(f"{name}:{value}", f"X[{i}][{t}]")
+    try:
+        finite = math.isfinite(value)
+    except TypeError:
+        finite = False
+    if not finite:
         raise ValueError(
             f"X[{i}][{t}] has the value {value!r} for {shown(str(name))}: values must be finite "
-            "numbers; write a text value into the name, as name=value."
+            "numbers, or texts."
         )
     text = _escape(name, f"X[{i}][{t}]")
     return text if value == 1 else f"{text}:{number_text(value)}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 from sklearn.utils import check_random_state
 
 Array = np.ndarray[Any, Any]
@@ -89,6 +88,8 @@ def load_digit_dates(
             raise ValueError(f"{name} must be at least 1, got {count!r}.")
     if not (noise >= 0.0 and math.isfinite(noise)):
         raise ValueError(f"noise must be a finite number that is not negative, got {noise!r}.")
+    from sklearn.datasets import load_digits  # slow to import, and nobody else wants it
+
     images, digits = load_digits(return_X_y=True)
     images = images / _FULL_INK
     random = check_random_state(random_state)

@@ -19,6 +19,7 @@ from hingeline.data.crfsuite import read_crfsuite, write_crfsuite
 from hingeline.data.idx import read_idx
 from hingeline.data.letters import read_letters
 from hingeline.data.mulan import write_mulan_labels
+from hingeline.data.output import Target
 from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData
 from hingeline.data.sniff import detect_format
 from hingeline.data.svmlight import (
@@ -29,7 +30,7 @@ from hingeline.data.svmlight import (
     write_svmhmm,
     write_svmlight,
 )
-from hingeline.data.text import Source, Target, open_text
+from hingeline.data.text import Source, open_text
 from hingeline.data.tokens import TokenTable
 from hingeline.data.trees import Tree, read_trees, write_trees
 from hingeline.data.vocabulary import Vocabulary

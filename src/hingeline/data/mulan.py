@@ -7,7 +7,8 @@ from typing import Any
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
-from hingeline.data.text import Source, Target, atomic_text, open_text
+from hingeline.data.output import Target, atomic_text
+from hingeline.data.text import Source, open_text
 
 
 def read_mulan_labels(source: Source) -> list[str]:

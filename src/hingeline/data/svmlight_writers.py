@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.text import Target, atomic_text, number_text, shown
+from hingeline.data.output import Target, atomic_text, number_text
+from hingeline.data.text import shown
 from hingeline.features.sequences import SparseSequences
 
 

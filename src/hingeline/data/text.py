@@ -1,23 +1,15 @@
-"""Text in and out: gzip, UTF-8, bounded lines, places in error messages, atomic writing."""
+"""Text that is read: gzip, UTF-8, bounded lines and memory, places in error messages."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
-import secrets
-import shutil
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 #: What readers take: a path, ``"-"`` for standard input, an open file, or a :class:`TextSource`.
 Source = Any
-#: What writers take: a path, ``"-"`` for standard output, or an open file.
-Target = Any
 
 #: Bytes of the longest line that is read.
 MAX_LINE = 2**20
@@ -28,6 +20,12 @@ _BLOCK = 2**18
 _FETCH = 2**16
 #: Decompressed bytes that are harmless whatever their ratio.
 _FREE = 2**20
+#: Bytes of memory that a reader may take for any gzip file, and for a larger one for each of its
+#: bytes; files of text and of features stay below 200.
+_FREE_MEMORY = 80 * 10**6
+_MAX_KEPT = 800
+#: Bytes that any reader may keep of a line beside its text.
+_LINE = 64
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 _BOM = b"\xef\xbb\xbf"
@@ -109,7 +107,7 @@ class TextSource:
         self._packed = b""
         self._inflater: Any = None
         self._started = False
-        self._bytes_in = self._bytes_out = 0
+        self._bytes_in = self._bytes_out = self._bytes_kept = 0
 
     def __enter__(self) -> TextSource:
         return self
@@ -125,6 +123,22 @@ class TextSource:
     def error(self, line: int | None, problem: str) -> ParseError:
         """An error at a line of this file, for the caller to raise."""
         return ParseError(self.name, line, problem)
+
+    def keep(self, size: int) -> None:
+        """Count memory that a reader takes for objects, so that a small gzip file cannot fill it.
+
+        Short lines become objects many times as large as their text: to bound the text alone will
+        not do.
+        """
+        self._bytes_kept += size
+        if self._inflater is None or self.max_expansion > MAX_EXPANSION:
+            return
+        if self._bytes_kept > max(_FREE_MEMORY, _MAX_KEPT * self._bytes_in):
+            raise self.error(
+                self._line,
+                f"the gzip data takes more than {_MAX_KEPT} times its size in memory; if that is "
+                "right, raise max_expansion of open_text or unpack the file.",
+            )
 
     def peek(self, size: int) -> bytes:
         """The next bytes, decompressed, without taking them; fewer only at the end."""
@@ -166,6 +180,7 @@ class TextSource:
                     raise self._too_long(number)
                 continue
             lines = self._split(b"".join(unfinished) + piece[:cut], number)
+            self.keep(_LINE * len(lines))
             yield number, lines
             number += len(lines)
             self._line = number
@@ -319,72 +334,6 @@ def open_text(
     return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
 
 
-@contextmanager
-def atomic_text(target: Target) -> Iterator[TextIO]:
-    """Open a file for writing text; it appears under its name only when it is complete.
-
-    Written under a temporary name in the same folder and renamed at the end; removed if an
-    exception leaves the block. Names that end in ``.gz`` are compressed, reproducibly.
-
-    Parameters
-    ----------
-    target : path, "-" or file object
-        ``"-"`` is standard output; that and open files are written directly and left open.
-    """
-    if isinstance(target, str) and target == "-":
-        sys.stdout.flush()
-        target = getattr(sys.stdout, "buffer", sys.stdout)
-    if isinstance(target, (str, os.PathLike)):
-        path = Path(os.path.realpath(target))
-        if path.exists() and not path.is_file():  # a device or a pipe cannot be renamed to
-            with open(path, "w", encoding="utf-8", newline="\n") as stream:
-                yield stream
-            return
-        with _renamed(path) as out:
-            yield out
-    elif isinstance(target, io.TextIOBase):
-        yield target  # type: ignore[misc]
-        target.flush()
-    elif hasattr(target, "write"):
-        wrapper = io.TextIOWrapper(target, encoding="utf-8", newline="\n")
-        try:
-            yield wrapper
-            wrapper.flush()
-        finally:
-            with suppress(ValueError, OSError):
-                wrapper.detach()
-    else:
-        raise TypeError(f"target must be a path, '-' or an open file, got {type(target).__name__}.")
-
-
-@contextmanager
-def _renamed(path: Path) -> Iterator[TextIO]:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        opened = open(temporary, "xb")  # noqa: SIM115
-    except OSError as error:  # name the file that the user named
-        raise type(error)(error.errno, error.strerror, str(path)) from None
-    with opened as raw:
-        try:
-            stream: Any = raw
-            if path.suffix == ".gz":
-                stream = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
-            out = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
-            try:
-                yield out
-            finally:
-                out.close()
-            raw.close()
-            if path.exists():
-                shutil.copymode(path, temporary)
-            os.replace(temporary, path)
-        except BaseException:
-            raw.close()
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-
-
 def shown(value: str | bytes, limit: int = 40) -> str:
     """A value from a file, quoted for a message and cut where it is long."""
     text = value[: limit + 1]
@@ -394,11 +343,3 @@ def shown(value: str | bytes, limit: int = 40) -> str:
     if len(text) <= limit and len(quoted) <= limit + 20:
         return quoted
     return f"{repr(text[:limit])[:limit]}…{quoted[-1]}"
-
-
-def number_text(value: float) -> str:
-    """The shortest text that reads back as the same number; whole numbers without a point."""
-    number = float(value)
-    if number.is_integer() and abs(number) < 1e15:
-        return str(int(number))
-    return repr(number)

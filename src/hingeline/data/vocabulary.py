@@ -9,8 +9,9 @@ from itertools import chain, pairwise
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline.data.output import Target, atomic_text
 from hingeline.data.samples import LabelledSequences
-from hingeline.data.text import Source, Target, atomic_text, open_text, shown
+from hingeline.data.text import Source, open_text, shown
 from hingeline.features.sequences import SparseSequences
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -43,6 +44,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if target.exists():  # who may read it stays as it was
+                shutil.copymode(target, temporary)
             if fcntl is None:  # Windows does not rename open files
                 file.close()
             os.replace(temporary, target)

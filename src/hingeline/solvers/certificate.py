@@ -129,6 +129,7 @@ class CertifiedSolver(ABC):
         self.clock = 0
         self.oracle_calls = 0
         self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
+        self.enough = -math.inf  # a primal that ends the run: no need to look for a better one
         self._stretch = 1.0
         self._best: Array | None = None
         self._best_primal = math.inf
@@ -366,6 +367,8 @@ class DualSolver(CertifiedSolver):
             self._add_drift(factor, self.w)
             average = self._consider()
             self._add_drift(-factor, self.w)
+            if average <= self.enough:
+                return average
         if not self._average_leads or both or self.visits == 0:
             last = self._consider()
         if both:

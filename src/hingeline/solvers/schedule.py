@@ -35,6 +35,7 @@ class Solver(Protocol):
     satisfied: bool
     certifies: bool
     restricted: bool
+    enough: float
 
     @property
     def n_planes(self) -> int:
@@ -156,6 +157,8 @@ class Progress:
             and not self.relative_gap <= tol
             and _certificate_due(self.passes, self.last_certificate, expected, tol)
         ):
+            if solver.exact and tol < 1.0:
+                solver.enough = self.best_dual / (1.0 - tol)
             solver.certify()
             self.last_certificate = self.passes
             fresh = self.update(solver, certified=True) or fresh or solver.restricted

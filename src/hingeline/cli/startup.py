@@ -1,0 +1,34 @@
+"""A quick start: modules that scikit-learn imports at once and a command hardly ever uses."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+#: Together they take longer to import than everything else that a command needs.
+RARELY_USED = ("scipy.stats", "pandas")
+
+
+class _Later(ModuleType):
+    """Stands in for a module until somebody asks for what is in it.
+
+    :class:`importlib.util.LazyLoader` will not do: Python 3.11 loads its modules when a second
+    ``import`` statement names them.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__name__
+        if sys.modules.get(own) is self:
+            del sys.modules[own]
+        return getattr(importlib.import_module(own), name)
+
+
+def import_later(*names: str) -> None:
+    """Import modules when something of theirs is first used; what is missing stays missing."""
+    for name in names:
+        if name not in sys.modules and (spec := find_spec(name)) is not None:
+            module = sys.modules[name] = _Later(name)
+            module.__file__ = spec.origin  # what goes through all modules asks for it

@@ -1,0 +1,69 @@
+"""Models that were saved in Python, without a word on files, at the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from cli.commands import done, refused, write
+from hingeline import ChainSSVM, MulticlassSSVM
+from hingeline.data import write_crfsuite, write_svmhmm, write_svmlight
+from hingeline.features import TokenTemplates
+from hingeline.features.sequences import SparseSequences
+
+WORDS = [["Ann", "ran"], ["Bob", "sat", "Eve"], ["the", "Ann"]] * 8
+LABELS = [["B-PER" if word in ("Ann", "Bob", "Eve") else "O" for word in s] for s in WORDS]
+
+
+def accuracy(model, file, *options):
+    return json.loads(done("evaluate", model, file, "--json", *options))["token_accuracy"]
+
+
+def test_words(tmp_path):
+    model, file = tmp_path / "m.hinge", tmp_path / "test.txt"
+    ChainSSVM(features=TokenTemplates(["0[0]"])).fit(WORDS, LABELS).save(model)
+    pairs = [zip(*both, strict=True) for both in zip(WORDS, LABELS, strict=True)]
+    write(file, "\n".join("".join(f"{w} {t}\n" for w, t in s) for s in pairs))
+    assert accuracy(model, file) == 1.0
+    plain = write(tmp_path / "plain.txt", "\n".join("\n".join(s) + "\n" for s in WORDS))
+    assert done("predict", model, plain).splitlines()[0].split() == ["Ann", "B-PER"]
+
+
+def test_dicts(tmp_path):
+    model, file = tmp_path / "m.hinge", tmp_path / "test.crfsuite"
+    X = [[{"word": word} for word in sentence] for sentence in WORDS]
+    ChainSSVM().fit(X, LABELS).save(model)
+    write_crfsuite(file, X, LABELS)
+    assert accuracy(model, file) == 1.0
+    words = write(tmp_path / "test.conll", "Ann O\nran O\n\nBob O\nsat O\n" * 5)
+    assert "holds tokens (conll), but the model takes sequences" in refused("predict", model, words)
+
+
+@pytest.mark.parametrize("format", ["auto", "svmhmm"])
+def test_numbers(tmp_path, format):
+    model, file = tmp_path / "m.hinge", tmp_path / "test.svmhmm"
+    vocabulary = sorted({word for sentence in WORDS for word in sentence})
+    rows = np.array([[word == w for w in vocabulary] for s in WORDS for word in s], dtype=float)
+    offsets = np.cumsum([0, *map(len, WORDS)])
+    X = SparseSequences(sp.csr_matrix(rows), offsets)
+    ChainSSVM(C=10.0).fit(X, LABELS).save(model)
+    write_svmhmm(file, X, LABELS)
+    assert accuracy(model, file, "--format", format) == 1.0
+
+
+def test_rows(tmp_path):
+    model, file = tmp_path / "m.hinge", tmp_path / "test.svmlight"
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0]] * 10), np.array([1, 2] * 10)
+    MulticlassSSVM().fit(X, y).save(model)
+    write_svmlight(file, X, y)
+    assert done("predict", model, file).split() == [str(label) for label in y]
+
+
+def test_several_labels_a_row_are_refused_without_a_wrong_remedy(tmp_path):
+    file = write(tmp_path / "yeast.txt", "1,3 1:1 2:0.5\n2 1:0.5\n1,2 2:1\n" * 5)
+    said = refused("train", file, "-m", tmp_path / "m.hinge", "--format", "multilabel")
+    assert "there is no model for rows with several labels" in said
+    assert "convert it first" not in said

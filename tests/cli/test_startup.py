@@ -1,0 +1,70 @@
+"""What the command line leaves out at its start, and that it is there when asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SLOW = ("scipy.stats", "pandas", "matplotlib", "sklearn.datasets", "sklearn.linear_model")
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_command_line_starts_without_what_it_does_not_need():
+    loaded = run(
+        "import sys, hingeline.cli\n"
+        "print(*[n for n, m in sys.modules.items() if vars(m).get('__spec__')], sep='\\n')"
+    ).splitlines()
+    assert {"sklearn.base", "hingeline.cli.train"} <= set(loaded)
+    assert not set(SLOW) & set(loaded)
+    assert "hingeline.report.page" not in loaded
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import scipy.stats; print(scipy.stats.norm.cdf(0.0))",
+        "from scipy.stats import norm; print(norm.cdf(0.0))",
+        "import scipy; print(scipy.stats.norm.cdf(0.0))",
+        "from scipy.stats._distn_infrastructure import rv_frozen; import scipy.stats\n"
+        "print(scipy.stats.norm.cdf(0.0))",
+        "import scipy.stats as before; before.norm; import scipy.stats as after\n"
+        "print(after.norm.cdf(0.0) if before.norm is after.norm else 'two copies')",
+        "import sklearn.linear_model, scipy.stats; print(scipy.stats.norm.cdf(0.0))",
+    ],
+)
+def test_what_was_left_out_is_there_when_it_is_used(use):
+    assert run(f"import hingeline.cli\n{use}") == "0.5"
+
+
+def test_frames_are_seen_as_frames():
+    pytest.importorskip("pandas")
+    code = (
+        "import hingeline.cli, pandas, numpy\n"
+        "from sklearn.utils.validation import check_array\n"
+        "print(check_array(pandas.DataFrame({'a': [1.0, 2.0]})).sum())"
+    )
+    assert run(code) == "3.0"
+
+
+def test_what_is_not_installed_stays_missing():
+    code = (
+        "from hingeline.cli.startup import import_later\n"
+        "import_later('no_such_module')\n"
+        "try:\n    import no_such_module\nexcept ImportError:\n    print('missing')"
+    )
+    assert run(code) == "missing"
+
+
+def test_the_package_offers_its_modules_without_an_import():
+    assert run("import hingeline; print(hingeline.metrics.evaluate.__name__)") == "evaluate"
+    code = (
+        "import hingeline\ntry:\n    hingeline.nothing\nexcept AttributeError as e:\n    print(e)"
+    )
+    assert run(code) == "module 'hingeline' has no attribute 'nothing'"
