@@ -100,6 +100,22 @@ def test_many_labels(seed):
         assert run(best_path, *case) == run(max_sum, *case)
 
 
+def test_ties_between_chosen_predecessors_and_others():
+    for seed in range(400):
+        case = table(seed, 2 + seed % 5, 2 + seed % 7, 1, "ties", (0.0, 0.3)[seed % 2], 1.0)
+        assert run(best_path, *case) == run(max_sum, *case)
+
+
+def test_the_full_table_is_seldom_needed(monkeypatch):
+    def refuse(*args):
+        raise AssertionError("fell back to the full table")
+
+    monkeypatch.setattr(pruned, "max_sum", refuse)
+    for seed in range(5):
+        case = table(seed, 8, 60, 4, "sparse", 0.0, 3.0)
+        assert run(WAYS["python"], *case) == run(max_sum, *case)
+
+
 def test_no_path_at_all():
     scores, transitions = np.zeros((3, 72)), np.zeros((72, 72))
     scores[1] = -np.inf
