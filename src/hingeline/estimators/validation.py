@@ -156,7 +156,7 @@ def check_options(options: Any, known: Mapping[str, Any], solver: str) -> None:
             raise TypeError(f"solver_options[{name!r}] must be an integer, got {value!r}.")
         if not math.isfinite(value) or value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
             raise ValueError(f"solver_options[{name!r}] must be positive, got {value!r}.")
-        if name == "step" and value > 1:
+        if name == "step" and float(value) > 1.0:
             raise ValueError(f"solver_options['step'] must be at most 1, got {value!r}.")
 
 
