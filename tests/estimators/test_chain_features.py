@@ -167,9 +167,10 @@ def test_partial_fit_and_warm_start() -> None:
     model.partial_fit(DICTS[:30], LABELS[:30]).partial_fit(DICTS[30:], LABELS[30:])
     whole = fit(DICTS, tol=1e-5)
     assert model.primal_objective_ == pytest.approx(whole.primal_objective_, rel=2e-5)
-    new = model.n_features_in_
+    known = model.n_features_in_
     model.partial_fit([[{"never": "seen"}]], [["O"]])
-    assert model.n_features_in_ == new
+    assert model.n_features_in_ == known + 1
+    assert model.feature_names_[-1] == "never:seen"
     warm = ChainSSVM(C=10.0, random_state=0, warm_start=True).fit(TABLE, LABELS)
     passes = warm.n_iter_
     assert warm.fit(TABLE, LABELS).n_iter_ <= passes
