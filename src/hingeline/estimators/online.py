@@ -21,7 +21,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline.estimators.base import DualMemory, announced
+from hingeline.estimators.base import DualMemory
+from hingeline.estimators.compiling import announced
 from hingeline.estimators.live_weights import LiveWeights
 from hingeline.estimators.memory import (
     offsets_of,
