@@ -105,3 +105,25 @@ def test_what_is_refused(files, tmp_path):
     plain = write(tmp_path / "plain.txt", conll(sentences(3, 3), 0, 1))
     refused("train", plain, "--update", model, "-m", out)
     assert not out.exists()
+
+
+def test_summed_slack(files, tmp_path):
+    first, second, _ = files("conll")
+    model, after = tmp_path / "m.hinge", tmp_path / "n.hinge"
+    options = ("--slack", "sum", "--violators", "2", "-C", "0.05", "--tol", "0.01")
+    line = done("train", first, "-m", model, *options, "--keep-state")
+    assert "gap over the outputs found" in line
+    trained = hingeline.load(model)
+    assert (trained.slack, trained.violators) == ("sum", 2)
+    assert 0 <= trained.restricted_gap_ <= 0.01 * trained.restricted_objective_
+    assert np.isnan(trained.duality_gap_)
+    result = json.loads(done("train", second, "--update", model, "-m", after, "--json"))
+    assert result["relative_gap"] is None
+    assert 0 <= result["restricted_gap"] <= 0.01
+    stream = json.loads(
+        done("train", second, "--update", model, "-m", after, "--json", "--passes", "2")
+    )
+    assert stream["restricted_gap"] is None
+    assert "outputs found" in done("info", model)
+    for wrong in ("0", "some"):
+        assert "violators" in refused("train", first, "-m", after, "--violators", wrong)

@@ -153,6 +153,7 @@ class _Watcher:
         self.first = math.nan
         self.done = 0.0
         self.certified = self.told = math.inf
+        self.whose = ""
 
     def __call__(self, state: PassState) -> None:
         gap = state.relative_gap
@@ -170,8 +171,9 @@ class _Watcher:
         text = f"pass {state.row.passes}"
         news = False
         if math.isfinite(self.certified):
-            whose = "" if math.isnan(state.restricted_gap) else " over the outputs found"
-            text += f", {percent(self.certified)} gap{whose}"
+            if not math.isnan(state.restricted_gap):
+                self.whose = " over the outputs found"
+            text += f", {percent(self.certified)} gap{self.whose}"
             news = self.tol < self.certified <= self.told / 2
         if news:
             self.told = self.certified

@@ -16,8 +16,9 @@ import numpy as np
 import typer
 
 from hingeline import __version__
-from hingeline.cli.progress import percent
+from hingeline.cli.progress import percent, relative_gap
 from hingeline.cli.samples import Layout
+from hingeline.solvers.history import relative
 
 
 class Clock:
@@ -59,13 +60,22 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def gaps_of(estimator: Any) -> dict[str, float | None]:
+    """The certified gap as a share of the primal, or that over the outputs found."""
+    found = relative(estimator.restricted_gap_, estimator.restricted_objective_)
+    return {"relative_gap": finite(relative_gap(estimator)), "restricted_gap": finite(found)}
+
+
 def print_result(result: dict[str, Any], as_json: bool) -> None:
     """The outcome in a line, or as JSON."""
     if as_json:
         typer.echo(json.dumps(result))
         return
     gap = result["relative_gap"]
+    found = result["restricted_gap"]
     bound = "no certificate" if gap is None else f"certified gap {percent(gap)}"
+    if found is not None:
+        bound = f"gap over the outputs found {percent(found)}"
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
     passes = result["passes"]
     typer.echo(

@@ -32,7 +32,7 @@ from hingeline.cli.app import (
 )
 from hingeline.cli.checks import check_files, check_params, check_together, parse_grid
 from hingeline.cli.progress import FitProgress, relative_gap
-from hingeline.cli.results import Clock, finite, metadata_of, print_result
+from hingeline.cli.results import Clock, finite, gaps_of, metadata_of, print_result
 from hingeline.cli.samples import Samples, file_hash, read_like, read_training
 from hingeline.cli.update import refuse_alone, update_model
 from hingeline.data.text import open_text
@@ -40,7 +40,6 @@ from hingeline.features.dicts import DictEncoder
 from hingeline.features.sequences import SparseSequences
 from hingeline.features.templates import TokenTemplates
 from hingeline.metrics import evaluate
-from hingeline.solvers.history import relative
 
 
 @app.command()
@@ -230,8 +229,7 @@ def train(
         "model": str(model),
         "bytes": written["bytes"],
         "C": float(best.C),
-        "relative_gap": finite(relative_gap(best)),
-        "restricted_gap": finite(relative(best.restricted_gap_, best.restricted_objective_)),
+        **gaps_of(best),
         "converged": best.converged_,
         "stop_reason": best.stop_reason_,
         "passes": best.n_iter_,

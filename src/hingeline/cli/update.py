@@ -11,8 +11,8 @@ import typer
 from hingeline.cli.app import INTERRUPTED, CommandError, blaming
 from hingeline.cli.checks import check_writable
 from hingeline.cli.predict import load_model
-from hingeline.cli.progress import FitProgress, relative_gap
-from hingeline.cli.results import Clock, finite, metadata_of, print_result
+from hingeline.cli.progress import FitProgress
+from hingeline.cli.results import Clock, gaps_of, metadata_of, print_result
 from hingeline.cli.samples import file_hash, layout_of, read_like
 from hingeline.estimators.storage import NoDual
 from hingeline.estimators.validation import one_of
@@ -120,7 +120,7 @@ def update_model(
             "model": str(model),
             "bytes": written["bytes"],
             "C": float(estimator.C),
-            "relative_gap": finite(relative_gap(estimator)),
+            **gaps_of(estimator),
             "converged": estimator.converged_,
             "stop_reason": estimator.stop_reason_,
             "passes": estimator.n_iter_,
