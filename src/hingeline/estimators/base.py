@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._numba import CACHE_FOLDER
+from hingeline.estimators import nu as nu_fits
 from hingeline.estimators.validation import as_callbacks
 from hingeline.formulations import Formulation, feasible, make_formulation, needs_losses
 from hingeline.solvers.certificate import DualSolver
@@ -23,16 +24,33 @@ from hingeline.solvers.dual_state import PlaneSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.history import HistoryRow, Result
+from hingeline.solvers.nu import NuEnumeratedSDM, NuSDM
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.schedule import Limits, run
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.snapshot import identity
+from hingeline.solvers.subgradient import NuSubgradient, Subgradient
 from hingeline.structures.base import Compiled
 from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
 
 Array = np.ndarray[Any, Any]
+
+#: slack -> the default solver where all outputs are the working set, and where they are found.
+DEFAULT_SOLVERS: dict[str, tuple[type[DualSolver], type[DualSolver]]] = {
+    "max": (EnumeratedSDM, SDM),
+    "squared": (EnumeratedSDM, SDM),
+    "sum": (EnumeratedSDCD, SDCD),
+    "nu": (NuEnumeratedSDM, NuSDM),
+}
+#: (solver, slack) -> a solver that is the same for all structures.
+OTHER_SOLVERS: dict[tuple[str, str], Any] = {
+    ("fsmo", "max"): FSMO,
+    ("fsmo", "squared"): FSMO,
+    ("subgradient", "max"): Subgradient,
+    ("subgradient", "nu"): NuSubgradient,
+}
 
 #: A dense (examples, outputs) table of multipliers may take this much memory.
 ENUMERATED_MB = 1024
@@ -44,7 +62,7 @@ class DualMemory:
 
     compiled: Compiled
     form: Formulation
-    multipliers: WorkingSet | Array
+    multipliers: WorkingSet | Array | None  # None: the solver keeps none
 
 
 class BaseSSVM(BaseEstimator):
@@ -57,7 +75,7 @@ class BaseSSVM(BaseEstimator):
         slack: str = "max",
         rescale: str = "margin",
         violators: str | int | None = None,
-        nu: float | None = None,
+        nu: float | str | None = None,
         loss: Any = "zero_one",
         solver: str = "auto",
         tol: float = 1e-2,
@@ -91,8 +109,9 @@ class BaseSSVM(BaseEstimator):
 
     def _solver_class(self, compiled: Compiled | None) -> type[DualSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
-        if self.solver == "fsmo":
-            return FSMO
+        other = OTHER_SOLVERS.get((str(self.solver), str(self.slack)))
+        if other is not None:
+            return other  # type: ignore[no-any-return]
         few = self._enumerable and (
             compiled is None
             or (
@@ -100,9 +119,10 @@ class BaseSSVM(BaseEstimator):
                 and compiled.n * compiled.n_outputs * 16 <= ENUMERATED_MB * 2**20
             )
         )
-        if self.slack == "sum":
-            return EnumeratedSDCD if few and self.violators in (None, "all") else SDCD
-        return EnumeratedSDM if few else SDM
+        few = few and self.violators in (None, "all")
+        # Called before the parameters are checked, too.
+        known = DEFAULT_SOLVERS.get(str(self.slack), DEFAULT_SOLVERS["max"])
+        return known[0 if few else 1]
 
     _enumerable = False
 
@@ -123,10 +143,24 @@ class BaseSSVM(BaseEstimator):
         self, compiled: Compiled, weights: Array, start: DualMemory | None, kind: str
     ) -> tuple[Result, DualMemory]:
         """Run the solver and take over its certificate."""
+        nu_fits.forget(self)
+        if self.slack == "nu":
+            return nu_fits.solve(self, compiled, weights, start, kind)
+        return self._solve_with(compiled, weights, start, kind)[:2]
+
+    def _solve_with(
+        self,
+        compiled: Compiled,
+        weights: Array,
+        start: DualMemory | None,
+        kind: str,
+        **given: Any,
+    ) -> tuple[Result, DualMemory, Any]:
+        """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
         form = make_formulation(float(self.C), self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
-        options = self._options(solver_class)
+        options = {**self._options(solver_class), **given}
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
         multipliers = None if start is None else carried_over(start, compiled, form, solver_class)
@@ -153,9 +187,11 @@ class BaseSSVM(BaseEstimator):
         kernels = f"{kind}-{solver_class.__name__}-{getattr(values, 'dtype', 'own')}"
         with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
+            if start is not None and multipliers is not None:
+                solver.resume(start.form)
             result = run(solver, limits)
-        kept = solver.ws if isinstance(solver, PlaneSolver) else solver.alpha
-        return result, DualMemory(compiled, form, kept)
+        kept = solver.ws if isinstance(solver, PlaneSolver) else getattr(solver, "alpha", None)
+        return result, DualMemory(compiled, solver.form, kept), solver
 
     def _previous(self, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
@@ -245,6 +281,7 @@ class BaseSSVM(BaseEstimator):
         other.converged_ = False
         other.stop_reason_ = "weights were replaced"
         other.history_ = []
+        nu_fits.forget(other)
         return other
 
     def save(
@@ -324,6 +361,8 @@ def carried_over(
     before = start.form
     dense = isinstance(start.multipliers, np.ndarray)
     kinds = [(f.root, f.rescaled, f.summed) for f in (before, form)]
+    if start.multipliers is None or not issubclass(solver_class, DualSolver):
+        return None
     if kinds[0] != kinds[1] or dense != issubclass(solver_class, EnumeratedSDM):
         return None
     costs: list[Any] = [getattr(c.problem, "cost", None) for c in (start.compiled, compiled)]

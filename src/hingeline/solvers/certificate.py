@@ -178,6 +178,9 @@ class DualSolver(ABC):
         """Multiply all multipliers, and the weights with them."""
         raise NotImplementedError
 
+    def resume(self, before: Formulation) -> None:  # noqa: B027
+        """Hear of the formulation that the multipliers to start from were found under."""
+
     def stage(self) -> Formulation:
         """The formulation of this sweep, after scaling the multipliers where a stage begins.
 
@@ -232,6 +235,14 @@ class DualSolver(ABC):
             return self._linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
         ridge = float(self.form.ridge @ self._sums() ** 2) if self.form.ridge.any() else 0.0
         return self._linear() - 0.5 * square - 0.5 * ridge
+
+    def lower_bound(self) -> float:
+        """What the dual side says of the optimum: ``D(α)``, unless the problem has another dual."""
+        return self.dual()
+
+    def positive_part(self, primal: float) -> float:
+        """The non-negative part of a primal value, which gaps are relative to."""
+        return primal
 
     def finished(self) -> str | None:
         """A reason why no further pass can help, if there is one."""

@@ -24,6 +24,7 @@ class HistoryRow(NamedTuple):
     estimate: float  # gap over the planes known, summed while the pass went on
     planes: int  # planes in the working set
     restricted: float = math.nan  # primal over the planes known, where that is all there is
+    scale: float = math.nan  # what the gap is relative to: the primal's non-negative part
 
 
 @dataclass

@@ -47,8 +47,11 @@ class Solver(Protocol):
     def sweep(self) -> float:
         """One pass over the data; the gap estimated along the way."""
 
-    def dual(self) -> float:
-        """Dual objective of the current multipliers."""
+    def lower_bound(self) -> float:
+        """Dual objective of a feasible point made of the current multipliers."""
+
+    def positive_part(self, primal: float) -> float:
+        """The non-negative part of a primal value, which gaps are relative to."""
 
     def certify(self) -> float:
         """True primal of the best candidate of this moment; :meth:`best` keeps it if it leads."""
@@ -133,20 +136,20 @@ class Progress:
         self.best_primal = primal
         if solver.exact:
             self.gap = primal - self.best_dual
-            self.relative_gap = relative(self.gap, primal)
+            self.relative_gap = relative(self.gap, solver.positive_part(primal))
         return news
 
     def step(self, solver: Solver, tol: float) -> tuple[float, bool]:
         """One pass and, where it is due, a certificate; the estimate, and if the primal is news."""
         estimate = solver.sweep()
         self.passes += 1
-        self.best_dual = max(self.best_dual, solver.dual())
+        self.best_dual = max(self.best_dual, solver.lower_bound())
         fresh = False
         if solver.restricted:  # of fewer planes than there are now: no primal for this dual
             self.gap = self.relative_gap = math.nan
         else:
             fresh = self.update(solver)
-        scale = max(self.best_dual + self.share * estimate, 1e-300)
+        scale = max(solver.positive_part(self.best_dual + self.share * estimate), 1e-300)
         expected = self.share * estimate / scale
         if (
             not solver.certifies
@@ -227,7 +230,7 @@ def _result(
     tol, passes, history = limits.tol, progress.passes, progress.history
     unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
     if unsure or reason == "interrupted":
-        progress.best_dual = max(progress.best_dual, solver.dual())
+        progress.best_dual = max(progress.best_dual, solver.lower_bound())
         solver.certify()
         progress.update(solver)
     weights, primal = solver.best()
@@ -235,7 +238,7 @@ def _result(
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
         gap = primal - progress.best_dual if solver.exact else math.nan
-        rel = relative(gap, primal)
+        rel = relative(gap, solver.positive_part(primal))
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
         reason = "converged on the outputs found" if solver.restricted else "converged"
@@ -261,7 +264,7 @@ def _certified(row: HistoryRow, solver: Solver, primal: float, gap: float) -> Hi
     """The row with what a certificate found; a restricted primal is not called one."""
     if solver.restricted:
         return row._replace(restricted=primal)
-    return row._replace(primal=primal, gap=gap)
+    return row._replace(primal=primal, gap=gap, scale=solver.positive_part(primal))
 
 
 def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> snapshots.Snapshot:

@@ -1,0 +1,327 @@
+"""The ν-problem, solved exactly by a warm-started search over C.
+
+S. Kim, J. Kim, S. Yun, C. D. Yoo, *ν-Structured Support Vector Machines* (2010), in our units, with
+``s̄ = s/Σs``::
+
+    (7)   min  ½‖w‖² − νρ + Σ_i s̄_i·max_y [ρ·l_i(y) − w·Δf_i(y)]₊,     ρ ≥ 0
+    (12)  max  −½‖Σ β Δf‖²,     β ≥ 0,  Σ_y β_i ≤ s̄_i,  Σ β·l ≥ ν
+
+For ρ > 0 the weights are ρ times those of ``slack="max"`` with ``C·s_i = s̄_i/ρ``, and
+``β = ρ·α``. So a solver of that problem is run while ρ is steered until ``L = Σ β·l``, which is
+continuous in ρ and does not fall with it, is ν. A change of ρ leaves β as it is, so every pass
+starts from the last.
+
+Certificate. Any weights v of the C-problem with mean hinge ``R = Σ s̄_i·max_y [l − v·Δf]₊`` give
+the primal value ``−½(ν − R)²/‖v‖²``, at ``ρ = (ν − R)/‖v‖²``. On the dual side β with ``L ≥ ν`` is
+scaled down to ``L = ν``; with ``L < ν`` it is not feasible, and scaling it up would leave the
+bounds. The least norm among the mixtures of two points, one from either side, with ``Σ β·l = ν``
+is what counts; its error is of second order in their distance, so ν need not be met exactly.
+
+The ends. ``ν(C)`` falls from ``ν_max = Σ s̄_i·max_y l_i(y)`` at C → 0 to the least mean hinge of any
+weights, ``ν_min``, at C → ∞ (0 where the data are separable). Above ν_max (12) has no feasible
+point; at or below ν_min its solution is w = 0 with ρ = 0. On a plateau of ν(C) every ρ of an
+interval solves (7), all with the same w: one of them is found.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline.formulations import Formulation
+from hingeline.solvers.certificate import LEAST_MARGIN, DualSolver
+from hingeline.solvers.enumerated import EnumeratedSDM, mean_square
+from hingeline.solvers.margins import ROUNDING, Margins, scaled
+from hingeline.solvers.parallel import Workers
+from hingeline.solvers.sdm import SDM
+from hingeline.structures.base import Compiled
+
+Array = np.ndarray[Any, Any]
+
+#: ρ changes by at most this factor between two passes.
+LARGEST_STEP = 4.0
+#: The level has settled where a pass moves it by less than this share of its way to ν.
+SETTLED = 0.3
+#: ρ is left alone while the gap of the C-problem is at least this share of the gap of (7).
+MATTERS = 0.7
+#: Why a run ends where ν is out of reach from below.
+TOO_LOW = "nu is not above its least value: rho is 0"
+
+
+class Steering:
+    """Chooses ρ from the levels ``L`` that passes reach: regula falsi in logarithms, with brakes.
+
+    Passes only come near the level of their ρ. While they move it further than what is left to ν,
+    they go on; far from ν the next ρ is guessed from where the level is heading.
+    """
+
+    saved_numbers = tuple(
+        f"steering.{name}"
+        for name in ("low", "low_value", "high", "high_value", "side", "slope", "x", "value")
+    )
+
+    def __init__(self) -> None:
+        self.low, self.low_value = -math.inf, 0.0  # log ρ and log L/ν < 0
+        self.high, self.high_value = math.inf, 0.0
+        self.side = 0.0  # of the last settled level
+        self.slope = 0.5  # of log L over log ρ
+        self.x = math.nan  # the last settled point
+        self.value = 0.0
+
+    def next(self, x: float, level: float, before: float, nu: float) -> float:
+        """The logarithm of the next ρ, after a pass at x moved the level from ``before``."""
+        value = math.log(max(level, 1e-300) / nu)
+        if value == 0.0:
+            return x
+        moved = level - before
+        left = level - nu
+        if abs(moved) > SETTLED * abs(left) and moved * left < 0.0:
+            ahead = math.log(max(level + moved, 1e-3 * nu) / nu)
+            return x if ahead * value <= 0.0 or abs(ahead) < 0.2 else self._free(x, ahead)
+        return self._settled(x, value)
+
+    def _free(self, x: float, value: float) -> float:
+        most = math.log(LARGEST_STEP)
+        there = x - min(max(value / self.slope, -most), most)
+        if self.low < x < self.high:  # within what is known
+            there = min(max(there, 0.5 * (x + self.low)), 0.5 * (x + self.high))
+        return there
+
+    def _settled(self, x: float, value: float) -> float:
+        if x != self.x and value != self.value and not math.isnan(self.x):
+            self.slope = min(max((value - self.value) / (x - self.x), 0.1), 1.5)
+        self.x, self.value = x, value
+        side = math.copysign(1.0, value)
+        if value < 0.0:
+            if x >= self.high:
+                self.high = math.inf
+            self.low, self.low_value = x, value
+        else:
+            if x <= self.low:
+                self.low = -math.inf
+            self.high, self.high_value = x, value
+        # Illinois: an end that stays counts half, so that the other side is reached too.
+        if side == self.side:
+            if side < 0.0:
+                self.high_value *= 0.5
+            else:
+                self.low_value *= 0.5
+        self.side = side
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return self._free(x, value)
+        share = self.low_value / (self.low_value - self.high_value)
+        return self.low + min(max(share, 0.02), 0.98) * (self.high - self.low)
+
+
+class NuSearch(DualSolver):
+    """A solver of the C-problem whose C is steered; see the head of this module."""
+
+    wants = ("nu",)
+    saved_numbers: ClassVar[tuple[str, ...]] = (
+        "rho",
+        "_best_rho",
+        "_before",
+        "_inner",
+        "_outer",
+        "_bound",
+        "_high_level",
+        "_low_level",
+        *Steering.saved_numbers,
+    )
+    saved_arrays: ClassVar[tuple[str, ...]] = ("_high", "_low")
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: Any = None,
+    ) -> None:
+        self.shares = form.cap
+        self._rho = 1.0
+        super().__init__(compiled, form, workers, seed, options, start)
+        self.nu = float(self.options["nu"])
+        self.margins = Margins(compiled, self.shares, workers, self.nu)
+        self.stages = []
+        self.steering = Steering()
+        self._best_rho = 0.0
+        self._before = math.nan  # the level before the last pass
+        self._inner = 0.0  # gap of the C-problem after it, in the units of (7)
+        self._outer = math.inf  # gap of (7)
+        self._bound = -math.inf
+        self._high: Array | None = None  # Σ β Δf of the last good point with L ≥ ν
+        self._high_level = math.inf
+        self._low: Array | None = None
+        self._low_level = 0.0
+        if start is None:
+            self.rho = max(float(self.shares[self.active].mean()) * self._mean_square(), 1e-300)
+
+    def _mean_square(self) -> float:
+        """Mean of ``‖Δf‖²`` over outputs that matter."""
+        raise NotImplementedError
+
+    @property
+    def rho(self) -> float:
+        """The margin steered to; the formulation's C is ``1/(ρ·Σs)``."""
+        return self._rho
+
+    @rho.setter
+    def rho(self, rho: float) -> None:
+        self._rho = rho
+        self.form = self.form._replace(cap=self.shares / rho)
+
+    def resume(self, before: Formulation) -> None:
+        """Start from the ρ of earlier multipliers, which were scaled to that of 1."""
+        known = len(before.cap)
+        total = float(before.cap.sum())
+        if 0.0 < total < math.inf:
+            self._go_to(float(self.shares[:known].sum()) / total)
+
+    def _go_to(self, rho: float) -> None:
+        factor = self._rho / rho
+        self.rho = rho
+        self._scale(factor)
+
+    def level(self) -> float:
+        """``L = Σ β·l``."""
+        return self._rho * self._linear()
+
+    # The pass ------------------------------------------------------------------------------
+
+    def sweep(self) -> float:
+        """One pass of the inner solver at the ρ that the passes before suggest."""
+        if self.clock > 0 and self._inner < MATTERS * self._outer:
+            x = math.log(self._rho)
+            there = self.steering.next(x, self.level(), self._before, self.nu)
+            if there != x:
+                self._go_to(math.exp(there))
+        self._before = self.level()
+        estimate = super().sweep()  # type: ignore[safe-super]
+        self._mix()
+        # The primal to expect: the gap of the C-problem tells its mean hinge.
+        square = float(self.w @ self.w)
+        hinge = self._rho * (self.dual() + estimate - 0.5 * square)
+        self._inner = self._rho**2 * estimate
+        self._outer = max(scaled(self.nu - hinge, square)[0] - self._bound, 0.0)
+        return self._outer
+
+    # The dual side -------------------------------------------------------------------------
+
+    def _mix(self) -> None:
+        """The dual value of the current point mixed with one from the other side of ν."""
+        weights = self._rho * self.w
+        level = self.level()
+        above = level >= self.nu * (1.0 - ROUNDING)
+        other, its_level = (self._low, self._low_level) if above else (self._high, self._high_level)
+        value = mixed(weights, level, other, its_level, self.nu)
+        mine = self._high if above else self._low
+        if value >= self._bound or mine is None:
+            if mine is None:
+                mine = np.empty_like(weights)
+            mine[:] = weights
+            if above:
+                self._high, self._high_level = mine, level
+            else:
+                self._low, self._low_level = mine, level
+        self._bound = max(self._bound, value)
+
+    def lower_bound(self) -> float:
+        """The best value of (12) known."""
+        return self._bound
+
+    def repair(self) -> None:
+        """Weights from the multipliers again, after an interruption anywhere."""
+        super().repair()
+        self._mix()
+
+    def finished(self) -> str | None:
+        """Whether the margin, which (12) bounds from above, is none beside the data's radius."""
+        norm = math.sqrt(max(-2.0 * self._bound, 0.0))
+        if norm > self.nu * LEAST_MARGIN * self._reach():
+            return None
+        self.satisfied = True
+        self._best = np.zeros_like(self.w)
+        self._best_primal = self._best_rho = 0.0
+        return TOO_LOW
+
+    # The primal side -----------------------------------------------------------------------
+
+    def positive_part(self, primal: float) -> float:
+        """``P + νρ``."""
+        return primal + self.nu * (self._best_rho if self._best_rho > 0.0 else self._rho)
+
+    def _keep(self, primal: float) -> None:
+        """Remember the best multiple of ``self.w``, whose hinges are in ``violation``."""
+        lead = self.nu - float(self.shares @ self.violation)
+        value, factor = scaled(lead, float(self.w @ self.w))
+        if value < self._best_primal or self._best is None:
+            if self._best is None:
+                self._best = np.zeros_like(self.w)
+            self._best_primal = math.inf  # should an interruption come between the two
+            np.multiply(self.w, factor, out=self._best)
+            self._best_rho = factor
+            self._best_primal = value
+
+    def candidate(self) -> Array:
+        """A copy of the averaged weights, in the units of (7)."""
+        return self._rho * super().candidate()
+
+    def primal_of(self, weights: Array) -> float:
+        """The value of (7) at given weights and the best ρ for them."""
+        low, high, count = self.margins.bracket(weights, self._rho)
+        self.oracle_calls += count * len(self.active)
+        best = max(low, high, key=lambda look: look.lead)
+        self._best_rho = best.rho
+        return 0.5 * float(weights @ weights) - best.lead
+
+
+def mixed(a: Array, level: float, b: Array | None, its_level: float, nu: float) -> float:
+    """``−½ min ‖p·a + q·b‖²`` over p, q ≥ 0, p + q ≤ 1 with ``p·level + q·its_level = ν``.
+
+    −inf where there is no such mixture. Without b, that of a alone.
+    """
+    square = float(a @ a)
+    if b is None or its_level <= 0.0:
+        ratio = nu / level if level > 0.0 else math.inf
+        return -0.5 * min(ratio, 1.0) ** 2 * square if ratio <= 1.0 + 2.0 * ROUNDING else -math.inf
+    if level < nu * (1.0 - ROUNDING):
+        if its_level < nu * (1.0 - ROUNDING):
+            return -math.inf
+        # As seen from the point that is feasible by itself.
+        return mixed(b, its_level, a, level, nu)
+    inner, other = float(a @ b), float(b @ b)
+    # p = (ν − q·its_level)/level, so the square is a quadratic in q.
+    slope = its_level / level
+    base = min(nu / level, 1.0)
+    most = (1.0 - base) / (1.0 - slope) if slope < 1.0 else base / slope
+    most = max(min(most, base / slope), 0.0)
+    curve = other - 2.0 * slope * inner + slope * slope * square
+    q = base * (slope * square - inner) / curve if curve > 0.0 else 0.0
+    q = min(max(q, 0.0), most)
+    p = base - q * slope
+    return -0.5 * (p * p * square + 2.0 * p * q * inner + q * q * other)
+
+
+class NuSDM(NuSearch, SDM):
+    """The search over planes found by decoding."""
+
+    saved_numbers = (*SDM.saved_numbers, *NuSearch.saved_numbers)
+    saved_arrays = (*SDM.saved_arrays, *NuSearch.saved_arrays)
+
+    def _mean_square(self) -> float:
+        squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
+        return float(squares.mean()) if len(squares) else 1.0
+
+
+class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
+    """The search where all outputs are the working set."""
+
+    saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.saved_numbers)
+    saved_arrays = (*EnumeratedSDM.saved_arrays, *NuSearch.saved_arrays)
+
+    def _mean_square(self) -> float:
+        return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0
