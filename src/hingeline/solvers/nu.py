@@ -41,9 +41,13 @@ from hingeline.structures.base import Compiled
 Array = np.ndarray[Any, Any]
 
 #: ρ changes by at most this factor between two passes.
-LARGEST_STEP = 4.0
+LARGEST_STEP = 16.0
+#: Beyond this difference of logarithms from ν the level need not settle before ρ moves on.
+FAR = 0.2
 #: The level has settled where a pass moves it by less than this share of its way to ν.
 SETTLED = 0.3
+#: Steps beyond all levels known are this much longer than needed.
+PAST = 1.2
 #: ρ is left alone while the gap of the C-problem is at least this share of the gap of (7).
 MATTERS = 0.7
 #: Why a run ends where ν is out of reach from below.
@@ -66,8 +70,8 @@ class Steering:
         self.low, self.low_value = -math.inf, 0.0  # log ρ and log L/ν < 0
         self.high, self.high_value = math.inf, 0.0
         self.side = 0.0  # of the last settled level
-        self.slope = 0.5  # of log L over log ρ
-        self.x = math.nan  # the last settled point
+        self.slope = 0.4  # of log L over log ρ
+        self.x = math.nan  # where it was measured last
         self.value = 0.0
 
     def next(self, x: float, level: float, before: float, nu: float) -> float:
@@ -78,21 +82,32 @@ class Steering:
         moved = level - before
         left = level - nu
         if abs(moved) > SETTLED * abs(left) and moved * left < 0.0:
-            ahead = math.log(max(level + moved, 1e-3 * nu) / nu)
-            return x if ahead * value <= 0.0 or abs(ahead) < 0.2 else self._free(x, ahead)
+            ahead = self.heading(level, before, nu)
+            return self._free(x, ahead) if ahead * value > 0.0 and abs(ahead) > FAR else x
         return self._settled(x, value)
 
+    @staticmethod
+    def heading(level: float, before: float, nu: float) -> float:
+        """``log L/ν`` after one more pass like the last."""
+        return math.log(max(2.0 * level - before, 1e-3 * nu) / nu)
+
     def _free(self, x: float, value: float) -> float:
+        if not abs(x - self.x) <= 0.3:
+            self._measure(x, value)
         most = math.log(LARGEST_STEP)
-        there = x - min(max(value / self.slope, -most), most)
+        # A little too far: two sides of ν make a better dual point than one.
+        there = x - min(max(PAST * value / self.slope, -most), most)
         if self.low < x < self.high:  # within what is known
             there = min(max(there, 0.5 * (x + self.low)), 0.5 * (x + self.high))
         return there
 
-    def _settled(self, x: float, value: float) -> float:
-        if x != self.x and value != self.value and not math.isnan(self.x):
-            self.slope = min(max((value - self.value) / (x - self.x), 0.1), 1.5)
+    def _measure(self, x: float, value: float) -> None:
+        if x != self.x and not math.isnan(self.x):
+            self.slope = min(max((value - self.value) / (x - self.x), 0.05), 1.5)
         self.x, self.value = x, value
+
+    def _settled(self, x: float, value: float) -> float:
+        self._measure(x, value)
         side = math.copysign(1.0, value)
         if value < 0.0:
             if x >= self.high:
@@ -194,7 +209,7 @@ class NuSearch(DualSolver):
 
     def sweep(self) -> float:
         """One pass of the inner solver at the ρ that the passes before suggest."""
-        if self.clock > 0 and self._inner < MATTERS * self._outer:
+        if self.clock > 0 and (self._far() or self._inner < MATTERS * self._outer):
             x = math.log(self._rho)
             there = self.steering.next(x, self.level(), self._before, self.nu)
             if there != x:
@@ -208,6 +223,11 @@ class NuSearch(DualSolver):
         self._inner = self._rho**2 * estimate
         self._outer = max(scaled(self.nu - hinge, square)[0] - self._bound, 0.0)
         return self._outer
+
+    def _far(self) -> bool:
+        """Whether the level is far from ν and not on its way there."""
+        ahead = self.steering.heading(self.level(), self._before, self.nu)
+        return abs(ahead) > FAR and ahead * (self.level() - self.nu) > 0.0
 
     # The dual side -------------------------------------------------------------------------
 
