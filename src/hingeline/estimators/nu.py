@@ -12,6 +12,7 @@ from hingeline.solvers.history import Result, relative
 from hingeline.solvers.margins import Look, Margins, scaled
 from hingeline.solvers.nu import TOO_LOW
 from hingeline.solvers.parallel import Workers, effective_n_jobs
+from hingeline.solvers.schedule import outside
 from hingeline.structures.base import Compiled
 
 Array = np.ndarray[Any, Any]
@@ -51,8 +52,11 @@ def solve(
     with Workers(n_jobs, compiled.scratch_size) as workers:
         nu = float(estimator.nu)
         margins = Margins(compiled, shares, workers, nu)
-        check_admissible(nu, margins.highest())
+        highest = margins.highest()
+        check_admissible(nu, highest)
         result, dual, solver = estimator._solve_with(compiled, weights, start, kind, nu=nu)
+        if result.stop_reason == TOO_LOW:
+            warn_too_low(nu, solver.least_hinge, highest)
         store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual
 
@@ -68,12 +72,23 @@ def check_admissible(nu: float, highest: float) -> None:
         )
 
 
+def warn_too_low(nu: float, bound: float, highest: float) -> None:
+    """Say that ν admits no margin, and which values do."""
+    warnings.warn(
+        f"nu={nu:g} is not above its least value for these data, which is at most {bound:.6g} (the "
+        "smallest mean hinge found), so that rho and all weights are 0 and nothing is learnt: "
+        f"choose a larger nu, up to {highest:.6g}.",
+        UserWarning,
+        stacklevel=outside(),
+    )
+
+
 def store(estimator: Any, result: Result, rho: float, margins: Margins, total: float) -> None:
     """Put ρ where it is best for the weights, and count who lies where."""
     nu = margins.nu
     estimator.nu_ = nu
     if rho <= 0.0:
-        _store_nothing(estimator, result, margins)
+        _store_nothing(estimator, margins)
         return
     low, high, _ = margins.bracket(result.weights, rho)
     square = float(result.weights @ result.weights)
@@ -110,7 +125,7 @@ def _improve(
     return rho
 
 
-def _store_nothing(estimator: Any, result: Result, margins: Margins) -> None:
+def _store_nothing(estimator: Any, margins: Margins) -> None:
     """ρ = 0: the weights are 0, and all outputs are tied."""
     estimator.rho_ = 0.0
     estimator.C_ = float("inf")
@@ -119,10 +134,3 @@ def _store_nothing(estimator: Any, result: Result, margins: Margins) -> None:
     estimator.n_margin_errors_ = 0
     estimator.n_on_margin_ = int(np.count_nonzero(margins.shares > 0.0))
     estimator.n_beyond_margin_ = 0
-    if result.stop_reason == TOO_LOW:
-        warnings.warn(
-            f"nu={margins.nu:g} is not above its least value for these data, so that the weights "
-            "are 0 and nothing is learnt: choose a larger nu.",
-            UserWarning,
-            stacklevel=5,
-        )

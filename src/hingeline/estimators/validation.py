@@ -31,7 +31,7 @@ _MARGIN_ONLY = (("slack", "nu"), ("solver", "subgradient"))
 #: Solver options for which 0 means "not at all".
 _MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
 #: The others count something.
-_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta"}
+_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta", "gain"}
 
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")

@@ -12,10 +12,9 @@ continuous in ρ and does not fall with it, is ν. A change of ρ leaves β as i
 starts from the last.
 
 Certificate. Any weights v of the C-problem with mean hinge ``R = Σ s̄_i·max_y [l − v·Δf]₊`` give
-the primal value ``−½(ν − R)²/‖v‖²``, at ``ρ = (ν − R)/‖v‖²``. On the dual side β with ``L ≥ ν`` is
-scaled down to ``L = ν``; with ``L < ν`` it is not feasible, and scaling it up would leave the
-bounds. The least norm among the mixtures of two points, one from either side, with ``Σ β·l = ν``
-is what counts; its error is of second order in their distance, so ν need not be met exactly.
+the primal value ``−½(ν − R)²/‖v‖²``, at ``ρ = (ν − R)/‖v‖²``. On the dual side two points with L on
+either side of ν are mixed (:mod:`hingeline.solvers.mixtures`); the error of that is of second order
+in their distance, so ν need not be met exactly.
 
 The ends. ``ν(C)`` falls from ``ν_max = Σ s̄_i·max_y l_i(y)`` at C → 0 to the least mean hinge of any
 weights, ``ν_min``, at C → ∞ (0 where the data are separable). Above ν_max (12) has no feasible
@@ -33,7 +32,8 @@ import numpy as np
 from hingeline.formulations import Formulation
 from hingeline.solvers.certificate import LEAST_MARGIN, DualSolver
 from hingeline.solvers.enumerated import EnumeratedSDM, mean_square
-from hingeline.solvers.margins import ROUNDING, Margins, scaled
+from hingeline.solvers.margins import Margins, scaled
+from hingeline.solvers.mixtures import NuCertificate
 from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import SDM
 from hingeline.structures.base import Compiled
@@ -130,22 +130,18 @@ class Steering:
         return self.low + min(max(share, 0.02), 0.98) * (self.high - self.low)
 
 
-class NuSearch(DualSolver):
+class NuSearch(NuCertificate, DualSolver):
     """A solver of the C-problem whose C is steered; see the head of this module."""
 
-    wants = ("nu",)
-    saved_numbers: ClassVar[tuple[str, ...]] = (
+    search_numbers: ClassVar[tuple[str, ...]] = (
         "rho",
-        "_best_rho",
+        "least_hinge",
         "_before",
         "_inner",
         "_outer",
-        "_bound",
-        "_high_level",
-        "_low_level",
         *Steering.saved_numbers,
+        *NuCertificate.mixture_numbers,
     )
-    saved_arrays: ClassVar[tuple[str, ...]] = ("_high", "_low")
 
     def __init__(
         self,
@@ -159,19 +155,14 @@ class NuSearch(DualSolver):
         self.shares = form.cap
         self._rho = 1.0
         super().__init__(compiled, form, workers, seed, options, start)
-        self.nu = float(self.options["nu"])
+        self._begin(float(self.options["nu"]))
         self.margins = Margins(compiled, self.shares, workers, self.nu)
         self.stages = []
         self.steering = Steering()
-        self._best_rho = 0.0
+        self.least_hinge = math.inf  # a bound on ν_min from above
         self._before = math.nan  # the level before the last pass
         self._inner = 0.0  # gap of the C-problem after it, in the units of (7)
         self._outer = math.inf  # gap of (7)
-        self._bound = -math.inf
-        self._high: Array | None = None  # Σ β Δf of the last good point with L ≥ ν
-        self._high_level = math.inf
-        self._low: Array | None = None
-        self._low_level = 0.0
         if start is None:
             self.rho = max(float(self.shares[self.active].mean()) * self._mean_square(), 1e-300)
 
@@ -232,26 +223,7 @@ class NuSearch(DualSolver):
     # The dual side -------------------------------------------------------------------------
 
     def _mix(self) -> None:
-        """The dual value of the current point mixed with one from the other side of ν."""
-        weights = self._rho * self.w
-        level = self.level()
-        above = level >= self.nu * (1.0 - ROUNDING)
-        other, its_level = (self._low, self._low_level) if above else (self._high, self._high_level)
-        value = mixed(weights, level, other, its_level, self.nu)
-        mine = self._high if above else self._low
-        if value >= self._bound or mine is None:
-            if mine is None:
-                mine = np.empty_like(weights)
-            mine[:] = weights
-            if above:
-                self._high, self._high_level = mine, level
-            else:
-                self._low, self._low_level = mine, level
-        self._bound = max(self._bound, value)
-
-    def lower_bound(self) -> float:
-        """The best value of (12) known."""
-        return self._bound
+        self.mix(self._rho * self.w, self.level())
 
     def repair(self) -> None:
         """Weights from the multipliers again, after an interruption anywhere."""
@@ -263,6 +235,7 @@ class NuSearch(DualSolver):
         norm = math.sqrt(max(-2.0 * self._bound, 0.0))
         if norm > self.nu * LEAST_MARGIN * self._reach():
             return None
+        self.certify()  # for the least hinge
         self.satisfied = True
         self._best = np.zeros_like(self.w)
         self._best_primal = self._best_rho = 0.0
@@ -276,8 +249,9 @@ class NuSearch(DualSolver):
 
     def _keep(self, primal: float) -> None:
         """Remember the best multiple of ``self.w``, whose hinges are in ``violation``."""
-        lead = self.nu - float(self.shares @ self.violation)
-        value, factor = scaled(lead, float(self.w @ self.w))
+        hinge = float(self.shares @ self.violation)
+        self.least_hinge = min(self.least_hinge, hinge)
+        value, factor = scaled(self.nu - hinge, float(self.w @ self.w))
         if value < self._best_primal or self._best is None:
             if self._best is None:
                 self._best = np.zeros_like(self.w)
@@ -299,38 +273,11 @@ class NuSearch(DualSolver):
         return 0.5 * float(weights @ weights) - best.lead
 
 
-def mixed(a: Array, level: float, b: Array | None, its_level: float, nu: float) -> float:
-    """``−½ min ‖p·a + q·b‖²`` over p, q ≥ 0, p + q ≤ 1 with ``p·level + q·its_level = ν``.
-
-    −inf where there is no such mixture. Without b, that of a alone.
-    """
-    square = float(a @ a)
-    if b is None or its_level <= 0.0:
-        ratio = nu / level if level > 0.0 else math.inf
-        return -0.5 * min(ratio, 1.0) ** 2 * square if ratio <= 1.0 + 2.0 * ROUNDING else -math.inf
-    if level < nu * (1.0 - ROUNDING):
-        if its_level < nu * (1.0 - ROUNDING):
-            return -math.inf
-        # As seen from the point that is feasible by itself.
-        return mixed(b, its_level, a, level, nu)
-    inner, other = float(a @ b), float(b @ b)
-    # p = (ν − q·its_level)/level, so the square is a quadratic in q.
-    slope = its_level / level
-    base = min(nu / level, 1.0)
-    most = (1.0 - base) / (1.0 - slope) if slope < 1.0 else base / slope
-    most = max(min(most, base / slope), 0.0)
-    curve = other - 2.0 * slope * inner + slope * slope * square
-    q = base * (slope * square - inner) / curve if curve > 0.0 else 0.0
-    q = min(max(q, 0.0), most)
-    p = base - q * slope
-    return -0.5 * (p * p * square + 2.0 * p * q * inner + q * q * other)
-
-
 class NuSDM(NuSearch, SDM):
     """The search over planes found by decoding."""
 
-    saved_numbers = (*SDM.saved_numbers, *NuSearch.saved_numbers)
-    saved_arrays = (*SDM.saved_arrays, *NuSearch.saved_arrays)
+    saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
+    saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
 
     def _mean_square(self) -> float:
         squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
@@ -340,8 +287,8 @@ class NuSDM(NuSearch, SDM):
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     """The search where all outputs are the working set."""
 
-    saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.saved_numbers)
-    saved_arrays = (*EnumeratedSDM.saved_arrays, *NuSearch.saved_arrays)
+    saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
+    saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)
 
     def _mean_square(self) -> float:
         return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0

@@ -307,8 +307,8 @@ def _reason(solver: Solver, limits: Limits, progress: Progress) -> str:
     return solver.finished() or ""
 
 
-def _outside() -> int:
-    """How many frames above :func:`_warn` the user's own code is."""
+def outside() -> int:
+    """How many frames above the caller the user's own code is."""
     frame, level = sys._getframe(1), 1
     package = __name__.split(".")[0] + "."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
@@ -333,5 +333,5 @@ def _warn(
     warnings.warn(
         f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",
         ConvergenceWarning,
-        stacklevel=_outside(),
+        stacklevel=outside(),
     )

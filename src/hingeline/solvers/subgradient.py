@@ -12,15 +12,15 @@ new random order, and in pass k ``μ_t = k/W_t`` where ``W_t`` sums the k of all
 ``2/t``, the schedule for strongly convex problems. Then ``w_t = (1/W_t) Σ k·n·s̄_i·Δf_i(ŷ)`` is a
 mean of planes, and after each whole pass every example has had the same share in it: these weights
 belong to multipliers that are feasible, ``Σ_y β_i = s̄_i``, without keeping any plane. For ρ the
-step is ``μ'_t = GAIN·ρ/(ν·t)``, ρ that of the pass's beginning.
+step is ``μ'_t = gain·ρ/(ν·(t + n))``, ρ that of the pass's beginning.
 
 Averaging. Candidates for the primal are the averages of the iterates with weights ``W_t``, about
 ``t²``; ``Σ W_t·w_t`` needs one more vector and no work per step but for the plane's own entries.
 
 Stopping. By the certified relative gap, as everywhere: the primal of the averaged weights against
-the dual of the mean of planes. With ν these multipliers have ``L = Σ β·l`` near ν; they are scaled
-down to it or, from below, mixed with the point of all the largest losses (see
-:mod:`hingeline.solvers.nu`).
+the dual of the mean of planes. With ν these multipliers have ``L = Σ β·l`` near ν, on one side or
+the other; points of both sides are mixed to meet it (:mod:`hingeline.solvers.mixtures`). The first
+from above is that of the largest losses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hingeline._numba import kernel
 from hingeline._vector import aligned_zeros
 from hingeline.formulations import Formulation
 from hingeline.solvers.margins import Margins, scaled
-from hingeline.solvers.nu import mixed
+from hingeline.solvers.mixtures import NuCertificate
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.base import (
     Compiled,
@@ -89,7 +89,7 @@ def descend(
         state[LINEAR] += step * loss
         state[TOTAL] += weight
         if gain > 0.0:
-            state[RHO] = max(rho - gain / state[STEPS] * (share * loss - nu), 0.0)
+            state[RHO] = max(rho - gain / (state[STEPS] + n) * (share * loss - nu), 0.0)
         state[MEAN_RHO] += state[TOTAL] * state[RHO]
         state[MASS] += state[TOTAL]
 
@@ -156,6 +156,11 @@ class Subgradient:
 
     def sweep(self) -> float:
         """One pass in a new random order."""
+        self._run()
+        w = self.w
+        return 0.5 * float(w @ w) + float(self.state[HINGES]) - self.lower_bound()
+
+    def _run(self) -> None:
         self.clock += 1
         self.state[HINGES] = 0.0
         self.compiled.bind(descend)(
@@ -170,12 +175,6 @@ class Subgradient:
             self.moments,
         )
         self.oracle_calls += len(self.active)
-        return self._expected(float(self.state[HINGES])) - self.lower_bound()
-
-    def _expected(self, hinges: float) -> float:
-        """The primal that the hinges met along the pass suggest."""
-        w = self.w
-        return 0.5 * float(w @ w) + hinges
 
     # The two sides -------------------------------------------------------------------------
 
@@ -206,12 +205,9 @@ class Subgradient:
         """The true primal of the averaged weights."""
         weights, _ = self.average()
         primal = self.primal_of(weights)
-        self._remember(weights, primal)
-        return primal
-
-    def _remember(self, weights: Array, primal: float) -> None:
         if primal < self._best_primal or self._best is None:
             self._best, self._best_primal = weights, primal
+        return primal
 
     def primal_of(self, weights: Array) -> float:
         """True primal of given weights."""
@@ -232,34 +228,41 @@ class Subgradient:
         return None
 
 
-class NuSubgradient(Subgradient):
-    """Algorithm 1 for the ν-problem."""
+class NuSubgradient(NuCertificate, Subgradient):
+    """Algorithm 1 for the ν-problem.
 
-    saved_numbers = (*Subgradient.saved_numbers, "_best_rho", "_first_rho", "_worst_level")
-    saved_arrays = (*Subgradient.saved_arrays, "_worst")
+    Options
+    -------
+    gain : float
+        Of ρ's steps; about one over how steeply the risk rises with log ρ.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {"gain": 8.0}
+    saved_numbers = (*Subgradient.saved_numbers, *NuCertificate.mixture_numbers, "_first_rho")
+    saved_arrays = (*Subgradient.saved_arrays, *NuCertificate.mixture_arrays)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._best_rho = 0.0
-        self._first_rho = 0.0
-        self._worst: Array | None = None
-        self._worst_level = 0.0
-        self._prepare()
+        self._begin(self.margins.nu)
+        worst, level = self._worst()
+        self.mix(worst, level)
+        # With the largest losses throughout, νρ is at least the square of the weights.
+        self._first_rho = float(worst @ worst) / self.nu
+        self.state[RHO] = self._first_rho
 
     def _nu(self) -> float:
         return float(self.options["nu"])
 
-    def _prepare(self) -> None:
-        """The mean of the planes of the largest losses: feasible whatever ν is."""
+    def _worst(self) -> tuple[Array, float]:
+        """The mean of the planes of the largest losses, which is feasible whatever ν is."""
         planes = aligned_zeros(self.compiled.n_weights)
         state = np.zeros(7)
         state[RHO] = 1.0
         state[TOTAL] = 1e300  # so large that scores count for nothing beside losses
-        order = self.active
         self.compiled.bind(descend)(
             self.compiled.problem,
             self.form.cap,
-            order,
+            self.active,
             1.0,
             0.0,
             0.0,
@@ -267,27 +270,27 @@ class NuSubgradient(Subgradient):
             planes,
             aligned_zeros(self.compiled.n_weights),
         )
-        self.oracle_calls += len(order)
-        self._worst = planes / len(order)
-        self._worst_level = float(state[LINEAR]) / len(order)
-        # Where all losses are the largest, (7) is least at about this ρ; it falls from there.
-        self.state[RHO] = self._first_rho = float(self._worst @ self._worst) / self.margins.nu
+        n = len(self.active)
+        self.oracle_calls += n
+        return planes / n, float(state[LINEAR]) / n
 
     def _gain(self) -> float:
-        return GAIN * max(float(self.state[RHO]), 1e-2 * self._first_rho) / self.margins.nu
+        rho = max(float(self.state[RHO]), 1e-2 * self._first_rho)
+        return float(self.options["gain"]) * rho / self.nu
 
-    def _expected(self, hinges: float) -> float:
+    def sweep(self) -> float:
+        """One pass in a new random order."""
+        self._run()
         w = self.w
-        lead = self.margins.nu * float(self.state[RHO]) - hinges
-        return scaled(lead, float(w @ w))[0]
-
-    def lower_bound(self) -> float:
-        """The value of (12) at the mean of planes, made feasible."""
-        return mixed(self.w, self._level(), self._worst, self._worst_level, self.margins.nu)
+        square = float(w @ w)
+        self.mix(w, self._level())
+        lead = self.nu * float(self.state[RHO]) - float(self.state[HINGES])
+        return max(scaled(lead, square)[0] - self._bound, 0.0)
 
     def positive_part(self, primal: float) -> float:
         """``P + νρ``."""
-        return primal + self.margins.nu * self._best_rho
+        rho = self._best_rho if self._best_rho > 0.0 else float(self.state[RHO])
+        return primal + self.nu * rho
 
     def certify(self) -> float:
         """The value of (7) at the best multiple of the averaged weights and ρ."""
@@ -297,7 +300,7 @@ class NuSubgradient(Subgradient):
         primal, factor = scaled(lead, float(weights @ weights))
         if primal < self._best_primal or self._best is None:
             self._best_rho = factor * rho
-            self._remember(factor * weights, primal)
+            self._best, self._best_primal = factor * weights, primal
         return primal
 
     def primal_of(self, weights: Array) -> float:
@@ -307,7 +310,3 @@ class NuSubgradient(Subgradient):
         best = max(low, high, key=lambda look: look.lead)
         self._best_rho = best.rho
         return 0.5 * float(weights @ weights) - best.lead
-
-
-#: Of ρ's steps: about one over how steeply the risk rises with log ρ.
-GAIN = 2.0
