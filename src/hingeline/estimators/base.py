@@ -144,6 +144,8 @@ class BaseSSVM(BaseEstimator):
     ) -> tuple[Result, DualMemory]:
         """Run the solver and take over its certificate."""
         nu_fits.forget(self)
+        if self.warm_start:  # for a path, which poses the same problem again
+            self._posed = (compiled, weights, kind)
         if self.slack == "nu":
             return nu_fits.solve(self, compiled, weights, start, kind)
         return self._solve_with(compiled, weights, start, kind)[:2]
@@ -336,7 +338,7 @@ class BaseSSVM(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        for name in ("_dual", "_weights", "_data"):  # training data and multipliers stay behind
+        for name in ("_dual", "_weights", "_data", "_posed"):  # training data and multipliers stay behind
             state.pop(name, None)
         return state
 

@@ -63,13 +63,24 @@ class Steering:
 
     saved_numbers = tuple(
         f"steering.{name}"
-        for name in ("low", "low_value", "high", "high_value", "side", "slope", "x", "value")
+        for name in (
+            "low",
+            "low_value",
+            "high",
+            "high_value",
+            "side",
+            "visited",
+            "slope",
+            "x",
+            "value",
+        )
     )
 
     def __init__(self) -> None:
         self.low, self.low_value = -math.inf, 0.0  # log ρ and log L/ν < 0
         self.high, self.high_value = math.inf, 0.0
         self.side = 0.0  # of the last settled level
+        self.visited = math.nan
         self.slope = 0.4  # of log L over log ρ
         self.x = math.nan  # where it was measured last
         self.value = 0.0
@@ -81,7 +92,10 @@ class Steering:
             return x
         moved = level - before
         left = level - nu
-        if abs(moved) > SETTLED * abs(left) and moved * left < 0.0:
+        # The first pass at a new ρ goes only part of the way.
+        settled = SETTLED if x == self.visited else SETTLED / 3.0
+        self.visited = x
+        if abs(moved) > settled * abs(left) and moved * left < 0.0:
             ahead = self.heading(level, before, nu)
             return self._free(x, ahead) if ahead * value > 0.0 and abs(ahead) > FAR else x
         return self._settled(x, value)
@@ -127,7 +141,9 @@ class Steering:
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             return self._free(x, value)
         share = self.low_value / (self.low_value - self.high_value)
-        return self.low + min(max(share, 0.02), 0.98) * (self.high - self.low)
+        if not 0.02 <= share <= 0.98:  # to the end itself: it may have been judged too early
+            share = round(share)
+        return self.low + share * (self.high - self.low)
 
 
 class NuSearch(NuCertificate, DualSolver):
