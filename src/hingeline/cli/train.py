@@ -39,7 +39,13 @@ from hingeline.cli.app import (
     check_n_jobs,
     check_seed,
 )
-from hingeline.cli.checks import check_files, check_params, check_together, parse_grid
+from hingeline.cli.checks import (
+    check_files,
+    check_params,
+    check_together,
+    parse_grid,
+    parse_nu,
+)
 from hingeline.cli.progress import FitProgress, percent, relative_gap
 from hingeline.cli.samples import Samples, file_hash, read_like, read_training
 from hingeline.data.text import open_text
@@ -84,9 +90,12 @@ def train(
         str | None, typer.Option(help="Try several, e.g. C=0.01,0.1,1; the best on --dev is kept.")
     ] = None,
     tol: Annotated[float, typer.Option(help="Certified gap to reach.")] = 0.05,
-    slack: Annotated[str, typer.Option(help="max or squared.")] = "max",
+    slack: Annotated[str, typer.Option(help="max, squared, sum or nu.")] = "max",
+    nu: Annotated[
+        str | None, typer.Option(help="Balance of --slack nu: a mean loss, or auto.")
+    ] = None,
     rescale: Annotated[str, typer.Option(help="margin or slack.")] = "margin",
-    solver: Annotated[str, typer.Option(help="auto, sdm or fsmo.")] = "auto",
+    solver: Annotated[str, typer.Option(help="auto, sdm, fsmo, sdcd or subgradient.")] = "auto",
     scheme: Annotated[
         str | None, typer.Option(help="Forbid invalid tags: auto, IOB2, BIOES, …")
     ] = None,
@@ -136,6 +145,7 @@ def train(
         "n_jobs": n_jobs,
         "random_state": seed,
         **({} if C is None else {"C": C}),
+        **({} if nu is None else {"nu": parse_nu(nu)}),
     }
     check_params(params, values, scheme, dtype)
     seconds: dict[str, float] = {}
@@ -193,7 +203,7 @@ def train(
     result = {
         "model": str(model),
         "bytes": written["bytes"],
-        "C": float(best.C),
+        **_balance(best),
         "relative_gap": _finite(relative_gap(best)),
         "converged": best.converged_,
         "stop_reason": best.stop_reason_,
@@ -304,7 +314,8 @@ def _fit_all(
         if checkpoint is not None:
             callbacks += [_tell_resumed(progress, checkpoint), checkpoint]
         with blaming(name):
-            progress.fit(f"training, C={C:g}", estimator, X, y, callbacks, interruptible=True)
+            title = f"training, C={C:g}" if estimator.nu is None else f"training, nu={estimator.nu}"
+            progress.fit(title, estimator, X, y, callbacks, interruptible=True)
         row: dict[str, Any] = {"C": float(C), "relative_gap": _finite(relative_gap(estimator))}
         if held_out is not None:
             row["dev"] = _score(estimator, held_out.X, held_out.y)
@@ -334,6 +345,25 @@ def _tell_resumed(progress: FitProgress, checkpoint: Checkpoint) -> Callable[[Pa
     return tell
 
 
+def _balance(model: Any) -> dict[str, Any]:
+    """C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks."""
+    if not hasattr(model, "nu_"):
+        return {"C": float(model.C)}
+    facts = {
+        "C": _finite(model.C_),
+        "nu": model.nu_,
+        "rho": model.rho_,
+        "margin_error_risk": model.margin_error_risk_,
+        "support_vector_risk": model.support_vector_risk_,
+    }
+    if hasattr(model, "nu_path_"):
+        facts["nu_tried"] = [
+            {name: _finite(value) for name, value in trial._asdict().items()}
+            for trial in model.nu_path_
+        ]
+    return facts
+
+
 def _finite(value: float) -> float | None:
     """JSON has neither NaN nor infinity."""
     return value if math.isfinite(value) else None
@@ -346,7 +376,10 @@ def _print_result(result: dict[str, Any], as_json: bool) -> None:
     gap = result["relative_gap"]
     bound = "no certificate" if gap is None else f"certified gap {percent(gap)}"
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
+    balance = "C is infinite" if result["C"] is None else f"C={result['C']:g}"
+    if "nu" in result:
+        balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
     typer.echo(
-        f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "
+        f"{result['model']}: {balance}, {bound} ({result['stop_reason']}, "
         f"{result['passes']} passes); {seconds}; {result['bytes'] / 1e6:.1f} MB"
     )

@@ -111,7 +111,7 @@ class BaseSSVM(BaseEstimator):
         """The solver that the parameters ask for; None: as if outputs were few."""
         other = OTHER_SOLVERS.get((str(self.solver), str(self.slack)))
         if other is not None:
-            return other  # type: ignore[no-any-return]
+            return other
         few = self._enumerable and (
             compiled is None
             or (
@@ -338,7 +338,12 @@ class BaseSSVM(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        for name in ("_dual", "_weights", "_data", "_posed"):  # training data and multipliers stay behind
+        for name in (
+            "_dual",
+            "_weights",
+            "_data",
+            "_posed",
+        ):  # training data and multipliers stay behind
             state.pop(name, None)
         return state
 

@@ -1,13 +1,15 @@
-"""Fits of ``slack="nu"``: the admissible interval, what is stored beside the weights, and "auto"."""
+"""Fits of ``slack="nu"``: the admissible interval, what is stored, and the choice of ν."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from hingeline.estimators.typed_json import from_json, to_json
 from hingeline.formulations import make_formulation
 from hingeline.solvers.history import Result, relative
 from hingeline.solvers.margins import Look, Margins, scaled
@@ -49,6 +51,32 @@ def positive_part(estimator: Any) -> float:
     """The non-negative part of a fitted estimator's primal objective: P, or ``P + νρ``."""
     primal = float(estimator.primal_objective_)
     return primal + getattr(estimator, "nu_", 0.0) * getattr(estimator, "rho_", 0.0)
+
+
+def to_header(estimator: Any) -> dict[str, Any]:
+    """What a fit left, for a model file."""
+    trials = getattr(estimator, "nu_path_", None)
+    numbers = {name: getattr(estimator, name) for name in FITTED if name != "nu_path_"}
+    return {
+        "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
+        "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
+    }
+
+
+def from_header(estimator: Any, stored: dict[str, Any]) -> None:
+    """Restore what :func:`to_header` stored; any exception where it is something else."""
+    for name in FITTED:
+        if name == "nu_path_":
+            continue
+        value = from_json(stored["numbers"][name], {})
+        if type(value) is not (int if name.startswith("n_") else float):
+            raise ValueError(f"{name} has the wrong type")
+        setattr(estimator, name, value)
+    if stored["tried"] is not None:
+        trials = [NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
+        if not all(type(value) is float for trial in trials for value in trial):
+            raise ValueError("nu_path_ must hold numbers")
+        estimator.nu_path_ = trials
 
 
 def solve(
@@ -118,9 +146,7 @@ def store(estimator: Any, result: Result, rho: float, margins: Margins, total: f
     estimator.n_beyond_margin_ = int(np.count_nonzero(active & ~within & ~errors))
 
 
-def _improve(
-    result: Result, rho: float, low: Look, high: Look, square: float, nu: float
-) -> float:
+def _improve(result: Result, rho: float, low: Look, high: Look, square: float, nu: float) -> float:
     """Move result and ρ to the better of two looks, if that is better than where they are."""
     best = max(low, high, key=lambda look: look.lead)
     primal, factor = scaled(best.lead, square)
@@ -182,7 +208,7 @@ class Choice:
     ) -> None:
         silent = {"callbacks": None, "verbose": 0, "tol": max(float(estimator.tol), LEAST_TOL)}
         self.estimator = type(estimator)(**{**estimator.get_params(deep=False), **silent})
-        self.compiled, self.kind = compiled, kind
+        self.compiled, self.kind, self.verbose = compiled, kind, estimator.verbose
         active = np.flatnonzero(weights > 0.0)
         if len(active) < 2 * FIFTH:
             raise ValueError(
@@ -224,7 +250,7 @@ class Choice:
         return self.trials[best].nu, self.duals[best]
 
     def _try(self, nu: float) -> None:
-        """Fit from the nearest ν tried, and judge."""
+        """Fit from the nearest ν tried, judge, and say so where that is asked for."""
         start = None
         if self.trials:
             apart = [abs(np.log(nu / trial.nu)) for trial in self.trials]
@@ -251,3 +277,10 @@ class Choice:
                 else self.highest,
             )
         )
+        if self.verbose:
+            trial = self.trials[-1]
+            print(
+                f"nu={trial.nu:.4g}  C {trial.C:.4g}  gap {100 * trial.relative_gap:.2g} %"
+                f"  held-out loss {trial.held_out_loss:.4g}, risk {trial.held_out_risk:.4g}",
+                file=sys.stderr,
+            )

@@ -123,7 +123,7 @@ def nu_path(
     return path
 
 
-def C_path(  # noqa: N802
+def C_path(
     estimator: BaseSSVM, X: Any, y: Any, Cs: Sequence[float] | None = None, **fit_params: Any
 ) -> Path:
     """Fit for many C, from small to large, each from the solution before.

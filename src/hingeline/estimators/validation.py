@@ -67,10 +67,10 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
     if estimator.max_time is not None:
         positive("max_time", estimator.max_time)
     check_nu(estimator)
-    for name, value in _MARGIN_ONLY:
-        if getattr(estimator, name) == value and estimator.rescale != "margin":
+    for name, word in _MARGIN_ONLY:
+        if getattr(estimator, name) == word and estimator.rescale != "margin":
             raise ValueError(
-                f"{name}={value!r} knows margin rescaling only, not rescale={estimator.rescale!r}."
+                f"{name}={word!r} knows margin rescaling only, not rescale={estimator.rescale!r}."
             )
     if estimator.solver == "subgradient" and estimator.slack == "max" and math.isinf(estimator.C):
         raise ValueError("solver='subgradient' needs a finite C; use solver='sdm' for C=inf.")
@@ -99,10 +99,10 @@ def check_nu(estimator: Any) -> None:
     if nu is None:
         raise ValueError("slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
     default = signature(type(estimator)).parameters["C"].default
-    if estimator.C != default:
+    if default != estimator.C:
         raise ValueError(
-            f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu: leave C at its "
-            f"default of {default!r}."
+            f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu: leave C at "
+            f"its default of {default!r}."
         )
     if isinstance(nu, str):
         if nu != "auto":

@@ -26,6 +26,11 @@ class HistoryRow(NamedTuple):
     restricted: float = math.nan  # primal over the planes known, where that is all there is
     scale: float = math.nan  # what the gap is relative to: the primal's non-negative part
 
+    @property
+    def relative_gap(self) -> float:
+        """The gap as a share of the primal's non-negative part."""
+        return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
+
 
 @dataclass
 class PassState:
