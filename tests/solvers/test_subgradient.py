@@ -101,7 +101,7 @@ def test_bounds_hold_at_every_pass(slack: str) -> None:
     """The mean of planes is feasible after every whole pass, whatever its length."""
     X, y, problem, model = data("chain", 2)
     model.set_params(slack=slack, nu=1.2 if slack == "nu" else None, **SETTINGS)
-    model.set_params(tol=1e-3, max_iter=200)
+    model.set_params(tol=1e-9, max_iter=200)
     with pytest.warns(match="200 passes"):
         model.fit(X, y)
     best = solve_nu(problem, 1.2).objective if slack == "nu" else solve(problem, 0.1).objective

@@ -13,7 +13,6 @@ from hingeline.estimators.typed_json import from_json, to_json
 from hingeline.formulations import make_formulation
 from hingeline.solvers.history import Result, relative
 from hingeline.solvers.margins import Look, Margins, scaled
-from hingeline.solvers.nu import TOO_LOW
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.schedule import outside
 from hingeline.structures.base import Compiled
@@ -96,7 +95,7 @@ def solve(
         highest = margins.highest()
         check_admissible(nu, highest)
         result, dual, solver = estimator._solve_with(compiled, weights, start, kind, nu=nu)
-        if result.stop_reason == TOO_LOW:
+        if result.converged and solver._best_rho <= 0.0:
             warn_too_low(nu, solver.least_hinge, highest)
         store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual

@@ -38,6 +38,8 @@ Array = np.ndarray[Any, Any]
 TIE = 1e-3
 #: Risks that differ from ν by no more than this share differ by rounding.
 ROUNDING = 1e-12
+#: How steeply the risk rises with ρ, in logarithms: a first guess.
+USUAL_SLOPE = 0.4
 #: The search for the best ρ ends here; it needs about five.
 MOST_LOOKS = 60
 
@@ -120,6 +122,8 @@ class Margins:
             if found.risk >= self.nu and (high is None or at <= high.rho):
                 high = found
             if low is None or high is None:
+                if count == 1 and found.risk > 0.0:
+                    step = max(step, 1.5 * abs(math.log(self.nu / found.risk)) / USUAL_SLOPE)
                 at = at * (1.0 + step) if high is None else at / (1.0 + step)
                 step *= 4.0
                 continue

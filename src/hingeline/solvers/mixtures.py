@@ -24,6 +24,7 @@ class NuCertificate:
     wants: ClassVar[tuple[str, ...]] = ("nu",)
     mixture_numbers: ClassVar[tuple[str, ...]] = (
         "_best_rho",
+        "least_hinge",
         "_bound",
         "_high_level",
         "_top_level",
@@ -36,6 +37,7 @@ class NuCertificate:
     def _begin(self, nu: float) -> None:
         self.nu = nu
         self._best_rho = 0.0
+        self.least_hinge = math.inf  # in units of the loss: a bound on ν_min from above
         self._bound = -math.inf
         self._high: Array | None = None  # Σ β Δf of a good point with L ≥ ν
         self._high_level = math.inf

@@ -73,6 +73,7 @@ class Steering:
             "slope",
             "x",
             "value",
+            "trusted",
         )
     )
 
@@ -84,6 +85,7 @@ class Steering:
         self.slope = 0.4  # of log L over log ρ
         self.x = math.nan  # where it was measured last
         self.value = 0.0
+        self.trusted = False  # whether that level had settled
 
     def next(self, x: float, level: float, before: float, nu: float) -> float:
         """The logarithm of the next ρ, after a pass at x moved the level from ``before``."""
@@ -97,8 +99,12 @@ class Steering:
         self.visited = x
         if abs(moved) > settled * abs(left) and moved * left < 0.0:
             ahead = self.heading(level, before, nu)
-            return self._free(x, ahead) if ahead * value > 0.0 and abs(ahead) > FAR else x
-        return self._settled(x, value)
+            if ahead * value <= 0.0 or abs(ahead) <= FAR:
+                return x
+            self._measure(x, ahead, False)
+            return self._free(x, ahead)
+        # A level on its way from ν has its side, but does not tell a slope yet.
+        return self._settled(x, value, abs(moved) <= settled * abs(left))
 
     @staticmethod
     def heading(level: float, before: float, nu: float) -> float:
@@ -106,8 +112,6 @@ class Steering:
         return math.log(max(2.0 * level - before, 1e-3 * nu) / nu)
 
     def _free(self, x: float, value: float) -> float:
-        if not abs(x - self.x) <= 0.3:
-            self._measure(x, value)
         most = math.log(LARGEST_STEP)
         # A little too far: two sides of ν make a better dual point than one.
         there = x - min(max(PAST * value / self.slope, -most), most)
@@ -115,13 +119,15 @@ class Steering:
             there = min(max(there, 0.5 * (x + self.low)), 0.5 * (x + self.high))
         return there
 
-    def _measure(self, x: float, value: float) -> None:
-        if x != self.x and not math.isnan(self.x):
+    def _measure(self, x: float, value: float, settled: bool) -> None:
+        """Take the slope from the last point to this one, if both can be trusted that far."""
+        near = 0.0 if settled and self.trusted else 1.0
+        if abs(x - self.x) > near:
             self.slope = min(max((value - self.value) / (x - self.x), 0.05), 1.5)
-        self.x, self.value = x, value
+        self.x, self.value, self.trusted = x, value, settled
 
-    def _settled(self, x: float, value: float) -> float:
-        self._measure(x, value)
+    def _settled(self, x: float, value: float, trusted: bool) -> float:
+        self._measure(x, value, trusted)
         side = math.copysign(1.0, value)
         if value < 0.0:
             if x >= self.high:
@@ -151,7 +157,6 @@ class NuSearch(NuCertificate, DualSolver):
 
     search_numbers: ClassVar[tuple[str, ...]] = (
         "rho",
-        "least_hinge",
         "_before",
         "_inner",
         "_outer",
@@ -175,7 +180,6 @@ class NuSearch(NuCertificate, DualSolver):
         self.margins = Margins(compiled, self.shares, workers, self.nu)
         self.stages = []
         self.steering = Steering()
-        self.least_hinge = math.inf  # a bound on ν_min from above
         self._before = math.nan  # the level before the last pass
         self._inner = 0.0  # gap of the C-problem after it, in the units of (7)
         self._outer = math.inf  # gap of (7)

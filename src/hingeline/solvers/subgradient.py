@@ -297,6 +297,8 @@ class NuSubgradient(NuCertificate, Subgradient):
         weights, rho = self.average()
         self.oracle_calls += len(self.active)
         lead = self.margins.look(weights, rho).lead
+        if rho > 0.0:
+            self.least_hinge = min(self.least_hinge, self.nu - lead / rho)
         primal, factor = scaled(lead, float(weights @ weights))
         if primal < self._best_primal or self._best is None:
             self._best_rho = factor * rho
