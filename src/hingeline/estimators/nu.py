@@ -96,7 +96,7 @@ def solve(
         check_admissible(nu, highest)
         result, dual, solver = estimator._solve_with(compiled, weights, start, kind, nu=nu)
         if result.converged and solver._best_rho <= 0.0:
-            warn_too_low(nu, solver.least_hinge, highest)
+            warn_too_low(nu, min(solver.least_hinge, highest), highest)
         store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual
 

@@ -83,7 +83,7 @@ class NuCertificate:
         return self._bound
 
     def positive_part(self, primal: float) -> float:
-        """``P + νρ``."""
+        """``P + νρ``; 0 while w = 0 with ρ = 0 is the best point known."""
         return primal + self.nu * self._best_rho
 
 

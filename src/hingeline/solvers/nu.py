@@ -48,8 +48,8 @@ FAR = 0.2
 SETTLED = 0.3
 #: Steps beyond all levels known are this much longer than needed.
 PAST = 1.2
-#: ρ is left alone while the gap of the C-problem is at least this share of the gap of (7).
-MATTERS = 0.7
+#: ρ is left alone while the gap of the C-problem is at least so many times that of (7).
+MATTERS = 1.5
 #: Why a run ends where ν is out of reach from below.
 TOO_LOW = "nu is not above its least value: rho is 0"
 
@@ -262,10 +262,6 @@ class NuSearch(NuCertificate, DualSolver):
         return TOO_LOW
 
     # The primal side -----------------------------------------------------------------------
-
-    def positive_part(self, primal: float) -> float:
-        """``P + νρ``."""
-        return primal + self.nu * (self._best_rho if self._best_rho > 0.0 else self._rho)
 
     def _keep(self, primal: float) -> None:
         """Remember the best multiple of ``self.w``, whose hinges are in ``violation``."""

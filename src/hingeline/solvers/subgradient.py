@@ -287,11 +287,6 @@ class NuSubgradient(NuCertificate, Subgradient):
         lead = self.nu * float(self.state[RHO]) - float(self.state[HINGES])
         return max(scaled(lead, square)[0] - self._bound, 0.0)
 
-    def positive_part(self, primal: float) -> float:
-        """``P + νρ``."""
-        rho = self._best_rho if self._best_rho > 0.0 else float(self.state[RHO])
-        return primal + self.nu * rho
-
     def certify(self) -> float:
         """The value of (7) at the best multiple of the averaged weights and ρ."""
         weights, rho = self.average()
