@@ -46,10 +46,13 @@ Alpha = list[Floats]
 
 __all__ = [
     "EnumeratedProblem",
+    "NuSolution",
     "Solution",
     "by_output",
     "dual",
     "dual_weights",
+    "nu_primal",
+    "nu_shares",
     "planes",
     "primal",
     "random_chains",
@@ -57,6 +60,7 @@ __all__ = [
     "relative_gap",
     "slacks",
     "solve",
+    "solve_nu",
     "spread_weights",
 ]
 
@@ -418,3 +422,83 @@ def _polish(qp: _QP, a: Floats, threshold: float) -> Floats:
     result = np.zeros_like(a)
     result[active] = a[active] + step[: len(active)]
     return result
+
+
+# The ν-problem ------------------------------------------------------------------------------------
+
+
+class NuSolution(NamedTuple):
+    """``objective`` of (7), certified to ``NU_GAP``; alpha as ``problem.dF``."""
+
+    objective: float
+    w: Floats
+    rho: float
+    alpha: Alpha
+
+
+NU_GAP = 1e-9  # of P - D, relative to the largest of P + nu rho and 1e-3
+
+
+def nu_shares(problem: EnumeratedProblem, sample_weight: npt.ArrayLike | None = None) -> Floats:
+    """s / sum s."""
+    s = np.ones(problem.n_examples) if sample_weight is None else np.asarray(sample_weight)
+    return np.asarray(s / s.sum(), dtype=np.float64)
+
+
+def nu_primal(
+    problem: EnumeratedProblem,
+    w: npt.ArrayLike,
+    rho: float,
+    nu: float,
+    sample_weight: npt.ArrayLike | None = None,
+) -> float:
+    """(7) by enumeration: 1/2 |w|^2 - nu rho + sum_i s_i max_y [rho l - w.dF]_+."""
+    w = np.asarray(w, dtype=np.float64)
+    hinges = np.array(
+        [
+            float((rho * l - g @ w).max(initial=0))
+            for g, l in zip(problem.dF, problem.losses, strict=True)
+        ]
+    )
+    return 0.5 * float(w @ w) - nu * rho + float(nu_shares(problem, sample_weight) @ hinges)
+
+
+def solve_nu(
+    problem: EnumeratedProblem, nu: float, sample_weight: npt.ArrayLike | None = None
+) -> NuSolution:
+    """The optimum of (7) by clarabel, over w, rho and xi; its dual value is that of (12).
+
+    RuntimeError where the two differ by more than ``NU_GAP``.
+    """
+    shares = nu_shares(problem, sample_weight)
+    n, d = problem.n_examples, problem.n_features
+    G = np.concatenate(problem.dF)
+    b = np.concatenate(problem.losses)
+    owner = np.concatenate([np.full(len(losses), i) for i, losses in enumerate(problem.losses)])
+    M = len(b)
+    slack = sparse.csc_matrix((np.ones(M), (np.arange(M), owner)), (M, n))
+    A = sparse.hstack([sparse.csc_matrix(G), sparse.csc_matrix(-b[:, None]), slack])
+    A = sparse.vstack([A, sparse.csc_matrix(np.eye(n + 1, d + 1 + n, k=d))])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-13
+    found = clarabel.DefaultSolver(
+        sparse.diags(np.r_[np.ones(d), np.zeros(1 + n)], format="csc"),
+        np.r_[np.zeros(d), -nu, shares],
+        sparse.csc_matrix(-A),
+        np.zeros(A.shape[0]),
+        [clarabel.NonnegativeConeT(A.shape[0])],
+        settings,
+    ).solve()
+    x, z = np.asarray(found.x), np.maximum(np.asarray(found.z)[:M], 0.0)
+    w, rho = x[:d], max(float(x[d]), 0.0)
+    objective = nu_primal(problem, w, rho, nu, sample_weight)
+    # Multipliers within their bounds, and then the value of (12) up to what is missing to nu.
+    sums = np.bincount(owner, z, n)
+    z = z * np.minimum(1.0, shares / np.maximum(sums, 1e-300))[owner]
+    lower = -0.5 * float(np.sum((z @ G) ** 2)) - rho * max(nu - float(z @ b), 0.0)
+    if objective - lower > NU_GAP * max(objective + nu * rho, 1e-3):
+        raise RuntimeError(f"the reference reached only a gap of {objective - lower:.1e}")
+    alpha = [z[owner == i] for i in range(n)]
+    return NuSolution(objective, w, rho, alpha)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hingeline.estimators.chain import ChainSSVM
     from hingeline.estimators.custom import SSVM
     from hingeline.estimators.multiclass import MulticlassSSVM
+    from hingeline.estimators.paths import C_path, Path, nu_path
     from hingeline.estimators.storage import load
     from hingeline.solvers.history import HistoryRow, PassState
     from hingeline.structures.custom import Structure
@@ -20,27 +21,33 @@ __version__ = "0.1.0"
 
 _HOME = {
     "SSVM": "estimators.custom",
+    "C_path": "estimators.paths",
     "ChainSSVM": "estimators.chain",
     "Checkpoint": "callbacks",
     "EarlyStopping": "callbacks",
     "HistoryRow": "solvers.history",
     "MulticlassSSVM": "estimators.multiclass",
     "PassState": "solvers.history",
+    "Path": "estimators.paths",
     "Structure": "structures.custom",
     "load": "estimators.storage",
+    "nu_path": "estimators.paths",
 }
 
 __all__ = [
     "SSVM",
+    "C_path",
     "ChainSSVM",
     "Checkpoint",
     "EarlyStopping",
     "HistoryRow",
     "MulticlassSSVM",
     "PassState",
+    "Path",
     "Structure",
     "__version__",
     "load",
+    "nu_path",
 ]
 
 

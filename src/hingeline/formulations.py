@@ -13,6 +13,7 @@ Two numbers per example tell the formulations apart, so that solvers need no cas
 ``"max"``        ``C·s_i``   0            ``C·s_i·h``
 ``"squared"``    ∞           ``1/(C·s_i)``  ``½·C·s_i·h²``
 ``"sum"``        ``C·s_i``   0            ``C·s_i·h``
+``"nu"``         ``s̄_i``     0            ``s̄_i·h``, s̄ = s/Σs
 ``C=inf``        ∞           0            0 if h = 0, else ∞
 ===============  ==========  ===========  =======================
 
@@ -20,6 +21,11 @@ The slack h of an example is its largest hinge; with ``slack="sum"`` it is the s
 ones, and cap bounds every single multiplier instead of their sum (``summed``): OP2 and OP3 of
 P. Balamurugan, S. Shevade, T. Ravindra Babu, *Efficient Algorithms for Linear Summed Error
 Structural SVMs*, (III.1) and (IV.1). For multi-class that is the SVM of Weston and Watkins (1999).
+
+With ``slack="nu"`` the planes ask for ``ρ·l`` instead of l, the primal has ``−νρ`` more, and the
+dual no linear term but the constraint ``Σ α·l ≥ ν``: (7) and (12) of S. Kim, J. Kim, S. Yun,
+C. D. Yoo, *ν-Structured Support Vector Machines* (2010). :mod:`hingeline.solvers.nu` solves it by
+way of ``"max"``.
 
 Two more numbers say what a plane is: ``b = l`` or, for squared slack, ``√l``; ``a = 1`` under
 margin rescaling and ``a = b`` under slack rescaling, where the hinge ``l·(1 − w·Δf)`` is the plane
@@ -44,7 +50,7 @@ from hingeline.structures.base import (
 
 Array = np.ndarray[Any, Any]
 
-SLACKS = ("max", "squared", "sum")
+SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")
 
 
@@ -59,8 +65,13 @@ class Formulation(NamedTuple):
 
 
 def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Formulation:
-    """Lay out a formulation for examples of the given weights (0 drops an example)."""
+    """Lay out a formulation for examples of the given weights (0 drops an example).
+
+    ``slack="nu"`` has no C: its bounds are the shares of the examples in the total weight.
+    """
     n = len(weights)
+    if slack == "nu":
+        C = 1.0 / float(weights.sum())
     dropped = weights <= 0
     cap = np.full(n, np.inf)
     ridge = np.zeros(n)

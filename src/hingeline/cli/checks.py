@@ -26,6 +26,16 @@ def parse_grid(text: str | None) -> list[float]:
         raise CommandError(f"--grid: expected C=0.01,0.1,1 or the like, got {text!r}.") from None
 
 
+def parse_nu(text: str) -> float | str:
+    """A number, or the word auto."""
+    if text.strip() == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise CommandError(f"--nu: expected a number or auto, got {text!r}.") from None
+
+
 def check_together(
     grid: str | None, dev: str | None, checkpoint: Path | None, resume: bool
 ) -> None:

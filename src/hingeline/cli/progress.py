@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import PassState
 from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT
+from hingeline.estimators.nu import positive_part
 from hingeline.solvers.history import relative
 
 
@@ -160,7 +161,8 @@ class _Watcher:
         if math.isnan(gap):
             gap = state.restricted_gap
         if math.isnan(gap):
-            gap = state.row.estimate / max(state.row.dual + 0.5 * state.row.estimate, 1e-300)
+            size = abs(state.row.dual) + 0.5 * state.row.estimate
+            gap = state.row.estimate / max(size, 1e-300)
         else:
             self.certified = gap
         if math.isfinite(gap):
@@ -207,7 +209,7 @@ def _interrupts_exit() -> Iterator[None]:
 
 def relative_gap(estimator: Any) -> float:
     """Certified gap of a fitted estimator as a share of its primal objective."""
-    return relative(estimator.duality_gap_, estimator.primal_objective_)
+    return relative(estimator.duality_gap_, positive_part(estimator))
 
 
 def gap_words(estimator: Any) -> str:

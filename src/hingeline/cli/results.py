@@ -66,6 +66,25 @@ def gaps_of(estimator: Any) -> dict[str, float | None]:
     return {"relative_gap": finite(relative_gap(estimator)), "restricted_gap": finite(found)}
 
 
+def balance_of(model: Any) -> dict[str, Any]:
+    """C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks."""
+    if not hasattr(model, "nu_"):
+        return {"C": float(model.C)}
+    facts = {
+        "C": finite(model.C_),
+        "nu": model.nu_,
+        "rho": model.rho_,
+        "margin_error_risk": model.margin_error_risk_,
+        "support_vector_risk": model.support_vector_risk_,
+    }
+    if hasattr(model, "nu_path_"):
+        facts["nu_tried"] = [
+            {name: finite(value) for name, value in trial._asdict().items()}
+            for trial in model.nu_path_
+        ]
+    return facts
+
+
 def print_result(result: dict[str, Any], as_json: bool) -> None:
     """The outcome in a line, or as JSON."""
     if as_json:
@@ -78,8 +97,11 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         bound = f"gap over the outputs found {percent(found)}"
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
     passes = result["passes"]
+    balance = "C is infinite" if result["C"] is None else f"C={result['C']:g}"
+    if "nu" in result:
+        balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
     typer.echo(
-        f"{result['model']}: C={result['C']:g}, {bound} ({result['stop_reason']}, "
+        f"{result['model']}: {balance}, {bound} ({result['stop_reason']}, "
         f"{passes} {'pass' if passes == 1 else 'passes'}); {seconds}; "
         f"{result['bytes'] / 1e6:.1f} MB"
     )

@@ -30,9 +30,15 @@ from hingeline.cli.app import (
     check_n_jobs,
     check_seed,
 )
-from hingeline.cli.checks import check_files, check_params, check_together, parse_grid
+from hingeline.cli.checks import (
+    check_files,
+    check_params,
+    check_together,
+    parse_grid,
+    parse_nu,
+)
 from hingeline.cli.progress import FitProgress, relative_gap
-from hingeline.cli.results import Clock, finite, gaps_of, metadata_of, print_result
+from hingeline.cli.results import Clock, balance_of, finite, gaps_of, metadata_of, print_result
 from hingeline.cli.samples import Samples, file_hash, read_like, read_training
 from hingeline.cli.update import refuse_alone, update_model
 from hingeline.data.text import open_text
@@ -78,13 +84,18 @@ def train(
         str | None, typer.Option(help="Try several, e.g. C=0.01,0.1,1; the best on --dev is kept.")
     ] = None,
     tol: Annotated[float, typer.Option(help="Certified gap to reach.")] = 0.05,
-    slack: Annotated[str, typer.Option(help="max, squared or sum.")] = "max",
+    slack: Annotated[str, typer.Option(help="max, squared, sum or nu.")] = "max",
+    nu: Annotated[
+        str | None, typer.Option(help="Balance of --slack nu: a mean loss, or auto.")
+    ] = None,
     rescale: Annotated[str, typer.Option(help="margin or slack.")] = "margin",
     violators: Annotated[
         str | None,
         typer.Option(help="For --slack sum: argmax, all or a count.", show_default="argmax; all"),
     ] = None,
-    solver: Annotated[str, typer.Option(help="auto, sdm, fsmo, sdcd or one-slack.")] = "auto",
+    solver: Annotated[
+        str, typer.Option(help="auto, sdm, fsmo, sdcd, one-slack or subgradient.")
+    ] = "auto",
     scheme: Annotated[
         str | None, typer.Option(help="Forbid invalid tags: auto, IOB2, BIOES, …")
     ] = None,
@@ -174,6 +185,7 @@ def train(
         "n_jobs": n_jobs,
         "random_state": seed,
         **({} if C is None else {"C": C}),
+        **({} if nu is None else {"nu": parse_nu(nu)}),
     }
     check_params(params, values, scheme, dtype)
     seconds: dict[str, float] = {}
@@ -228,7 +240,7 @@ def train(
     result = {
         "model": str(model),
         "bytes": written["bytes"],
-        "C": float(best.C),
+        **balance_of(best),
         **gaps_of(best),
         "converged": best.converged_,
         "stop_reason": best.stop_reason_,
@@ -321,7 +333,8 @@ def _fit_all(
         if checkpoint is not None:
             callbacks += [_tell_resumed(progress, checkpoint), checkpoint]
         with blaming(name):
-            progress.fit(f"training, C={C:g}", estimator, X, y, callbacks, interruptible=True)
+            title = f"training, C={C:g}" if estimator.nu is None else f"training, nu={estimator.nu}"
+            progress.fit(title, estimator, X, y, callbacks, interruptible=True)
         row: dict[str, Any] = {"C": float(C), "relative_gap": finite(relative_gap(estimator))}
         if held_out is not None:
             row["dev"] = _score(estimator, held_out.X, held_out.y)

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline.estimators import nu as nu_fits
 from hingeline.estimators.compiling import announced
 from hingeline.estimators.memory import same_costs
 from hingeline.estimators.validation import as_callbacks
@@ -22,6 +23,7 @@ from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.history import HistoryRow, Result
+from hingeline.solvers.nu import NuEnumeratedSDM, NuSDM
 from hingeline.solvers.one_slack import CutMemory, OneSlack, carried
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.schedule import Limits, run
@@ -30,10 +32,28 @@ from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.snapshot import identity
 from hingeline.solvers.stream import as_table
+from hingeline.solvers.subgradient import NuSubgradient, Subgradient
 from hingeline.structures.base import Compiled
 from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
 
 Array = np.ndarray[Any, Any]
+
+#: slack -> the default solver where all outputs are the working set, and where they are found.
+DEFAULT_SOLVERS: dict[str, tuple[type[CertifiedSolver], type[CertifiedSolver]]] = {
+    "max": (EnumeratedSDM, SDM),
+    "squared": (EnumeratedSDM, SDM),
+    "sum": (EnumeratedSDCD, SDCD),
+    "nu": (NuEnumeratedSDM, NuSDM),
+}
+#: (solver, slack) -> a solver that is the same for all structures.
+OTHER_SOLVERS: dict[tuple[str, str], Any] = {
+    ("fsmo", "max"): FSMO,
+    ("fsmo", "squared"): FSMO,
+    ("one-slack", "max"): OneSlack,
+    ("one-slack", "sum"): OneSlack,
+    ("subgradient", "max"): Subgradient,
+    ("subgradient", "nu"): NuSubgradient,
+}
 
 #: A dense (examples, outputs) table of multipliers may take this much memory.
 ENUMERATED_MB = 1024
@@ -45,7 +65,8 @@ class DualMemory:
 
     compiled: Compiled
     form: Formulation
-    multipliers: Any  # WorkingSet, a dense table, or CutMemory: what the solver's memory() gave
+    #: What the solver's memory() gave: WorkingSet, a dense table, CutMemory; None: it keeps none.
+    multipliers: Any
     weights: Array | None = None  # of the examples, as they were given
 
 
@@ -59,7 +80,7 @@ class BaseSSVM(BaseEstimator):
         slack: str = "max",
         rescale: str = "margin",
         violators: str | int | None = None,
-        nu: float | None = None,
+        nu: float | str | None = None,
         loss: Any = "zero_one",
         solver: str = "auto",
         tol: float = 1e-2,
@@ -93,10 +114,9 @@ class BaseSSVM(BaseEstimator):
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
-        if self.solver == "fsmo":
-            return FSMO
-        if self.solver == "one-slack":
-            return OneSlack
+        other = OTHER_SOLVERS.get((str(self.solver), str(self.slack)))
+        if other is not None:
+            return other
         few = self._enumerable and (
             compiled is None
             or (
@@ -104,9 +124,10 @@ class BaseSSVM(BaseEstimator):
                 and compiled.n * compiled.n_outputs * 16 <= ENUMERATED_MB * 2**20
             )
         )
-        if self.slack == "sum":
-            return EnumeratedSDCD if few and self.violators in (None, "all") else SDCD
-        return EnumeratedSDM if few else SDM
+        few = few and self.violators in (None, "all")
+        # Called before the parameters are checked, too.
+        known = DEFAULT_SOLVERS.get(str(self.slack), DEFAULT_SOLVERS["max"])
+        return known[0 if few else 1]
 
     _enumerable = False
 
@@ -127,10 +148,26 @@ class BaseSSVM(BaseEstimator):
         self, compiled: Compiled, weights: Array, start: DualMemory | None, kind: str
     ) -> tuple[Result, DualMemory]:
         """Run the solver and take over its certificate."""
+        nu_fits.forget(self)
+        if self.warm_start:  # for a path, which poses the same problem again
+            self._posed = (compiled, weights, kind)
+        if self.slack == "nu":
+            return nu_fits.solve(self, compiled, weights, start, kind)
+        return self._solve_with(compiled, weights, start, kind)[:2]
+
+    def _solve_with(
+        self,
+        compiled: Compiled,
+        weights: Array,
+        start: DualMemory | None,
+        kind: str,
+        **given: Any,
+    ) -> tuple[Result, DualMemory, Any]:
+        """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
         form = make_formulation(float(self.C), self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
-        options = self._options(solver_class)
+        options = {**self._options(solver_class), **given}
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
         multipliers = None if start is None else carried_over(start, compiled, form, solver_class)
@@ -157,8 +194,10 @@ class BaseSSVM(BaseEstimator):
         kernels = f"{kind}-{solver_class.__name__}-{getattr(values, 'dtype', 'own')}"
         with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
+            if start is not None and multipliers is not None:
+                solver.resume(start.form)
             result = run(solver, limits)
-        return result, DualMemory(compiled, form, solver.memory())
+        return result, DualMemory(compiled, solver.form, solver.memory()), solver
 
     def _previous(self, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
@@ -265,6 +304,7 @@ class BaseSSVM(BaseEstimator):
         other.converged_ = False
         other.stop_reason_ = "weights were replaced"
         other.history_ = []
+        nu_fits.forget(other)
         return other
 
     def save(
@@ -329,7 +369,7 @@ class BaseSSVM(BaseEstimator):
         _ = getattr(self, "weights_", None)  # made now, if they were not yet
         state = dict(super().__getstate__())
         # Training data and multipliers stay behind.
-        for name in ("_dual", "_data", "_blocks", "_live", "_visits", "_key"):
+        for name in ("_dual", "_data", "_posed", "_blocks", "_live", "_visits", "_key"):
             state.pop(name, None)
         return state
 
@@ -359,6 +399,8 @@ def carried_over(
         multipliers = as_table(multipliers, compiled.n_outputs)  # of a stream
     dense = isinstance(multipliers, np.ndarray)
     kinds = [(f.root, f.rescaled, f.summed) for f in (before, form)]
+    if multipliers is None or not issubclass(solver_class, CertifiedSolver):
+        return None
     if kinds[0] != kinds[1] or dense != table:
         return None
     costs: list[Any] = [getattr(c.problem, "cost", None) for c in (start.compiled, compiled)]

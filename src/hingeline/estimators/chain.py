@@ -122,7 +122,7 @@ class ChainSSVM(ChainPrediction, ChainSums):
         slack: str = "max",
         rescale: str = "margin",
         violators: str | int | None = None,
-        nu: float | None = None,
+        nu: float | str | None = None,
         loss: Any = "hamming",
         solver: str = "auto",
         tol: float = 1e-2,

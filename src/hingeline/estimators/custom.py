@@ -59,7 +59,7 @@ class SSVM(BaseSSVM):
         slack: str = "max",
         rescale: str = "margin",
         violators: str | int | None = None,
-        nu: float | None = None,
+        nu: float | str | None = None,
         solver: str = "auto",
         tol: float = 1e-2,
         max_iter: int = 1000,

@@ -110,7 +110,7 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         slack: str = "max",
         rescale: str = "margin",
         violators: str | int | None = None,
-        nu: float | None = None,
+        nu: float | str | None = None,
         loss: Any = "zero_one",
         solver: str = "auto",
         tol: float = 1e-2,

@@ -249,6 +249,11 @@ class OnlineSSVM(RememberingSSVM):
     def _check_online(self, passes: Any, memory: Any) -> None:
         if passes is not None:
             positive("passes", passes, integer=True)
+            if self.slack == "nu":
+                raise ValueError(
+                    "passes= needs a fixed C, which slack='nu' does not have: leave it out, or use "
+                    "slack='max' with C."
+                )
             if self.solver not in ("auto", "sdm", "sdcd"):
                 raise ValueError(
                     f"passes= works with solver 'sdm' or 'sdcd', not with {self.solver!r}: leave "
@@ -263,10 +268,10 @@ class OnlineSSVM(RememberingSSVM):
                 )
         if memory is not None:
             positive("memory", memory, integer=True)
-        if self.solver == "one-slack":
+        if self.solver in ("one-slack", "subgradient"):
             raise ValueError(
-                "partial_fit needs multipliers of single examples, which solver='one-slack' does "
-                "not have: use solver='auto'."
+                f"partial_fit needs multipliers of single examples, which solver={self.solver!r} "
+                "does not have: use solver='auto'."
             )
 
     @contextlib.contextmanager

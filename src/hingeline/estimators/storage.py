@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline.estimators import nu
 from hingeline.estimators.stored_state import PREFIX, StoredState, state_to_arrays
 from hingeline.estimators.typed_json import (
     NotStorable,
@@ -72,6 +73,8 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
     "object": (str, int, float, bool),
 }
 _COUNTS = ("passes", "oracle_calls", "planes")
+#: Columns that the curve of every file has.
+_FIRST_FIELDS = 8
 #: More threads than this are a mistake in a file, and would take memory.
 MAX_JOBS = 4096
 
@@ -132,6 +135,8 @@ def save(
     header["certificate"] = {
         key: to_json(getattr(model, name), {}, name) for name, key in CERTIFICATE.items()
     }
+    if hasattr(model, "nu_"):
+        header["nu"] = nu.to_header(model)
     header["history"] = list(HistoryRow._fields)
     arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(
         -1, len(HistoryRow._fields)
@@ -339,6 +344,8 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
             raise ValueError(f"{key} has the wrong type")
         setattr(model, name, value)
     report = header["weights"]
+    if report["exact"] is True and "nu" in header:
+        nu.from_header(model, header["nu"])
     if report["exact"] is not True:
         model.primal_objective_ = model.duality_gap_ = float("nan")
         model.restricted_objective_ = model.restricted_gap_ = float("nan")
@@ -349,9 +356,12 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         )
     rows = arrays["history"]
     fields = HistoryRow._fields
-    if rows.dtype != np.float64 or rows.ndim != 2 or header["history"] != list(fields):
+    stored = header["history"]
+    # Files of before a column was added lack it.
+    known = len(stored) >= _FIRST_FIELDS and stored == list(fields)[: len(stored)]
+    if rows.dtype != np.float64 or rows.ndim != 2 or not known:
         raise ValueError("history must be a table of numbers")
-    counts = [field in _COUNTS for field in fields]
+    counts = [field in _COUNTS for field in stored]
     model.history_ = [
         HistoryRow(*(int(v) if count else v for v, count in zip(row, counts, strict=True)))
         for row in rows.tolist()

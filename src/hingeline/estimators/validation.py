@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,22 @@ Array = np.ndarray[Any, Any]
 #: solver name -> the slacks it knows.
 SOLVERS = {
     "auto": SLACKS,
-    "sdm": ("max", "squared"),
+    "sdm": ("max", "squared", "nu"),
     "fsmo": ("max", "squared"),
     "sdcd": ("sum",),
     "one-slack": ("max", "sum"),
+    "subgradient": ("max", "nu"),
 }
 
 #: Solvers without hard margins.
 _SOFT_ONLY = {"one-slack"}
+#: What knows the loss only as the margin asked for.
+_MARGIN_ONLY = (("slack", "nu"), ("solver", "subgradient"))
 
 #: Solver options for which 0 means "not at all".
 _MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
 #: The others count something.
-_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta", "step"}
+_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta", "step", "gain"}
 
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")
@@ -72,11 +76,14 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
     positive("max_iter", estimator.max_iter, integer=True)
     if estimator.max_time is not None:
         positive("max_time", estimator.max_time)
-    if estimator.nu is not None:
-        raise ValueError(
-            f"nu={estimator.nu!r} belongs to slack='nu', which this version does not have; leave "
-            "it None and set C."
-        )
+    check_nu(estimator)
+    for name, word in _MARGIN_ONLY:
+        if getattr(estimator, name) == word and estimator.rescale != "margin":
+            raise ValueError(
+                f"{name}={word!r} knows margin rescaling only, not rescale={estimator.rescale!r}."
+            )
+    if estimator.solver == "subgradient" and estimator.slack == "max" and math.isinf(estimator.C):
+        raise ValueError("solver='subgradient' needs a finite C; use solver='sdm' for C=inf.")
     if estimator.n_jobs is not None and (
         isinstance(estimator.n_jobs, bool) or not isinstance(estimator.n_jobs, numbers.Integral)
     ):
@@ -90,6 +97,28 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
             raise TypeError(f"callbacks must be callable, got {callback!r}.")
+
+
+def check_nu(estimator: Any) -> None:
+    """Refuse ν where it does not belong or is missing, and a C beside it."""
+    nu = estimator.nu
+    if estimator.slack != "nu":
+        if nu is not None:
+            raise ValueError(f"nu={nu!r} belongs to slack='nu'; leave it None and set C.")
+        return
+    if nu is None:
+        raise ValueError("slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
+    default = signature(type(estimator)).parameters["C"].default
+    if default != estimator.C:
+        raise ValueError(
+            f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu: leave C at "
+            f"its default of {default!r}."
+        )
+    if isinstance(nu, str):
+        if nu != "auto":
+            raise ValueError(f"nu={nu!r} is not known; give a number greater than 0 or 'auto'.")
+    else:
+        positive("nu", nu)
 
 
 def check_solver(solver: Any, slack: str, violators: Any) -> None:

@@ -22,7 +22,7 @@ from hingeline.report.words import (
     percent,
     significant,
 )
-from hingeline.solvers.history import HistoryRow, relative
+from hingeline.solvers.history import HistoryRow
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +45,7 @@ def convergence_section(facts: Facts) -> str:
         name: np.array([getattr(row, name) for row in history], dtype=np.float64)
         for name in ("time", "passes", "primal", "dual", "gap", "restricted")
     }
-    columns["relative"] = np.array([relative(row.gap, row.primal) for row in history])
+    columns["relative"] = np.array([row.relative_gap for row in history])
     charts = [
         draw(columns, x, tol)
         for draw in (_objectives, _gaps)
@@ -152,7 +152,7 @@ def _certificates(history: Sequence[HistoryRow]) -> str:
         numbers = np.unique(np.linspace(0, len(rows) - 1, MOST_ROWS).round().astype(int))
         chosen = [rows[k] for k in numbers]
         caption += f": {len(chosen)} of {count(len(rows))}, evenly spaced"
-    shares = [relative(row.gap, row.primal) for row in chosen]
+    shares = [row.relative_gap for row in chosen]
     known = [v for row in chosen for v in (row.primal, row.dual) if math.isfinite(v)]
     decimals = decimals_for(max(map(abs, known), default=0.0), 6)
     fine = decimals_for(100 * min((share for share in shares if share > 0), default=1.0), 2)

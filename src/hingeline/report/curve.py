@@ -54,6 +54,22 @@ def plot_curve(
     if len(history) == 0:
         raise ValueError("history is empty: pass history_ of an estimator that has been fitted.")
     target = None if path is None else check_picture_path(path)
+    figure = new_figure()
+    objectives, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    _draw_objectives(objectives, history)
+    _draw_gap(gaps, history)
+    for axes in (objectives, gaps):
+        tidy(axes)
+    gaps.set_xlabel("seconds")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    if target is not None:
+        with replacing(target) as file:
+            figure.savefig(file, format=target.suffix.lower().lstrip("."))
+    return figure
+
+
+def new_figure() -> Figure:
+    """An empty figure that belongs to no window; ImportError where matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -63,16 +79,6 @@ def plot_curve(
         ) from error
     figure = Figure(figsize=(7.0, 5.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    objectives, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    _draw_objectives(objectives, history)
-    _draw_gap(gaps, history)
-    for axes in (objectives, gaps):
-        _tidy(axes)
-    gaps.set_xlabel("seconds")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    if target is not None:
-        with replacing(target) as file:
-            figure.savefig(file, format=target.suffix.lower().lstrip("."))
     return figure
 
 
@@ -108,16 +114,16 @@ def _draw_objectives(axes: Axes, history: Sequence[HistoryRow]) -> None:
 
 
 def _draw_gap(axes: Axes, history: Sequence[HistoryRow]) -> None:
-    time, primal, gap = (_column(history, name) for name in ("time", "primal", "gap"))
+    time, gap, relative = (_column(history, name) for name in ("time", "gap", "relative_gap"))
     # A gap of exactly zero has no place on a logarithmic axis.
-    shown = np.isfinite(gap) & (gap > 0.0) & (primal > 0.0)
+    shown = np.isfinite(relative) & (relative > 0.0)
     axes.set_ylabel("relative gap")
     if not shown.any():
         axes.set_yticks([])
         nothing = "no gap" if (gap <= 0.0).any() else "no certified gap"
         axes.text(0.5, 0.5, nothing, transform=axes.transAxes, ha="center", color=_GREY)
         return
-    time, relative = time[shown], gap[shown] / primal[shown]
+    time, relative = time[shown], relative[shown]
     axes.plot(time, relative, color=_GAP, marker="o", markersize=3.5, linewidth=1.5)
     axes.set_yscale("log")
     axes.margins(y=0.18)
@@ -132,7 +138,8 @@ def _draw_gap(axes: Axes, history: Sequence[HistoryRow]) -> None:
     )
 
 
-def _tidy(axes: Axes) -> None:
+def tidy(axes: Axes) -> None:
+    """Light axes: no frame, a faint grid behind the curves."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):

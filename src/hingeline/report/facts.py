@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hingeline.estimators.nu import positive_part
 from hingeline.solvers.history import HistoryRow, relative
 
 
@@ -15,6 +16,7 @@ class Facts:
     """Certificate and curve of a model."""
 
     primal: float
+    scale: float  # its non-negative part
     dual: float
     gap: float
     n_iter: int
@@ -29,13 +31,14 @@ class Facts:
     @property
     def relative_gap(self) -> float:
         """Share of the primal, ``nan`` without a certificate."""
-        return relative(self.gap, self.primal)
+        return relative(self.gap, self.scale)
 
 
 def facts_of(model: Any) -> Facts:
     """The facts of a model; weights that were merely assigned have no certificate."""
     return Facts(
         primal=float(getattr(model, "primal_objective_", math.nan)),
+        scale=positive_part(model) if hasattr(model, "primal_objective_") else math.nan,
         dual=float(getattr(model, "dual_objective_", math.nan)),
         gap=float(getattr(model, "duality_gap_", math.nan)),
         restricted=float(getattr(model, "restricted_objective_", math.nan)),

@@ -161,6 +161,18 @@ class CertifiedSolver(ABC):
     def _find_violations(self) -> None:
         """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
 
+    def resume(self, before: Formulation) -> None:
+        """Hear of the formulation that the multipliers to start from were found under."""
+        return
+
+    def lower_bound(self) -> float:
+        """What the dual side says of the optimum: ``D(α)``, unless the problem has another dual."""
+        return self.dual()
+
+    def positive_part(self, primal: float) -> float:
+        """The non-negative part of a primal value, which gaps are relative to."""
+        return primal
+
     def tables(self) -> dict[str, Array]:
         """Arrays that change their shape in a run, for a snapshot."""
         return {}

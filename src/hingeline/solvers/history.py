@@ -24,6 +24,12 @@ class HistoryRow(NamedTuple):
     estimate: float  # gap over the planes known, summed while the pass went on
     planes: int  # planes in the working set
     restricted: float = math.nan  # primal over the planes known, where that is all there is
+    scale: float = math.nan  # what the gap is relative to: the primal's non-negative part
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap as a share of the primal's non-negative part."""
+        return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
 
 
 @dataclass

@@ -48,8 +48,11 @@ class Solver(Protocol):
     def sweep(self) -> float:
         """One pass over the data; the gap estimated along the way."""
 
-    def dual(self) -> float:
-        """Dual objective of the current multipliers."""
+    def lower_bound(self) -> float:
+        """Dual objective of a feasible point made of the current multipliers."""
+
+    def positive_part(self, primal: float) -> float:
+        """The non-negative part of a primal value, which gaps are relative to."""
 
     def certify(self) -> float:
         """True primal of the best candidate of this moment; :meth:`best` keeps it if it leads."""
@@ -141,16 +144,16 @@ class Progress:
             return False
         if solver.exact:
             self.gap = primal - self.best_dual
-            self.relative_gap = relative(self.gap, primal)
+            self.relative_gap = relative(self.gap, solver.positive_part(primal))
         return news
 
     def step(self, solver: Solver, tol: float) -> tuple[float, bool]:
         """One pass and, where it is due, a certificate; the estimate, and if the primal is news."""
         estimate = solver.sweep()
         self.passes += 1
-        self.best_dual = max(self.best_dual, solver.dual())
+        self.best_dual = max(self.best_dual, solver.lower_bound())
         fresh = self.update(solver)
-        scale = max(self.best_dual + self.share * estimate, 1e-300)
+        scale = max(solver.positive_part(self.best_dual + self.share * estimate), 1e-300)
         expected = self.share * estimate / scale
         if (
             not solver.certifies
@@ -233,7 +236,7 @@ def _result(
     tol, passes, history = limits.tol, progress.passes, progress.history
     unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
     if unsure or reason == "interrupted":
-        progress.best_dual = max(progress.best_dual, solver.dual())
+        progress.best_dual = max(progress.best_dual, solver.lower_bound())
         solver.certify()
         progress.update(solver, certified=True)
     weights, primal = solver.best()
@@ -241,7 +244,7 @@ def _result(
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
         gap = primal - progress.best_dual if solver.exact else math.nan
-        rel = relative(gap, primal)
+        rel = relative(gap, solver.positive_part(primal))
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
         reason = "converged on the outputs found" if solver.restricted else "converged"
@@ -267,7 +270,7 @@ def _certified(row: HistoryRow, solver: Solver, primal: float, gap: float) -> Hi
     """The row with what a certificate found; a restricted primal is not called one."""
     if solver.restricted:
         return row._replace(restricted=primal)
-    return row._replace(primal=primal, gap=gap)
+    return row._replace(primal=primal, gap=gap, scale=solver.positive_part(primal))
 
 
 def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> snapshots.Snapshot:
@@ -310,8 +313,8 @@ def _reason(solver: Solver, limits: Limits, progress: Progress) -> str:
     return solver.finished() or ""
 
 
-def _outside() -> int:
-    """How many frames above :func:`_warn` the user's own code is."""
+def outside() -> int:
+    """How many frames above the caller the user's own code is."""
     frame, level = sys._getframe(1), 1
     package = __name__.split(".")[0] + "."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
@@ -336,5 +339,5 @@ def _warn(
     warnings.warn(
         f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",
         ConvergenceWarning,
-        stacklevel=_outside(),
+        stacklevel=outside(),
     )

@@ -1,0 +1,285 @@
+"""Fits of ``slack="nu"``: the admissible interval, what is stored, and the choice of ν."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from hingeline.estimators.typed_json import from_json, to_json
+from hingeline.formulations import make_formulation
+from hingeline.solvers.history import Result, relative
+from hingeline.solvers.margins import Look, Margins, scaled
+from hingeline.solvers.parallel import Workers, effective_n_jobs
+from hingeline.solvers.schedule import outside
+from hingeline.structures.base import Compiled
+
+Array = np.ndarray[Any, Any]
+
+#: One example in so many is held out by ``nu="auto"``.
+FIFTH = 5
+#: Fits on the way to ν need not be better than this.
+LEAST_TOL = 1e-2
+#: ``nu="auto"`` goes down to ν_max over two to this power.
+MOST_HALVINGS = 7
+
+#: Attributes that only such a fit leaves.
+FITTED = (
+    "nu_",
+    "rho_",
+    "C_",
+    "margin_error_risk_",
+    "support_vector_risk_",
+    "n_margin_errors_",
+    "n_on_margin_",
+    "n_beyond_margin_",
+    "nu_path_",
+)
+
+
+def forget(estimator: Any) -> None:
+    """Drop what an earlier fit with ``slack="nu"`` left."""
+    for name in FITTED:
+        vars(estimator).pop(name, None)
+
+
+def positive_part(estimator: Any) -> float:
+    """The non-negative part of a fitted estimator's primal objective: P, or ``P + νρ``."""
+    primal = float(estimator.primal_objective_)
+    return primal + getattr(estimator, "nu_", 0.0) * getattr(estimator, "rho_", 0.0)
+
+
+def to_header(estimator: Any) -> dict[str, Any]:
+    """What a fit left, for a model file."""
+    trials = getattr(estimator, "nu_path_", None)
+    numbers = {name: getattr(estimator, name) for name in FITTED if name != "nu_path_"}
+    return {
+        "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
+        "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
+    }
+
+
+def from_header(estimator: Any, stored: dict[str, Any]) -> None:
+    """Restore what :func:`to_header` stored; any exception where it is something else."""
+    for name in FITTED:
+        if name == "nu_path_":
+            continue
+        value = from_json(stored["numbers"][name], {})
+        if type(value) is not (int if name.startswith("n_") else float):
+            raise ValueError(f"{name} has the wrong type")
+        setattr(estimator, name, value)
+    if stored["tried"] is not None:
+        trials = [NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
+        if not all(type(value) is float for trial in trials for value in trial):
+            raise ValueError("nu_path_ must hold numbers")
+        estimator.nu_path_ = trials
+
+
+def solve(
+    estimator: Any, compiled: Compiled, weights: Array, start: Any, kind: str
+) -> tuple[Result, Any]:
+    """Choose ν if that is asked for, solve, and store ρ, risks and counts."""
+    n_jobs = effective_n_jobs(estimator.n_jobs) if compiled.threads else 1
+    shares = make_formulation(1.0, "nu", "margin", weights).cap
+    with Workers(n_jobs, compiled.scratch_size) as workers:
+        if isinstance(estimator.nu, str):
+            chosen = Choice(estimator, compiled, weights, kind, workers)
+            nu, start = chosen.search()
+            estimator.nu_path_ = chosen.trials
+        else:
+            nu = float(estimator.nu)
+        margins = Margins(compiled, shares, workers, nu)
+        highest = margins.highest()
+        check_admissible(nu, highest)
+        result, dual, solver = estimator._solve_with(compiled, weights, start, kind, nu=nu)
+        if result.converged and solver._best_rho <= 0.0:
+            warn_too_low(nu, min(solver.least_hinge, highest), highest)
+        store(estimator, result, solver._best_rho, margins, float(weights.sum()))
+    return result, dual
+
+
+def check_admissible(nu: float, highest: float) -> None:
+    """Refuse ν above its largest value."""
+    if highest <= 0.0:
+        raise ValueError("slack='nu' needs outputs with a loss, but every loss is 0.")
+    if nu > highest * (1.0 + 1e-12):
+        raise ValueError(
+            f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that no margin "
+            f"is the best: choose 0 < nu <= {highest:.6g}."
+        )
+
+
+def warn_too_low(nu: float, bound: float, highest: float) -> None:
+    """Say that ν admits no margin, and which values do."""
+    warnings.warn(
+        f"nu={nu:g} is not above its least value for these data, which is at most {bound:.6g} (the "
+        "smallest mean hinge found), so that rho and all weights are 0 and nothing is learnt: "
+        f"choose a larger nu, up to {highest:.6g}.",
+        UserWarning,
+        stacklevel=outside(),
+    )
+
+
+def store(estimator: Any, result: Result, rho: float, margins: Margins, total: float) -> None:
+    """Put ρ where it is best for the weights, and count who lies where."""
+    nu = margins.nu
+    estimator.nu_ = nu
+    if rho <= 0.0:
+        _store_nothing(estimator, margins)
+        return
+    low, high, _ = margins.bracket(result.weights, rho)
+    square = float(result.weights @ result.weights)
+    rho = _improve(result, rho, low, high, square, nu)
+    estimator.rho_ = rho
+    estimator.C_ = 1.0 / (total * rho)
+    active = margins.shares > 0.0
+    errors = low.hinges > 0.0
+    within = high.hinges > 0.0
+    estimator.margin_error_risk_ = low.risk
+    estimator.support_vector_risk_ = high.risk
+    estimator.n_margin_errors_ = int(np.count_nonzero(errors))
+    estimator.n_on_margin_ = int(np.count_nonzero(within & ~errors))
+    estimator.n_beyond_margin_ = int(np.count_nonzero(active & ~within & ~errors))
+
+
+def _improve(result: Result, rho: float, low: Look, high: Look, square: float, nu: float) -> float:
+    """Move result and ρ to the better of two looks, if that is better than where they are."""
+    best = max(low, high, key=lambda look: look.lead)
+    primal, factor = scaled(best.lead, square)
+    if not primal < result.primal:
+        return rho
+    rho = factor * best.rho
+    result.weights = factor * result.weights
+    result.primal = primal
+    if not np.isnan(result.gap):
+        result.gap = max(primal - result.dual, 0.0)
+        result.relative_gap = relative(result.gap, primal + nu * rho)
+    result.history[-1] = result.history[-1]._replace(
+        primal=primal, gap=result.gap, scale=primal + nu * rho
+    )
+    return rho
+
+
+def _store_nothing(estimator: Any, margins: Margins) -> None:
+    """ρ = 0: the weights are 0, and all outputs are tied."""
+    estimator.rho_ = 0.0
+    estimator.C_ = float("inf")
+    estimator.margin_error_risk_ = 0.0
+    estimator.support_vector_risk_ = margins.highest()
+    estimator.n_margin_errors_ = 0
+    estimator.n_on_margin_ = int(np.count_nonzero(margins.shares > 0.0))
+    estimator.n_beyond_margin_ = 0
+
+
+# Choosing ν --------------------------------------------------------------------------------------
+
+
+class NuTrial(NamedTuple):
+    """A value that ``nu="auto"`` tried: a fit without the held-out examples, judged on them."""
+
+    nu: float
+    rho: float
+    C: float
+    relative_gap: float
+    held_out_loss: float  # mean loss of the predictions
+    held_out_risk: float  # of support vectors: mean loss of the most violated outputs at ρ
+
+
+class Choice:
+    """``nu="auto"``: a search around the smallest risk of support vectors.
+
+    Section 5 of the paper: run several classifiers, take the smallest empirical risk of support
+    vectors, and search around it. On the training examples that risk only falls with ν, so it is
+    measured on a fifth of the examples, held out. I. Steinwart (*On the optimal parameter choice
+    for ν-support vector machines*, 2003), whom the paper follows, searches around twice the lowest
+    error rate found; that value is tried too.
+
+    First ν_max/2, ν_max/4, … until the held-out loss rises, then around the two centres. Every fit
+    starts from the multipliers of the one before. The ν of the smallest held-out loss is taken,
+    the largest where several share it.
+    """
+
+    def __init__(
+        self, estimator: Any, compiled: Compiled, weights: Array, kind: str, workers: Workers
+    ) -> None:
+        silent = {"callbacks": None, "verbose": 0, "tol": max(float(estimator.tol), LEAST_TOL)}
+        self.estimator = type(estimator)(**{**estimator.get_params(deep=False), **silent})
+        self.compiled, self.kind, self.verbose = compiled, kind, estimator.verbose
+        active = np.flatnonzero(weights > 0.0)
+        if len(active) < 2 * FIFTH:
+            raise ValueError(
+                f"nu='auto' holds out one example in {FIFTH}, and there are {len(active)} only: "
+                "give nu as a number."
+            )
+        seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+        held = np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]
+        self.weights = weights.copy()
+        self.weights[held] = 0.0
+        apart = np.zeros_like(weights)
+        apart[held] = weights[held]
+        self.held_out = Margins(compiled, apart / apart.sum(), workers, 1.0)
+        self.highest = Margins(compiled, self._shares(), workers, 1.0).highest()
+        check_admissible(0.0, self.highest)
+        self.trials: list[NuTrial] = []
+        self.duals: list[Any] = []
+
+    def _shares(self) -> Array:
+        return make_formulation(1.0, "nu", "margin", self.weights).cap
+
+    def search(self) -> tuple[float, Any]:
+        """The ν to take, and the multipliers to start from."""
+        for k in range(1, MOST_HALVINGS + 1):
+            self._try(self.highest * 0.5**k)
+            losses = [trial.held_out_loss for trial in self.trials]
+            if len(losses) > 1 and losses[-1] > losses[-2]:
+                break
+        centre = min(trial.held_out_risk for trial in self.trials)
+        twice = 2.0 * min(trial.held_out_loss for trial in self.trials)
+        for nu in sorted({centre * 2**0.5, centre, centre * 0.5**0.5, twice}, reverse=True):
+            near = min(abs(np.log(max(nu, 1e-300) / trial.nu)) for trial in self.trials)
+            if self.trials[-1].nu * 0.5 < nu <= self.highest and near > 0.1:
+                self._try(nu)
+        best = min(
+            range(len(self.trials)),
+            key=lambda k: (round(self.trials[k].held_out_loss, 12), -self.trials[k].nu),
+        )
+        return self.trials[best].nu, self.duals[best]
+
+    def _try(self, nu: float) -> None:
+        """Fit from the nearest ν tried, judge, and say so where that is asked for."""
+        start = None
+        if self.trials:
+            apart = [abs(np.log(nu / trial.nu)) for trial in self.trials]
+            start = self.duals[int(np.argmin(apart))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the row says how far it came
+            result, dual, solver = self.estimator._solve_with(
+                self.compiled, self.weights, start, self.kind, nu=nu
+            )
+        rho = float(solver._best_rho)
+        total = float(self.weights.sum())
+        self.duals.append(dual)
+        self.trials.append(
+            NuTrial(
+                nu=nu,
+                rho=rho,
+                C=1.0 / (total * rho) if rho > 0.0 else float("inf"),
+                relative_gap=float(result.relative_gap),
+                held_out_loss=self.held_out.look(result.weights, 0.0).risk
+                if rho > 0.0
+                else self.highest,
+                held_out_risk=self.held_out.look(result.weights, rho).risk
+                if rho > 0.0
+                else self.highest,
+            )
+        )
+        if self.verbose:
+            trial = self.trials[-1]
+            print(
+                f"nu={trial.nu:.4g}  C {trial.C:.4g}  gap {100 * trial.relative_gap:.2g} %"
+                f"  held-out loss {trial.held_out_loss:.4g}, risk {trial.held_out_risk:.4g}",
+                file=sys.stderr,
+            )

@@ -1,0 +1,217 @@
+"""Whole paths: one problem solved for many values of ν or C, each from the solution before."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.nu import positive_part
+from hingeline.estimators.validation import check_common, positive
+from hingeline.formulations import make_formulation
+from hingeline.solvers.history import relative
+from hingeline.solvers.margins import TIE, Margins
+from hingeline.solvers.parallel import Workers, effective_n_jobs
+
+Array = np.ndarray[Any, Any]
+
+#: Points of a path where none are named.
+N_POINTS = 10
+
+
+@dataclass
+class Path:
+    """Fitted models along ν or C, from the most regularised to the least.
+
+    Attributes
+    ----------
+    parameter : {"nu", "C"}
+    values : ndarray
+        Values of the parameter.
+    models : list of estimators
+        Fitted; they predict, but hold no multipliers to go on from.
+    relative_gaps : ndarray
+        Certified.
+    margin_error_risks, support_vector_risks : ndarray
+        Mean loss of the most violated outputs over margin errors, and over these and the examples
+        on the margin; for a path of C at the margin 1. Between them lies the equivalent ν.
+    seconds : ndarray
+        What each point took.
+    """
+
+    parameter: str
+    values: Array = field(default_factory=lambda: np.empty(0))
+    models: list[Any] = field(default_factory=list)
+    relative_gaps: Array = field(default_factory=lambda: np.empty(0))
+    margin_error_risks: Array = field(default_factory=lambda: np.empty(0))
+    support_vector_risks: Array = field(default_factory=lambda: np.empty(0))
+    seconds: Array = field(default_factory=lambda: np.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def add(self, value: float, model: Any, risks: tuple[float, float], seconds: float) -> None:
+        """Append a point."""
+        self.models.append(model)
+        gap = relative(model.duality_gap_, positive_part(model))
+        for name, number in (
+            ("values", value),
+            ("relative_gaps", gap),
+            ("margin_error_risks", risks[0]),
+            ("support_vector_risks", risks[1]),
+            ("seconds", seconds),
+        ):
+            setattr(self, name, np.append(getattr(self, name), number))
+
+
+def nu_path(
+    estimator: BaseSSVM, X: Any, y: Any, nus: Sequence[float] | None = None, **fit_params: Any
+) -> Path:
+    """Fit ``slack="nu"`` for many ν, from large to small, each from the solution before.
+
+    Parameters
+    ----------
+    estimator : MulticlassSSVM, ChainSSVM or SSVM
+        Its parameters are used, but for ``slack``, ``nu`` and C; it is not changed.
+    X, y : as for its ``fit``
+    nus : sequence of float, optional
+        Default: 0.9, 0.8, …, 0.1 and 0.05 times the largest admissible ν. The path ends after the
+        first ν that is too low for the data (ρ = 0).
+    **fit_params
+        Passed to ``fit``, e.g. ``lengths`` or ``sample_weight``.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from hingeline import MulticlassSSVM, nu_path
+    >>> path = nu_path(MulticlassSSVM(random_state=0), *load_iris(return_X_y=True), nus=[0.5, 0.3])
+    >>> path.values.tolist()
+    [0.5, 0.3]
+    >>> bool((path.margin_error_risks <= path.values).all())
+    True
+    """
+    values = None if nus is None else _checked("nus", nus)[::-1]
+    model = _started(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
+    path = Path("nu")
+    if values is None:
+        # Only the data know the largest ν: pose the problem at a loose tolerance first.
+        model.set_params(slack="max", nu=None, tol=1.0).fit(X, y, **fit_params)
+        compiled, weights, _ = model._posed
+        with Workers(1, compiled.scratch_size) as workers:
+            shares = make_formulation(1.0, "nu", "margin", weights).cap
+            highest = Margins(compiled, shares, workers, 1.0).highest()
+        values = highest * np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
+        model.set_params(slack="nu", tol=estimator.tol)
+        model._dual = None  # its C is anything but near
+    for nu in values:
+        seconds = _fit(model, {"nu": float(nu)}, X, y, fit_params)
+        risks = (model.margin_error_risk_, model.support_vector_risk_)
+        path.add(float(nu), _snapshot(model), risks, seconds)
+        if model.rho_ == 0.0 or model.stop_reason_ == "interrupted":
+            break
+    return path
+
+
+def C_path(
+    estimator: BaseSSVM, X: Any, y: Any, Cs: Sequence[float] | None = None, **fit_params: Any
+) -> Path:
+    """Fit for many C, from small to large, each from the solution before.
+
+    Parameters
+    ----------
+    estimator : MulticlassSSVM, ChainSSVM or SSVM
+        Its parameters are used, but for C (and ``slack="nu"``, which becomes ``"max"``); it is not
+        changed.
+    X, y : as for its ``fit``
+    Cs : sequence of float, optional
+        Default: ten values from a hundredth to a hundred times the estimator's default C.
+    **fit_params
+        Passed to ``fit``.
+
+    Returns
+    -------
+    Path
+        Its risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
+    """
+    default = signature(type(estimator)).parameters["C"].default
+    values = _checked("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
+    slack = "max" if estimator.slack == "nu" else estimator.slack
+    model = _started(estimator, slack=slack, nu=None)
+    path = Path("C")
+    for C in values:
+        seconds = _fit(model, {"C": float(C)}, X, y, fit_params)
+        path.add(float(C), _snapshot(model), _risks(model), seconds)
+        if model.stop_reason_ == "interrupted":
+            break
+    return path
+
+
+def _checked(name: str, values: Any) -> Array:
+    """Positive numbers, sorted."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numbers, got {values!r:.60}.") from error
+    if numbers.ndim != 1 or len(numbers) == 0:
+        raise ValueError(f"{name} must be a sequence of numbers, got {values!r:.60}.")
+    for value in numbers.tolist():
+        positive(name, value)
+    return np.unique(numbers)
+
+
+def _started(estimator: BaseSSVM, **params: Any) -> Any:
+    """A copy to walk the path with."""
+    if not isinstance(estimator, BaseSSVM):
+        raise TypeError(
+            f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}: for a "
+            "pipeline, transform X first."
+        )
+    default = signature(type(estimator)).parameters["C"].default
+    model = clone(estimator).set_params(warm_start=True, C=default, **params)
+    check_common(model, model._known_options())
+    return model
+
+
+def _fit(model: Any, params: dict[str, float], X: Any, y: Any, fit_params: dict[str, Any]) -> float:
+    """Fit the first point; solve the others on the problem that was posed. Seconds it took."""
+    began = time.perf_counter()
+    model.set_params(**params)
+    if not hasattr(model, "_posed"):
+        model.fit(X, y, **fit_params)
+    else:
+        result, model._dual = model._solve(*model._posed[:2], model._dual, model._posed[2])
+        model._store(result)
+    return time.perf_counter() - began
+
+
+def _snapshot(model: Any) -> Any:
+    """The fitted model as it is, without training data and multipliers."""
+    other = copy.copy(model)
+    for name in ("_dual", "_data", "_posed", "_key"):
+        vars(other).pop(name, None)
+    other.weights_ = model.weights_.copy()
+    return other.set_params(warm_start=False)
+
+
+def _risks(model: Any) -> tuple[float, float]:
+    """Risks at the margin 1, outputs within ``TIE`` of it tied."""
+    if (model.slack, model.rescale) != ("max", "margin") or not np.isfinite(model.C):
+        return float("nan"), float("nan")
+    compiled, weights, _ = model._posed
+    shares = make_formulation(1.0, "nu", "margin", weights).cap
+    n_jobs = effective_n_jobs(model.n_jobs) if compiled.threads else 1
+    with Workers(n_jobs, compiled.scratch_size) as workers:
+        margins = Margins(compiled, shares, workers, 1.0)
+        low, high = (margins.look(model.weights_, 1.0 + side * TIE / 2) for side in (-1, 1))
+    return low.risk, high.risk

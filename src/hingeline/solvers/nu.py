@@ -1,0 +1,310 @@
+"""The ν-problem, solved exactly by a warm-started search over C.
+
+S. Kim, J. Kim, S. Yun, C. D. Yoo, *ν-Structured Support Vector Machines* (2010), in our units, with
+``s̄ = s/Σs``::
+
+    (7)   min  ½‖w‖² − νρ + Σ_i s̄_i·max_y [ρ·l_i(y) − w·Δf_i(y)]₊,     ρ ≥ 0
+    (12)  max  −½‖Σ β Δf‖²,     β ≥ 0,  Σ_y β_i ≤ s̄_i,  Σ β·l ≥ ν
+
+For ρ > 0 the weights are ρ times those of ``slack="max"`` with ``C·s_i = s̄_i/ρ``, and
+``β = ρ·α``. So a solver of that problem is run while ρ is steered until ``L = Σ β·l``, which is
+continuous in ρ and does not fall with it, is ν. A change of ρ leaves β as it is, so every pass
+starts from the last.
+
+Certificate. Any weights v of the C-problem with mean hinge ``R = Σ s̄_i·max_y [l − v·Δf]₊`` give
+the primal value ``−½(ν − R)²/‖v‖²``, at ``ρ = (ν − R)/‖v‖²``. On the dual side two points with L on
+either side of ν are mixed (:mod:`hingeline.solvers.mixtures`); the error of that is of second order
+in their distance, so ν need not be met exactly.
+
+The ends. ``ν(C)`` falls from ``ν_max = Σ s̄_i·max_y l_i(y)`` at C → 0 to the least mean hinge of any
+weights, ``ν_min``, at C → ∞ (0 where the data are separable). Above ν_max (12) has no feasible
+point; at or below ν_min its solution is w = 0 with ρ = 0. On a plateau of ν(C) every ρ of an
+interval solves (7), all with the same w: one of them is found.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline.formulations import Formulation
+from hingeline.solvers.certificate import LEAST_MARGIN, DualSolver
+from hingeline.solvers.enumerated import EnumeratedSDM, mean_square
+from hingeline.solvers.margins import Margins, scaled
+from hingeline.solvers.mixtures import NuCertificate
+from hingeline.solvers.parallel import Workers
+from hingeline.solvers.sdm import SDM
+from hingeline.structures.base import Compiled
+
+Array = np.ndarray[Any, Any]
+
+#: ρ changes by at most this factor between two passes.
+LARGEST_STEP = 16.0
+#: Beyond this difference of logarithms from ν the level need not settle before ρ moves on.
+FAR = 0.2
+#: The level has settled where a pass moves it by less than this share of its way to ν.
+SETTLED = 0.3
+#: Steps beyond all levels known are this much longer than needed.
+PAST = 1.2
+#: ρ is left alone while the gap of the C-problem is at least so many times that of (7).
+MATTERS = 1.5
+#: Why a run ends where ν is out of reach from below.
+TOO_LOW = "nu is not above its least value: rho is 0"
+
+
+class Steering:
+    """Chooses ρ from the levels ``L`` that passes reach: regula falsi in logarithms, with brakes.
+
+    Passes only come near the level of their ρ. While they move it further than what is left to ν,
+    they go on; far from ν the next ρ is guessed from where the level is heading.
+    """
+
+    saved_numbers = tuple(
+        f"steering.{name}"
+        for name in (
+            "low",
+            "low_value",
+            "high",
+            "high_value",
+            "side",
+            "visited",
+            "slope",
+            "x",
+            "value",
+            "trusted",
+        )
+    )
+
+    def __init__(self) -> None:
+        self.low, self.low_value = -math.inf, 0.0  # log ρ and log L/ν < 0
+        self.high, self.high_value = math.inf, 0.0
+        self.side = 0.0  # of the last settled level
+        self.visited = math.nan
+        self.slope = 0.4  # of log L over log ρ
+        self.x = math.nan  # where it was measured last
+        self.value = 0.0
+        self.trusted = False  # whether that level had settled
+
+    def next(self, x: float, level: float, before: float, nu: float) -> float:
+        """The logarithm of the next ρ, after a pass at x moved the level from ``before``."""
+        value = math.log(max(level, 1e-300) / nu)
+        if value == 0.0:
+            return x
+        moved = level - before
+        left = level - nu
+        # The first pass at a new ρ goes only part of the way.
+        settled = SETTLED if x == self.visited else SETTLED / 3.0
+        self.visited = x
+        if abs(moved) > settled * abs(left) and moved * left < 0.0:
+            ahead = self.heading(level, before, nu)
+            if ahead * value <= 0.0 or abs(ahead) <= FAR:
+                return x
+            self._measure(x, ahead, False)
+            return self._free(x, ahead)
+        # A level on its way from ν has its side, but does not tell a slope yet.
+        return self._settled(x, value, abs(moved) <= settled * abs(left))
+
+    @staticmethod
+    def heading(level: float, before: float, nu: float) -> float:
+        """``log L/ν`` after one more pass like the last."""
+        return math.log(max(2.0 * level - before, 1e-3 * nu) / nu)
+
+    def _free(self, x: float, value: float) -> float:
+        most = math.log(LARGEST_STEP)
+        # A little too far: two sides of ν make a better dual point than one.
+        there = x - min(max(PAST * value / self.slope, -most), most)
+        if self.low < x < self.high:  # within what is known
+            there = min(max(there, 0.5 * (x + self.low)), 0.5 * (x + self.high))
+        return there
+
+    def _measure(self, x: float, value: float, settled: bool) -> None:
+        """Take the slope from the last point to this one, if both can be trusted that far."""
+        near = 0.0 if settled and self.trusted else 1.0
+        if abs(x - self.x) > near:
+            self.slope = min(max((value - self.value) / (x - self.x), 0.05), 1.5)
+        self.x, self.value, self.trusted = x, value, settled
+
+    def _settled(self, x: float, value: float, trusted: bool) -> float:
+        self._measure(x, value, trusted)
+        side = math.copysign(1.0, value)
+        if value < 0.0:
+            if x >= self.high:
+                self.high = math.inf
+            self.low, self.low_value = x, value
+        else:
+            if x <= self.low:
+                self.low = -math.inf
+            self.high, self.high_value = x, value
+        # Illinois: an end that stays counts half, so that the other side is reached too.
+        if side == self.side:
+            if side < 0.0:
+                self.high_value *= 0.5
+            else:
+                self.low_value *= 0.5
+        self.side = side
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return self._free(x, value)
+        share = self.low_value / (self.low_value - self.high_value)
+        if not 0.02 <= share <= 0.98:  # to the end itself: it may have been judged too early
+            share = round(share)
+        return self.low + share * (self.high - self.low)
+
+
+class NuSearch(NuCertificate, DualSolver):
+    """A solver of the C-problem whose C is steered; see the head of this module."""
+
+    search_numbers: ClassVar[tuple[str, ...]] = (
+        "rho",
+        "_before",
+        "_inner",
+        "_outer",
+        *Steering.saved_numbers,
+        *NuCertificate.mixture_numbers,
+    )
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: Any = None,
+    ) -> None:
+        self.shares = form.cap
+        self._rho = 1.0
+        super().__init__(compiled, form, workers, seed, options, start)
+        self._begin(float(self.options["nu"]))
+        self.margins = Margins(compiled, self.shares, workers, self.nu)
+        self.stages = []
+        self.steering = Steering()
+        self._before = math.nan  # the level before the last pass
+        self._inner = 0.0  # gap of the C-problem after it, in the units of (7)
+        self._outer = math.inf  # gap of (7)
+        if start is None:
+            self.rho = max(float(self.shares[self.active].mean()) * self._mean_square(), 1e-300)
+
+    def _mean_square(self) -> float:
+        """Mean of ``‖Δf‖²`` over outputs that matter."""
+        raise NotImplementedError
+
+    @property
+    def rho(self) -> float:
+        """The margin steered to; the formulation's C is ``1/(ρ·Σs)``."""
+        return self._rho
+
+    @rho.setter
+    def rho(self, rho: float) -> None:
+        self._rho = rho
+        self.form = self.form._replace(cap=self.shares / rho)
+
+    def resume(self, before: Formulation) -> None:
+        """Start from the ρ of earlier multipliers, which were scaled to that of 1."""
+        known = len(before.cap)
+        total = float(before.cap.sum())
+        if 0.0 < total < math.inf:
+            self._go_to(float(self.shares[:known].sum()) / total)
+
+    def _go_to(self, rho: float) -> None:
+        factor = self._rho / rho
+        self.rho = rho
+        self._scale(factor)
+
+    def level(self) -> float:
+        """``L = Σ β·l``."""
+        return self._rho * self._linear()
+
+    # The pass ------------------------------------------------------------------------------
+
+    def sweep(self) -> float:
+        """One pass of the inner solver at the ρ that the passes before suggest."""
+        if self.clock > 0 and (self._far() or self._inner < MATTERS * self._outer):
+            x = math.log(self._rho)
+            there = self.steering.next(x, self.level(), self._before, self.nu)
+            if there != x:
+                self._go_to(math.exp(there))
+        self._before = self.level()
+        estimate = super().sweep()  # type: ignore[safe-super]
+        self._mix()
+        # The primal to expect: the gap of the C-problem tells its mean hinge.
+        square = float(self.w @ self.w)
+        hinge = self._rho * (self.dual() + estimate - 0.5 * square)
+        self._inner = self._rho**2 * estimate
+        self._outer = max(scaled(self.nu - hinge, square)[0] - self._bound, 0.0)
+        return self._outer
+
+    def _far(self) -> bool:
+        """Whether the level is far from ν and not on its way there."""
+        ahead = self.steering.heading(self.level(), self._before, self.nu)
+        return abs(ahead) > FAR and ahead * (self.level() - self.nu) > 0.0
+
+    # The dual side -------------------------------------------------------------------------
+
+    def _mix(self) -> None:
+        self.mix(self._rho * self.w, self.level())
+
+    def repair(self) -> None:
+        """Weights from the multipliers again, after an interruption anywhere."""
+        super().repair()
+        self._mix()
+
+    def finished(self) -> str | None:
+        """Whether the margin, which (12) bounds from above, is none beside the data's radius."""
+        norm = math.sqrt(max(-2.0 * self._bound, 0.0))
+        if norm > self.nu * LEAST_MARGIN * self._reach():
+            return None
+        self.certify()  # for the least hinge
+        self.satisfied = True
+        self._best = np.zeros_like(self.w)
+        self._best_primal = self._best_rho = 0.0
+        return TOO_LOW
+
+    # The primal side -----------------------------------------------------------------------
+
+    def _keep(self, primal: float) -> None:
+        """Remember the best multiple of ``self.w``, whose hinges are in ``violation``."""
+        hinge = float(self.shares @ self.violation)
+        self.least_hinge = min(self.least_hinge, hinge)
+        value, factor = scaled(self.nu - hinge, float(self.w @ self.w))
+        if value < self._best_primal or self._best is None:
+            if self._best is None:
+                self._best = np.zeros_like(self.w)
+            self._best_primal = math.inf  # should an interruption come between the two
+            np.multiply(self.w, factor, out=self._best)
+            self._best_rho = factor
+            self._best_primal = value
+
+    def candidate(self) -> Array:
+        """A copy of the averaged weights, in the units of (7)."""
+        return self._rho * super().candidate()
+
+    def primal_of(self, weights: Array) -> float:
+        """The value of (7) at given weights and the best ρ for them."""
+        low, high, count = self.margins.bracket(weights, self._rho)
+        self.oracle_calls += count * len(self.active)
+        best = max(low, high, key=lambda look: look.lead)
+        self._best_rho = best.rho
+        return 0.5 * float(weights @ weights) - best.lead
+
+
+class NuSDM(NuSearch, SDM):
+    """The search over planes found by decoding."""
+
+    saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
+    saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
+
+    def _mean_square(self) -> float:
+        squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
+        return float(squares.mean()) if len(squares) else 1.0
+
+
+class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
+    """The search where all outputs are the working set."""
+
+    saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
+    saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)
+
+    def _mean_square(self) -> float:
+        return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0

@@ -1,0 +1,326 @@
+"""Stochastic subgradient descent, with a dual point of its own.
+
+Algorithm 1 of S. Kim, J. Kim, S. Yun, C. D. Yoo, *ν-Structured Support Vector Machines* (2010)::
+
+    w_t = w_{t−1} − μ_t (w_{t−1} − n·s̄_i·Δf_i(ŷ)),     ρ_t = [ρ_{t−1} − μ'_t (n·s̄_i·l_i(ŷ) − ν)]₊
+
+with ŷ the most violated output of example i at (w_{t−1}, ρ_{t−1}). ``slack="max"`` is the same with
+ρ = 1 for good and the bounds ``C·s_i`` for s̄_i.
+
+Steps. The paper names its step schedules but prints none. Here every pass visits the examples in a
+new random order, and in pass k ``μ_t = k/W_t`` where ``W_t`` sums the k of all steps so far: about
+``2/t``, the schedule for strongly convex problems. Then ``w_t = (1/W_t) Σ k·n·s̄_i·Δf_i(ŷ)`` is a
+mean of planes, and after each whole pass every example has had the same share in it: these weights
+belong to multipliers that are feasible, ``Σ_y β_i = s̄_i``, without keeping any plane. For ρ the
+step is ``μ'_t = gain·ρ/(ν·(t + n))``, ρ that of the pass's beginning.
+
+Averaging. Candidates for the primal are the averages of the iterates with weights ``W_t``, about
+``t²``; ``Σ W_t·w_t`` needs one more vector and no work per step but for the plane's own entries.
+
+Stopping. By the certified relative gap, as everywhere: the primal of the averaged weights against
+the dual of the mean of planes. With ν these multipliers have ``L = Σ β·l`` near ν, on one side or
+the other; points of both sides are mixed to meet it (:mod:`hingeline.solvers.mixtures`). The first
+from above is that of the largest losses.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline._numba import kernel
+from hingeline._vector import aligned_zeros
+from hingeline.formulations import Formulation
+from hingeline.solvers.margins import Margins, scaled
+from hingeline.solvers.mixtures import NuCertificate
+from hingeline.solvers.parallel import Workers
+from hingeline.structures.base import (
+    Compiled,
+    decode,
+    output_length,
+    plane_add,
+    plane_loss,
+    plane_score,
+)
+
+Array = np.ndarray[Any, Any]
+
+#: Entries of the kernel's state.
+STEPS, TOTAL, RHO, MEAN_RHO, MASS, LINEAR, HINGES = range(7)
+
+
+@kernel
+def descend(
+    problem: Any,
+    cap: Array,
+    order: Array,
+    weight: float,
+    nu: float,
+    gain: float,
+    state: Array,
+    planes: Array,
+    moments: Array,
+) -> None:
+    """One pass; ``w = planes/W``. ``gain`` is 0 where ρ stays.
+
+    ``planes`` sums the steps' planes with their weight, ``moments`` the same times the step's
+    number, which is what the averages of the iterates are made of.
+    """
+    n = order.shape[0]
+    longest = 1
+    for i in order:
+        longest = max(longest, output_length(problem, i))
+    buffer = np.empty(longest, dtype=np.int32)
+    for i in order:
+        y = buffer[: output_length(problem, i)]
+        rho = state[RHO]
+        total = max(state[TOTAL], 1e-300)
+        decode(problem, i, planes, rho * total, y)
+        loss = plane_loss(problem, i, y)
+        hinge = rho * loss - plane_score(problem, i, y, planes) / total
+        state[HINGES] += cap[i] * max(hinge, 0.0)
+        share = n * cap[i]
+        state[STEPS] += 1.0
+        step = weight * share
+        plane_add(problem, i, y, step, planes)
+        plane_add(problem, i, y, step * state[STEPS], moments)
+        state[LINEAR] += step * loss
+        state[TOTAL] += weight
+        if gain > 0.0:
+            state[RHO] = max(rho - gain / (state[STEPS] + n) * (share * loss - nu), 0.0)
+        state[MEAN_RHO] += state[TOTAL] * state[RHO]
+        state[MASS] += state[TOTAL]
+
+
+class Subgradient:
+    """Stochastic subgradient descent for ``slack="max"``; see the head of this module."""
+
+    name = "subgradient"
+    certifies = False
+    restricted = False
+    defaults: ClassVar[dict[str, Any]] = {}
+    words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    saved_numbers: ClassVar[tuple[str, ...]] = (
+        "clock",
+        "oracle_calls",
+        "satisfied",
+        "_best_primal",
+    )
+    saved_arrays: ClassVar[tuple[str, ...]] = ("planes", "moments", "state", "_best")
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: Any = None,
+    ) -> None:
+        self.compiled = compiled
+        self.form = form
+        self.options = {**self.defaults, **(options or {})}
+        self.rng = np.random.default_rng(seed)
+        self.exact = compiled.exact
+        self.satisfied = False
+        self.enough = -math.inf
+        self.stages: list[float] = []
+        self.active = np.flatnonzero(form.cap > 0.0)
+        self.margins = Margins(compiled, form.cap, workers, self._nu())
+        self.clock = 0
+        self.oracle_calls = 0
+        self.planes = aligned_zeros(compiled.n_weights)
+        self.moments = aligned_zeros(compiled.n_weights)
+        self.state = np.zeros(7)
+        self.state[RHO] = 1.0
+        self._best: Array | None = None
+        self._best_primal = math.inf
+
+    def _nu(self) -> float:
+        return 0.0
+
+    def _gain(self) -> float:
+        """Length of ρ's steps."""
+        return 0.0
+
+    @property
+    def n_planes(self) -> int:
+        """None are kept."""
+        return 0
+
+    def memory(self) -> None:
+        """Nothing: there are no multipliers to start from."""
+        return
+
+    def tables(self) -> dict[str, Array]:
+        """Nothing changes its shape."""
+        return {}
+
+    def set_tables(self, tables: dict[str, Array]) -> None:
+        """Nothing to take over."""
+        return
+
+    def resume(self, before: Formulation) -> None:
+        """A start is of no use here."""
+        return
+
+    @property
+    def w(self) -> Array:
+        """The last iterate, a mean of planes."""
+        return self.planes / max(self.state[TOTAL], 1e-300)
+
+    def sweep(self) -> float:
+        """One pass in a new random order."""
+        self._run()
+        w = self.w
+        return 0.5 * float(w @ w) + float(self.state[HINGES]) - self.lower_bound()
+
+    def _run(self) -> None:
+        self.clock += 1
+        self.state[HINGES] = 0.0
+        self.compiled.bind(descend)(
+            self.compiled.problem,
+            self.form.cap,
+            self.rng.permutation(self.active),
+            float(self.clock),
+            self.margins.nu,
+            self._gain(),
+            self.state,
+            self.planes,
+            self.moments,
+        )
+        self.oracle_calls += len(self.active)
+
+    # The two sides -------------------------------------------------------------------------
+
+    def _level(self) -> float:
+        """``Σ β·l`` of the mean of planes."""
+        return float(self.state[LINEAR] / max(self.state[TOTAL], 1e-300))
+
+    def lower_bound(self) -> float:
+        """``D`` of the mean of planes."""
+        w = self.w
+        return self._level() - 0.5 * float(w @ w)
+
+    def positive_part(self, primal: float) -> float:
+        """The primal itself."""
+        return primal
+
+    def average(self) -> tuple[Array, float]:
+        """Averaged weights and ρ."""
+        steps, mass = self.state[STEPS], max(self.state[MASS], 1e-300)
+        weights = ((steps + 1.0) * self.planes - self.moments) / mass
+        return weights, float(self.state[MEAN_RHO] / mass)
+
+    def candidate(self) -> Array:
+        """The averaged weights."""
+        return self.average()[0]
+
+    def certify(self) -> float:
+        """The true primal of the averaged weights."""
+        weights, _ = self.average()
+        primal = self.primal_of(weights)
+        if primal < self._best_primal or self._best is None:
+            self._best, self._best_primal = weights, primal
+        return primal
+
+    def primal_of(self, weights: Array) -> float:
+        """True primal of given weights."""
+        self.oracle_calls += len(self.active)
+        hinges = float(self.form.cap @ self.margins.look(weights, 1.0).hinges)
+        return 0.5 * float(weights @ weights) + hinges
+
+    def best(self) -> tuple[Array, float]:
+        """Weights of the least certified primal so far, and that primal."""
+        return (self.w, math.inf) if self._best is None else (self._best, self._best_primal)
+
+    def repair(self) -> None:
+        """Go on from where an interruption left the sums; the pass it fell into bounds nothing."""
+        self.state[LINEAR] = -math.inf
+
+    def finished(self) -> str | None:
+        """More passes always help."""
+        return None
+
+
+class NuSubgradient(NuCertificate, Subgradient):
+    """Algorithm 1 for the ν-problem.
+
+    Options
+    -------
+    gain : float
+        Of ρ's steps; about one over how steeply the risk rises with log ρ.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {"gain": 8.0}
+    saved_numbers = (*Subgradient.saved_numbers, *NuCertificate.mixture_numbers, "_first_rho")
+    saved_arrays = (*Subgradient.saved_arrays, *NuCertificate.mixture_arrays)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._begin(self.margins.nu)
+        worst, level = self._worst()
+        self.mix(worst, level)
+        # With the largest losses throughout, νρ is at least the square of the weights.
+        self._first_rho = float(worst @ worst) / self.nu
+        self.state[RHO] = self._first_rho
+
+    def _nu(self) -> float:
+        return float(self.options["nu"])
+
+    def _worst(self) -> tuple[Array, float]:
+        """The mean of the planes of the largest losses, which is feasible whatever ν is."""
+        planes = aligned_zeros(self.compiled.n_weights)
+        state = np.zeros(7)
+        state[RHO] = 1.0
+        state[TOTAL] = 1e300  # so large that scores count for nothing beside losses
+        self.compiled.bind(descend)(
+            self.compiled.problem,
+            self.form.cap,
+            self.active,
+            1.0,
+            0.0,
+            0.0,
+            state,
+            planes,
+            aligned_zeros(self.compiled.n_weights),
+        )
+        n = len(self.active)
+        self.oracle_calls += n
+        return planes / n, float(state[LINEAR]) / n
+
+    def _gain(self) -> float:
+        rho = max(float(self.state[RHO]), 1e-2 * self._first_rho)
+        return float(self.options["gain"]) * rho / self.nu
+
+    def sweep(self) -> float:
+        """One pass in a new random order."""
+        self._run()
+        w = self.w
+        square = float(w @ w)
+        self.mix(w, self._level())
+        lead = self.nu * float(self.state[RHO]) - float(self.state[HINGES])
+        return max(scaled(lead, square)[0] - self._bound, 0.0)
+
+    def certify(self) -> float:
+        """The value of (7) at the best multiple of the averaged weights and ρ."""
+        weights, rho = self.average()
+        self.oracle_calls += len(self.active)
+        lead = self.margins.look(weights, rho).lead
+        if rho > 0.0:
+            self.least_hinge = min(self.least_hinge, self.nu - lead / rho)
+        primal, factor = scaled(lead, float(weights @ weights))
+        if primal < self._best_primal or self._best is None:
+            self._best_rho = factor * rho
+            self._best, self._best_primal = factor * weights, primal
+        return primal
+
+    def primal_of(self, weights: Array) -> float:
+        """The value of (7) at given weights and the best ρ for them."""
+        low, high, count = self.margins.bracket(weights, max(self.average()[1], 1e-300))
+        self.oracle_calls += count * len(self.active)
+        best = max(low, high, key=lambda look: look.lead)
+        self._best_rho = best.rho
+        return 0.5 * float(weights @ weights) - best.lead
