@@ -16,7 +16,6 @@ class Facts:
     """Certificate and curve of a model."""
 
     primal: float
-    scale: float  # its non-negative part
     dual: float
     gap: float
     n_iter: int
@@ -25,11 +24,12 @@ class Facts:
     reason: str  # why the fit stopped, or where the weights come from
     history: Sequence[HistoryRow]
     tol: float
+    scale: float = math.nan  # non-negative part of the primal, where that is not the primal
 
     @property
     def relative_gap(self) -> float:
-        """Share of the primal, ``nan`` without a certificate."""
-        return relative(self.gap, self.scale)
+        """Share of the primal's non-negative part, ``nan`` without a certificate."""
+        return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
 
 
 def facts_of(model: Any) -> Facts:
