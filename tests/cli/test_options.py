@@ -219,6 +219,31 @@ def test_parameters_reach_the_estimator(folder, options):
     assert result["relative_gap"] <= model.tol
 
 
+def test_nu(folder):
+    result, model = train(folder, "--slack", "nu", "--nu", "0.5")
+    assert (model.slack, model.nu) == ("nu", 0.5)
+    assert result["relative_gap"] <= model.tol
+    assert result["margin_error_risk"] <= result["nu"] == 0.5 <= result["support_vector_risk"]
+    assert result["C"] == model.C_
+    assert result["rho"] == model.rho_
+    result, model = train(folder, "--slack", "nu", "--nu", "auto")
+    assert len(result["nu_tried"]) == len(model.nu_path_) > 1
+    arguments = ("train", folder / "train.conll", "-m", folder / "m.hinge", "--slack", "nu")
+    text = run(*arguments, "--nu", "0.5", "--quiet").stdout
+    assert "nu=0.5 (C=" in text
+    for options, words in (
+        (("--nu", "many"), "--nu: expected a number or auto"),
+        ((), "slack='nu' needs nu"),
+        (("--nu", "-1"), "nu must be greater than 0"),
+        (("--nu", "0.5", "-C", "3"), "C=3.0 has no meaning"),
+        (("--nu", "999"), "nu=999 is above"),
+    ):
+        bad = run(*arguments, *options)
+        assert bad.exit_code == 2
+        assert words in bad.stderr
+        assert "Traceback" not in bad.stderr
+
+
 def test_limits(folder):
     result, model = train(folder, "--tol", "1e-9", "--max-iter", 3)
     assert (result["passes"], result["converged"]) == (3, False)

@@ -35,8 +35,14 @@ class SSVM(BaseSSVM):
         Weight of an example's slack; ``float("inf")`` for a hard margin.
     slack, rescale : str
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
+    <<<<<<< HEAD
     violators : "argmax", int or "all", optional
         As in :class:`hingeline.ChainSSVM`; more than the argmax want ``decode_best``.
+    =======
+    nu : float or "auto", optional
+        With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
+        chooses it on held-out examples. See ``docs/nu.md``.
+    >>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
     tol, max_iter, max_time, solver, warm_start, n_jobs, random_state, verbose, callbacks
         As in :class:`hingeline.MulticlassSSVM`; threads serve compiled structures only.
     solver_options : dict, optional
@@ -49,6 +55,12 @@ class SSVM(BaseSSVM):
     primal_objective_, dual_objective_, duality_gap_, n_iter_, converged_, stop_reason_,
     oracle_exact_, history_
         Certificate and curve.
+    nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
+    n_beyond_margin_, nu_path_
+        With ``slack="nu"``: ν, the margin, the equivalent C, the risks between which ν lies
+        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
+        and the largest loss among tied outputs), the sizes of the sets M₋, M₀ and M₊, and what
+        ``nu="auto"`` tried.
     """
 
     def __init__(

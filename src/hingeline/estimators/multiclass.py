@@ -36,6 +36,7 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
     ----------
     C : float, default=1.0
         Weight of the slack; ``float("inf")`` for a hard margin.
+    <<<<<<< HEAD
     slack : {"max", "squared", "sum"}, default="max"
         Linear slack (Crammer and Singer), ``½·slack²`` with the square root of the loss, or the
         sum of the hinges of all classes (Weston and Watkins).
@@ -52,6 +53,21 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         ``"auto"`` is ``"sdm"``, which keeps all classes in the working set, and ``"sdcd"`` for
         ``slack="sum"``. ``"fsmo"`` finds planes by cutting planes; ``"one-slack"`` (``"max"`` and
         ``"sum"``, finite C) sums those of all examples to one plane a pass.
+    =======
+    slack : {"max", "squared", "sum", "nu"}, default="max"
+        Linear slack; ``½·slack²`` with the square root of the loss; the sum over all outputs; or
+        linear with a margin of its own, balanced by ``nu`` instead of C.
+    rescale : {"margin", "slack"}, default="margin"
+        Whether the loss is the margin asked for, or multiplies the slack.
+    nu : float or "auto", optional
+        With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
+        chooses it on held-out examples. See ``docs/nu.md``.
+    loss : "zero_one", array of shape (classes, classes), or (scale, loss)
+        Cost of predicting the column's class for the row's, in the order of ``classes_``.
+    solver : {"auto", "sdm", "fsmo", "sdcd", "subgradient"}, default="auto"
+        ``"auto"`` is ``"sdm"`` (``"sdcd"`` for summed slack), which keeps all classes in the
+        working set; ``"fsmo"`` finds planes by cutting planes.
+    >>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
     tol : float, default=1e-2
         Certified relative gap ``(P − D)/P`` to stop at.
     max_iter : int, default=1000
@@ -88,6 +104,12 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         As in :class:`hingeline.ChainSSVM`.
     n_iter_, converged_, stop_reason_, oracle_exact_, history_
         How the run went.
+    nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
+    n_beyond_margin_, nu_path_
+        With ``slack="nu"``: ν, the margin, the equivalent C, the risks between which ν lies
+        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
+        and the largest loss among tied outputs), the sizes of the sets M₋, M₀ and M₊, and what
+        ``nu="auto"`` tried.
 
     Examples
     --------

@@ -56,6 +56,11 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
             "state=True, but the model remembers no examples: train with partial_fit, or with "
             "fit and warm_start=True."
         )
+    if model.slack == "nu":
+        raise ValueError(
+            "state=True, but multipliers of slack='nu' belong to a C that was searched for: train "
+            "with slack='max' and C=model.C_ to keep a state."
+        )
     model._remembers()
     model._refuse_changes(("C", "slack", "rescale", "fit_intercept", "boundary"))
     whole = model._whole()

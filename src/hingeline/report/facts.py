@@ -16,7 +16,6 @@ class Facts:
     """Certificate and curve of a model."""
 
     primal: float
-    scale: float  # its non-negative part
     dual: float
     gap: float
     n_iter: int
@@ -25,13 +24,17 @@ class Facts:
     reason: str  # why the fit stopped, or where the weights come from
     history: Sequence[HistoryRow]
     tol: float
+<<<<<<< HEAD
     restricted: float = math.nan  # primal over the outputs found, where that is all there is
     restricted_gap: float = math.nan
+=======
+    scale: float = math.nan  # non-negative part of the primal, where that is not the primal
+>>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
 
     @property
     def relative_gap(self) -> float:
-        """Share of the primal, ``nan`` without a certificate."""
-        return relative(self.gap, self.scale)
+        """Share of the primal's non-negative part, ``nan`` without a certificate."""
+        return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
 
 
 def facts_of(model: Any) -> Facts:
