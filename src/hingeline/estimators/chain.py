@@ -43,42 +43,28 @@ class ChainSSVM(ChainPrediction, ChainSums):
     ----------
     C : float, default=0.1
         Weight of a sequence's slack; ``float("inf")`` for a hard margin.
-    <<<<<<< HEAD
-    slack : {"max", "squared", "sum"}, default="max"
-        Linear slack, ``½·slack²`` with the square root of the loss, or the sum of the hinges of
-        all outputs (Balamurugan et al., OP2).
-    =======
     slack : {"max", "squared", "sum", "nu"}, default="max"
-        Linear slack; ``½·slack²`` with the square root of the loss; the sum over all outputs; or
-        linear with a margin of its own, balanced by ``nu`` instead of C.
-    >>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
+        Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
+        outputs (Balamurugan et al., OP2); or linear with a margin of its own, balanced by ``nu``
+        instead of C.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
         slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
         for other losses.
-    <<<<<<< HEAD
     violators : "argmax", int or "all", optional
         For ``slack="sum"``: which outputs are looked for at each decode. ``"argmax"`` (default) is
         the published estimator, an integer the k best; both solve the problem restricted to the
         outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
         sequences: the violated outputs are listed.
-    nu : None
-        Reserved for ``slack="nu"``.
-    loss : "hamming", array, or (scale, loss)
-        Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
-        (true, predicted), in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack"}, default="auto"
-        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"one-slack"`` solves both.
-    =======
     nu : float or "auto", optional
         With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
         chooses it on held-out examples. See ``docs/nu.md``.
     loss : "hamming", array, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
         (true, predicted), in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd", "subgradient"}, default="auto"
-        ``"auto"`` is ``"sdm"``, or ``"sdcd"`` for summed slack.
-    >>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
+    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack", "subgradient"}, default="auto"
+        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"one-slack"`` solves
+        ``"max"`` and ``"sum"``, ``"subgradient"`` ``"max"`` and ``"nu"``.
     tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
         As in :class:`hingeline.MulticlassSSVM`.
     class_weight : dict or "balanced", optional

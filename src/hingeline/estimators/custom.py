@@ -35,14 +35,11 @@ class SSVM(BaseSSVM):
         Weight of an example's slack; ``float("inf")`` for a hard margin.
     slack, rescale : str
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
-    <<<<<<< HEAD
     violators : "argmax", int or "all", optional
         As in :class:`hingeline.ChainSSVM`; more than the argmax want ``decode_best``.
-    =======
     nu : float or "auto", optional
         With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
         chooses it on held-out examples. See ``docs/nu.md``.
-    >>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
     tol, max_iter, max_time, solver, warm_start, n_jobs, random_state, verbose, callbacks
         As in :class:`hingeline.MulticlassSSVM`; threads serve compiled structures only.
     solver_options : dict, optional

@@ -36,38 +36,25 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
     ----------
     C : float, default=1.0
         Weight of the slack; ``float("inf")`` for a hard margin.
-    <<<<<<< HEAD
-    slack : {"max", "squared", "sum"}, default="max"
-        Linear slack (Crammer and Singer), ``½·slack²`` with the square root of the loss, or the
-        sum of the hinges of all classes (Weston and Watkins).
+    slack : {"max", "squared", "sum", "nu"}, default="max"
+        Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
+        of the hinges of all classes (Weston and Watkins); or linear with a margin of its own,
+        balanced by ``nu`` instead of C.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack.
     violators : "all", "argmax" or int, optional
         For ``slack="sum"``: all classes (default), or only those that decoding finds; see
         :class:`hingeline.ChainSSVM`.
-    nu : None
-        Reserved for ``slack="nu"``.
-    loss : "zero_one", array of shape (classes, classes), or (scale, loss)
-        Cost of predicting the column's class for the row's, in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack"}, default="auto"
-        ``"auto"`` is ``"sdm"``, which keeps all classes in the working set, and ``"sdcd"`` for
-        ``slack="sum"``. ``"fsmo"`` finds planes by cutting planes; ``"one-slack"`` (``"max"`` and
-        ``"sum"``, finite C) sums those of all examples to one plane a pass.
-    =======
-    slack : {"max", "squared", "sum", "nu"}, default="max"
-        Linear slack; ``½·slack²`` with the square root of the loss; the sum over all outputs; or
-        linear with a margin of its own, balanced by ``nu`` instead of C.
-    rescale : {"margin", "slack"}, default="margin"
-        Whether the loss is the margin asked for, or multiplies the slack.
     nu : float or "auto", optional
         With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
         chooses it on held-out examples. See ``docs/nu.md``.
     loss : "zero_one", array of shape (classes, classes), or (scale, loss)
         Cost of predicting the column's class for the row's, in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd", "subgradient"}, default="auto"
-        ``"auto"`` is ``"sdm"`` (``"sdcd"`` for summed slack), which keeps all classes in the
-        working set; ``"fsmo"`` finds planes by cutting planes.
-    >>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
+    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack", "subgradient"}, default="auto"
+        ``"auto"`` is ``"sdm"``, which keeps all classes in the working set, and ``"sdcd"`` for
+        ``slack="sum"``. ``"fsmo"`` finds planes by cutting planes; ``"one-slack"`` (``"max"`` and
+        ``"sum"``, finite C) sums those of all examples to one plane a pass; ``"subgradient"``
+        (``"max"`` and ``"nu"``) follows the ν paper.
     tol : float, default=1e-2
         Certified relative gap ``(P − D)/P`` to stop at.
     max_iter : int, default=1000

@@ -24,12 +24,9 @@ class Facts:
     reason: str  # why the fit stopped, or where the weights come from
     history: Sequence[HistoryRow]
     tol: float
-<<<<<<< HEAD
     restricted: float = math.nan  # primal over the outputs found, where that is all there is
     restricted_gap: float = math.nan
-=======
     scale: float = math.nan  # non-negative part of the primal, where that is not the primal
->>>>>>> f2a83da837c7e07722e3b8ce3af528e3183bbf0c
 
     @property
     def relative_gap(self) -> float:
