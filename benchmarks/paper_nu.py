@@ -223,7 +223,7 @@ def path_cost(words: Sequence[Any], options: argparse.Namespace) -> list[dict[st
     """A path of ten C against the single fit at the last, which is the hardest."""
     split = encoded(words, lambda fold: fold != options.folds[0])
     train = (split.train, split.train_labels)
-    Cs = np.geomspace(1e-3, 1.0, 10)
+    Cs = np.geomspace(1e-3, options.path_top, 10)
     estimator = ChainSSVM(tol=options.tol, n_jobs=options.n_jobs, **SETTINGS)
     path, whole = timed(C_path, estimator, *train, Cs=Cs)
     singles = []
@@ -319,6 +319,7 @@ def main() -> None:
     parser.add_argument("--folds", default="0,1,2,3,4,5,6,7,8,9", help="folds to test on")
     parser.add_argument("--costs", type=_numbers, default=list(CS), help="values of C in table 2")
     parser.add_argument("--timing-nus", type=_numbers, default=[2.0, 5.0])
+    parser.add_argument("--path-top", type=float, default=1.0, help="largest C of the path")
     parser.add_argument("--tol", type=float, default=1e-2, help="certified gap of every fit")
     parser.add_argument("--max-time", type=float, default=300.0, help="seconds of one fit at most")
     options = parser.parse_args()

@@ -21,7 +21,6 @@ Array = np.ndarray[Any, Any]
 class NuCertificate:
     """What solvers of the ν-problem share: the best dual value, and what gaps are relative to."""
 
-    wants: ClassVar[tuple[str, ...]] = ("nu",)
     mixture_numbers: ClassVar[tuple[str, ...]] = (
         "_best_rho",
         "least_hinge",
