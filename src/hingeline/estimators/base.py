@@ -6,7 +6,6 @@ import math
 import sys
 import time
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,25 +15,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators import nu as nu_fits
 from hingeline.estimators.compiling import announced
-from hingeline.estimators.memory import same_costs
 from hingeline.estimators.validation import as_callbacks
-from hingeline.formulations import Formulation, feasible, make_formulation, needs_losses
+from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
+from hingeline.formulations import make_formulation, needs_losses
 from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.history import HistoryRow, Result
 from hingeline.solvers.nu import NuEnumeratedSDM, NuSDM
-from hingeline.solvers.one_slack import CutMemory, OneSlack, carried
+from hingeline.solvers.one_slack import OneSlack
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 from hingeline.solvers.schedule import Limits, run
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.snapshot import identity
-from hingeline.solvers.stream import as_table
 from hingeline.solvers.subgradient import NuSubgradient, Subgradient
 from hingeline.structures.base import Compiled
-from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
 
 Array = np.ndarray[Any, Any]
 
@@ -57,17 +54,6 @@ OTHER_SOLVERS: dict[tuple[str, str], Any] = {
 
 #: A dense (examples, outputs) table of multipliers may take this much memory.
 ENUMERATED_MB = 1024
-
-
-@dataclass
-class DualMemory:
-    """The multipliers of a finished fit, for the next one to start from."""
-
-    compiled: Compiled
-    form: Formulation
-    #: What the solver's memory() gave: WorkingSet, a dense table, CutMemory; None: it keeps none.
-    multipliers: Any
-    weights: Array | None = None  # of the examples, as they were given
 
 
 class BaseSSVM(BaseEstimator):
@@ -372,60 +358,3 @@ class BaseSSVM(BaseEstimator):
         for name in ("_dual", "_data", "_posed", "_blocks", "_live", "_visits", "_key"):
             state.pop(name, None)
         return state
-
-
-def same_examples(a: Any, b: Any) -> bool:
-    """Whether two problems hold the same examples (a table that fills up apart)."""
-    return type(a) is type(b) and all(
-        np.array_equal(x, y)
-        for name, x, y in zip(a._fields, a, b, strict=True)
-        if name != "token_gram"
-    )
-
-
-def carried_over(
-    start: DualMemory, compiled: Compiled, form: Formulation, solver_class: type[CertifiedSolver]
-) -> WorkingSet | Array | CutMemory | None:
-    """Multipliers made feasible for another C, other weights or more examples; None if impossible.
-
-    Under linear slack an example's multipliers are scaled with its bound, so that those at the
-    bound stay there. Planes of another rescaling are other planes: nothing is carried over.
-    Aggregated planes only serve their own solver, and only where all bounds change by one factor.
-    """
-    before = start.form
-    multipliers = start.multipliers
-    table = issubclass(solver_class, EnumeratedSDM)
-    if table and isinstance(multipliers, WorkingSet) and compiled.n_outputs is not None:
-        multipliers = as_table(multipliers, compiled.n_outputs)  # of a stream
-    dense = isinstance(multipliers, np.ndarray)
-    kinds = [(f.root, f.rescaled, f.summed) for f in (before, form)]
-    if multipliers is None or not issubclass(solver_class, CertifiedSolver):
-        return None
-    if kinds[0] != kinds[1] or dense != table:
-        return None
-    costs: list[Any] = [getattr(c.problem, "cost", None) for c in (start.compiled, compiled)]
-    if not dense and not same_costs(costs[0], costs[1]):
-        return None  # the planes ask for other margins now
-    if isinstance(multipliers, CutMemory) or issubclass(solver_class, OneSlack):
-        if not isinstance(multipliers, CutMemory) or not issubclass(solver_class, OneSlack):
-            return None
-        return carried(multipliers, before, form)
-    known = len(before.cap)
-    cap = form.cap[:known]
-    finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
-    factor = np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0)
-    if isinstance(multipliers, np.ndarray):
-        alpha = np.zeros((compiled.n, compiled.n_outputs or multipliers.shape[1]))
-        alpha[:known, : multipliers.shape[1]] = multipliers * factor[:, None]
-        owners = np.repeat(np.arange(compiled.n), alpha.shape[1])
-        return feasible(form, alpha.reshape(-1), owners).reshape(alpha.shape)
-    old = multipliers
-    capacity = np.full(compiled.n, FIRST_CAPACITY)
-    capacity[:known] = old.capacity
-    ws = empty_working_set(compiled.lengths, capacity)
-    copy_planes(old, ws)
-    ws.alpha[: len(old.alpha)] *= np.repeat(factor, old.capacity)
-    ws.alpha[:] = feasible(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))
-    ws.drift[:] = 0.0
-    ws.stamp[:] = 0
-    return ws

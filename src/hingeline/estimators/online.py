@@ -21,7 +21,6 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline.estimators.base import DualMemory
 from hingeline.estimators.compiling import announced
 from hingeline.estimators.live_weights import LiveWeights
 from hingeline.estimators.memory import (
@@ -34,6 +33,7 @@ from hingeline.estimators.memory import (
 )
 from hingeline.estimators.remembering import RememberingSSVM, weights_of
 from hingeline.estimators.validation import positive
+from hingeline.estimators.warm_start import DualMemory
 from hingeline.formulations import Formulation, make_formulation
 from hingeline.solvers.history import HistoryRow
 from hingeline.solvers.parallel import Workers, effective_n_jobs

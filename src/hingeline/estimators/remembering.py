@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline.estimators.base import BaseSSVM, DualMemory
+from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.live_weights import LiveWeights
 from hingeline.estimators.memory import (
     chosen_form,
@@ -28,6 +28,7 @@ from hingeline.estimators.memory import (
 )
 from hingeline.estimators.sequences import with_constant
 from hingeline.estimators.validation import positive
+from hingeline.estimators.warm_start import DualMemory
 from hingeline.solvers.history import HistoryRow
 from hingeline.solvers.stream import add_to, chosen_of, joined, mass_of, without_drift
 from hingeline.structures.base import Compiled

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.estimators.base import DualMemory
 from hingeline.estimators.chain_constraints import moves_of
 from hingeline.estimators.memory import offsets_of, rows_of
+from hingeline.estimators.warm_start import DualMemory
 from hingeline.formulations import Formulation, make_formulation
 from hingeline.solvers.stream import chosen_of, listed, relisted
 
