@@ -32,11 +32,12 @@ def labelled() -> Any:
 
 def test_interpreted_equals_compiled(chains: Any, python_chain: Any, compiled_chain: Any) -> None:
     X, y = chains
-    a = SSVM(python_chain(), 0.1, tol=1e-3, random_state=0).fit(X, y)
-    b = SSVM(compiled_chain(), 0.1, tol=1e-3, random_state=0).fit(X, y)
-    np.testing.assert_allclose(a.weights_, b.weights_, rtol=0, atol=1e-10)
-    # A step over all planes may meet a bound a pass sooner by rounding.
-    assert abs(a.n_iter_ - b.n_iter_) <= 1
+    # Rounding decides between outputs of equal value, so the ways differ; the optimum does not.
+    a = SSVM(python_chain(), 0.1, tol=1e-12, random_state=0).fit(X, y)
+    b = SSVM(compiled_chain(), 0.1, tol=1e-12, random_state=0).fit(X, y)
+    np.testing.assert_allclose(a.weights_, b.weights_, rtol=0, atol=1e-6)
+    assert a.primal_objective_ == pytest.approx(b.primal_objective_, rel=1e-11)
+    assert abs(a.n_iter_ - b.n_iter_) <= 2
     for p, q in zip(a.predict(X), b.predict(X), strict=True):
         np.testing.assert_array_equal(p, q)
 
