@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -281,3 +282,25 @@ def test_hard_margin_is_one_problem(slack: str) -> None:
     other = MulticlassSSVM(np.inf, tol=1e-6, random_state=0).fit(X, y)
     assert hard.converged_
     assert hard.primal_objective_ == pytest.approx(other.primal_objective_, rel=1e-5)
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("HINGELINE_DATA"), reason="HINGELINE_DATA is not set")
+@pytest.mark.parametrize(("name", "C"), [("letter", 0.1), ("usps", 0.01)])
+def test_solvers_agree_on_real_data(name: str, C: float) -> None:
+    """Each is within its certified gap of the optimum, hence of the other."""
+    from hingeline.data import load_letter, load_usps
+
+    split = {"letter": load_letter, "usps": load_usps}[name]()
+    fits = [
+        MulticlassSSVM(C, slack="sum", solver=solver, tol=1e-3, random_state=0).fit(
+            split.X_train, split.y_train
+        )
+        for solver in ("sdcd", "one-slack")
+    ]
+    assert all(model.converged_ for model in fits)
+    primals = [model.primal_objective_ for model in fits]
+    assert primals[0] == pytest.approx(primals[1], rel=1e-3)
+    assert max(model.dual_objective_ for model in fits) <= min(primals)
+    scores = [model.score(split.X_test, split.y_test) for model in fits]
+    assert abs(scores[0] - scores[1]) < 0.01
