@@ -55,6 +55,14 @@ PARAMETERS = [
     ({"slack": "sum", "violators": 0}, ValueError, ["violators must be greater than 0"]),
     ({"slack": "sum", "violators": 2.5}, TypeError, ["violators must be an integer", "2.5"]),
     ({"slack": "sum", "violators": "most"}, ValueError, ["'most'", "'argmax', 'all'"]),
+    ({"slack": "sum", "solver_options": {"violators": "all"}}, ValueError, ["'violators'"]),
+    ({"slack": "sum", "solver_options": {"delta": 1e-4}}, ValueError, ["'delta'"]),
+    (
+        {"slack": "sum", "solver_options": {"schedule": "published", "precision": 0.5}},
+        ValueError,
+        ["'precision'"],
+    ),
+    ({"solver": "one-slack", "solver_options": {"kappa1": 3}}, ValueError, ["'kappa1'"]),
     (
         {"slack": "sum", "solver_options": {"schedule": "fast"}},
         ValueError,

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -118,16 +119,23 @@ class BaseSSVM(BaseEstimator):
     _enumerable = False
 
     def _known_options(self) -> dict[str, Any]:
-        """The solver's options: what each is by default, or the words it may be."""
+        """The options that have a meaning here: what each is by default, or the words it may be.
+
+        ``violators`` is a parameter of the estimator.
+        """
         solver = self._solver_class(None)
-        return {**solver.defaults, **solver.words}
+        known = {**solver.defaults, **solver.words}
+        given = self.solver_options if isinstance(self.solver_options, Mapping) else {}
+        schedule = given.get("schedule", solver.defaults.get("schedule"))
+        idle = {"violators"}.union(*(solver.idle.get(str(k), ()) for k in (schedule, self.slack)))
+        return {name: value for name, value in known.items() if name not in idle}
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""
         options = dict(self.solver_options or {})
         if "violators" in solver_class.defaults:
             default = "all" if self._enumerable else "argmax"
-            options.setdefault("violators", default if self.violators is None else self.violators)
+            options["violators"] = default if self.violators is None else self.violators
         return options
 
     def _solve(

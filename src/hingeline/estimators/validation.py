@@ -136,15 +136,10 @@ def check_solver(solver: Any, slack: str, violators: Any) -> None:
         raise ValueError(
             f"violators={violators!r} belongs to slack='sum'; leave it None for slack={slack!r}."
         )
-    check_violators("violators", violators)
-
-
-def check_violators(name: str, violators: Any) -> None:
-    """Refuse what is not "argmax", "all" or a count."""
     if isinstance(violators, str):
-        one_of(name, violators, ("argmax", "all"))
+        one_of("violators", violators, ("argmax", "all"))
     else:
-        positive(name, violators, integer=True)
+        positive("violators", violators, integer=True)
 
 
 def as_callbacks(callbacks: Any) -> list[Any]:
@@ -171,9 +166,6 @@ def check_options(options: Any, known: Mapping[str, Any], solver: str) -> None:
             f"{', '.join(sorted(known))}."
         )
     for name, value in options.items():
-        if name == "violators":
-            check_violators("solver_options['violators']", value)
-            continue
         if isinstance(known[name], tuple):
             one_of(f"solver_options[{name!r}]", value, known[name])
             continue

@@ -95,6 +95,8 @@ class CertifiedSolver(ABC):
     streaming = False  # the average goes on from one call to the next: see solvers.stream
     defaults: ClassVar[dict[str, Any]] = {}
     words: ClassVar[dict[str, tuple[str, ...]]] = {}  # options that take one of these words
+    #: schedule, or slack -> options that have no meaning there, and are refused
+    idle: ClassVar[dict[str, tuple[str, ...]]] = {}
     #: What :mod:`hingeline.solvers.snapshot` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         "clock",

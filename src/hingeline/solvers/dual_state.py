@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._numba import helper, kernel
-from hingeline.formulations import Formulation, most_violated, most_violated_sum
+from hingeline.formulations import Formulation, joined, most_violated, most_violated_sum
 from hingeline.solvers.certificate import DualSolver
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.base import Compiled, output_length, planes_add, planes_score
@@ -24,8 +24,8 @@ Array = np.ndarray[Any, Any]
 
 
 @helper
-def known_slack(problem: Any, ws: WorkingSet, i: int, w: Array) -> float:
-    """``max(0, max_{y ∈ S_i} H(y))`` over the planes of example i."""
+def slack_of_known(problem: Any, form: Formulation, ws: WorkingSet, i: int, w: Array) -> float:
+    """The slack of example i over the planes it has."""
     m = ws.used[i]
     scores = np.empty(m)
     if m > 0:
@@ -33,7 +33,7 @@ def known_slack(problem: Any, ws: WorkingSet, i: int, w: Array) -> float:
     slack = 0.0
     s = ws.slot[i]
     for j in range(m):
-        slack = max(slack, ws.offset[s + j] - ws.scale[s + j] * scores[j])
+        slack = joined(form, slack, ws.offset[s + j] - ws.scale[s + j] * scores[j])
     return slack
 
 
@@ -101,7 +101,7 @@ def find_planes_above(
             y = buffer[: output_length(problem, i)]
             h = most_violated(problem, form, i, w, 1.0, y)
             violation[i] = max(h, 0.0)
-            if h > 0.0 and (epsilon < 0.0 or h > known_slack(problem, ws, i, w) + epsilon):
+            if h > 0.0 and (epsilon < 0.0 or h > slack_of_known(problem, form, ws, i, w) + epsilon):
                 insert(problem, form, ws, i, y, clock, patience, scratch)
 
 

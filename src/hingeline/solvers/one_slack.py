@@ -104,6 +104,11 @@ class OneSlack(CertifiedSolver):
         "schedule": ("improved", "published"),
         "violators": ("argmax", "all"),
     }
+    idle: ClassVar[dict[str, tuple[str, ...]]] = {
+        "improved": ("kappa1", "kappa2"),
+        "published": ("step",),
+        "max": ("kappa1", "kappa2", "max_outputs"),
+    }
     saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "settled")
 
     def __init__(

@@ -244,6 +244,10 @@ class SDCD(SDM):
         "schedule": ("improved", "published"),
         "violators": ("argmax", "all"),
     }
+    idle: ClassVar[dict[str, tuple[str, ...]]] = {
+        "improved": ("kappa1", "kappa2", "delta"),
+        "published": (*SDM.defaults,),
+    }
     saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
 
     def __init__(self, *args: Any) -> None:

@@ -184,6 +184,7 @@ class EnumeratedSDCD(EnumeratedSDM):
         "schedule": ("improved", "published"),
         "violators": ("all",),
     }
+    idle: ClassVar[dict[str, tuple[str, ...]]] = {"published": (*EnumeratedSDM.defaults,)}
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -102,6 +102,7 @@ class Subgradient:
     restricted = False
     defaults: ClassVar[dict[str, Any]] = {}
     words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    idle: ClassVar[dict[str, tuple[str, ...]]] = {}
     saved_numbers: ClassVar[tuple[str, ...]] = (
         "clock",
         "oracle_calls",

@@ -30,14 +30,14 @@ from hingeline.formulations import (
     plane_offset,
     plane_scale,
 )
+from hingeline.solvers.dual_state import slack_of_known
 from hingeline.structures.base import (
     decode_best,
     output_length,
     plane_loss,
     plane_score,
-    planes_score,
 )
-from hingeline.working_set import WorkingSet, insert, planes
+from hingeline.working_set import WorkingSet, insert
 
 Array = np.ndarray[Any, Any]
 
@@ -45,20 +45,6 @@ Array = np.ndarray[Any, Any]
 BEYOND = 16
 #: The first number of outputs that a certificate looks at; doubled until none is violated.
 FIRST = 64
-
-
-@helper
-def slack_of_known(problem: Any, form: Formulation, ws: WorkingSet, i: int, w: Array) -> float:
-    """The slack of example i over the planes it has."""
-    m = ws.used[i]
-    scores = np.empty(m)
-    if m > 0:
-        planes_score(problem, i, planes(ws, i), w, scores)
-    slack = 0.0
-    s = ws.slot[i]
-    for j in range(m):
-        slack = joined(form, slack, ws.offset[s + j] - ws.scale[s + j] * scores[j])
-    return slack
 
 
 @helper
