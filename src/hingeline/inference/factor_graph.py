@@ -1,0 +1,153 @@
+"""Factor graphs as the inference kernels see them: who touches whom, and where the scores are.
+
+Variables ``0 … n−1`` have ``n_states`` values each; factors ``0 … m−1`` are tables over small
+sets of variables. The score of an assignment is
+
+    Σ_i unary[unary_start[i] + y_i] + Σ_c tables[table_start[c] + index_c(y)]
+
+where ``index_c`` counts the joint states of the factor's variables in C order, the last variable
+fastest. Scores are passed beside the topology: ``table_start`` may point several factors at one
+table, so that factors without features read the weights themselves and nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._numba import helper
+
+Array = np.ndarray[Any, Any]
+
+
+class Topology(NamedTuple):
+    """One graph; every index is local to it."""
+
+    n_states: Array  # (n,) int32
+    unary_start: Array  # (n + 1,) int64: entries of a variable in vectors over (variable, state)
+    scope_start: Array  # (m + 1,) int64
+    scope: Array  # int32: the variables of each factor
+    incident_start: Array  # (n + 1,) int64
+    incident: Array  # int32: the factors of each variable
+    slot: Array  # int32: the variable's place in the scope of that factor
+
+
+class Topologies(NamedTuple):
+    """Graphs one after the other; :func:`topology` gives views of one of them."""
+
+    node_ptr: Array  # (graphs + 1,) int64
+    factor_ptr: Array  # (graphs + 1,) int64
+    scope_ptr: Array  # (graphs + 1,) int64
+    n_states: Array
+    unary_start: Array  # one entry more for each graph, as the next two
+    scope_start: Array
+    incident_start: Array
+    scope: Array
+    incident: Array
+    slot: Array
+
+
+@helper
+def topology(graphs: Topologies, g: int) -> Topology:
+    """Graph g, as views."""
+    a, b = graphs.node_ptr[g], graphs.node_ptr[g + 1]
+    c, d = graphs.factor_ptr[g], graphs.factor_ptr[g + 1]
+    e, f = graphs.scope_ptr[g], graphs.scope_ptr[g + 1]
+    return Topology(
+        graphs.n_states[a:b],
+        graphs.unary_start[a + g : b + g + 1],
+        graphs.scope_start[c + g : d + g + 1],
+        graphs.scope[e:f],
+        graphs.incident_start[a + g : b + g + 1],
+        graphs.incident[e:f],
+        graphs.slot[e:f],
+    )
+
+
+@helper
+def table_size(graph: Topology, c: int) -> int:
+    """Joint states of factor c."""
+    size = 1
+    for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+        size *= graph.n_states[graph.scope[p]]
+    return size
+
+
+@helper
+def joint_index(graph: Topology, c: int, y: Array) -> int:
+    """Place of the assignment in the table of factor c."""
+    index = 0
+    for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+        i = graph.scope[p]
+        index = index * graph.n_states[i] + y[i]
+    return index
+
+
+@helper
+def assignment_score(
+    graph: Topology, unary: Array, tables: Array, table_start: Array, y: Array
+) -> float:
+    """Score of an assignment."""
+    total = 0.0
+    for i in range(graph.n_states.shape[0]):
+        total += unary[graph.unary_start[i] + y[i]]
+    for c in range(graph.scope_start.shape[0] - 1):
+        total += tables[table_start[c] + joint_index(graph, c, y)]
+    return total
+
+
+def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Topology:
+    """Lay out one graph.
+
+    Parameters
+    ----------
+    n_states : array-like of int
+        Values each variable can take.
+    scopes : sequence of sequences of int, or ndarray of shape (m, k)
+        The variables of each factor; pairs for edges.
+    """
+    states = np.ascontiguousarray(n_states, dtype=np.int32)
+    if isinstance(scopes, np.ndarray):
+        lengths = np.full(len(scopes), scopes.shape[1] if scopes.ndim == 2 else 0)
+        flat = np.ascontiguousarray(scopes, dtype=np.int32).ravel()
+    else:
+        lengths = np.array([len(scope) for scope in scopes], dtype=np.int64)
+        flat = np.array([i for scope in scopes for i in scope], dtype=np.int32)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    starts = _starts(lengths)
+    order = np.argsort(flat, kind="stable")
+    return Topology(
+        n_states=states,
+        unary_start=_starts(states),
+        scope_start=starts,
+        scope=flat,
+        incident_start=_starts(np.bincount(flat, minlength=len(states))),
+        incident=owner[order].astype(np.int32),
+        slot=(order - starts[owner[order]]).astype(np.int32),
+    )
+
+
+def join(graphs: Sequence[Topology]) -> Topologies:
+    """Graphs one after the other."""
+
+    def flat(name: str) -> Array:
+        return np.concatenate([getattr(graph, name) for graph in graphs])
+
+    return Topologies(
+        node_ptr=_starts(np.array([len(graph.n_states) for graph in graphs])),
+        factor_ptr=_starts(np.array([len(graph.scope_start) - 1 for graph in graphs])),
+        scope_ptr=_starts(np.array([len(graph.scope) for graph in graphs])),
+        n_states=flat("n_states"),
+        unary_start=flat("unary_start"),
+        scope_start=flat("scope_start"),
+        incident_start=flat("incident_start"),
+        scope=flat("scope"),
+        incident=flat("incident"),
+        slot=flat("slot"),
+    )
+
+
+def _starts(sizes: Array) -> Array:
+    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
