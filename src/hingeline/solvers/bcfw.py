@@ -29,7 +29,7 @@ Cache
 Sampling
     Permutations; uniform draws; or, as by Osokin et al., draws in proportion to the gap that an
     example had at its last visit, with a pass over all of them now and then, because gaps that
-    are out of date would starve an example. Draws are made for an eighth of a pass at a time, in
+    are out of date would starve an example. Draws are made for a quarter of a pass at a time, in
     which none comes twice.
 Averaging
     The candidates for the primal are the last iterate and the average with weights ∝ k of the
@@ -58,7 +58,7 @@ Array = np.ndarray[Any, Any]
 RULES = {"plain": PLAIN, "away": AWAY, "pairwise": PAIRWISE}
 
 #: Sampled passes are drawn in so many parts, each with the gaps known by then.
-PARTS = 8
+PARTS = 4
 #: What a visit without a decode costs, in visits with one.
 CACHED_COST = 0.4
 #: Cached passes leave out examples whose last gap was below this share of the mean.
@@ -160,12 +160,13 @@ class BCFW(PlaneSolver):
             work += len(part)
         self.oracle_calls += int(work)
         estimate = float(self.gaps.sum())
+        gaps = self.gaps.copy()  # over known planes; those of the decodes are for the draws
         for _ in range(self.cached_passes):
-            worth = self.gaps > SKIP * self.gaps[self.active].mean()
+            worth = gaps > SKIP * gaps[self.active].mean()
             order = self.rng.permutation(np.flatnonzero(worth))
             if not len(order):
                 break
-            gained, cost = self._move(order), CACHED_COST * len(order)
+            gained, cost = self._move(order, gaps), CACHED_COST * len(order)
             gain, work = gain + gained, work + cost
             if gained * work < gain * cost:
                 break
@@ -199,10 +200,10 @@ class BCFW(PlaneSolver):
         for lo in range(0, len(order), block):
             part = order[lo : lo + block]
             self.find(part, self.options["patience"])
-            gain += self._move(part)
+            gain += self._move(part, self.gaps)
         return gain
 
-    def _move(self, order: Array) -> float:
+    def _move(self, order: Array, gaps: Array) -> float:
         """Step over the planes known; what the dual gains."""
         gain = self.compiled.bind(move_mass)(
             self.compiled.problem,
@@ -215,7 +216,7 @@ class BCFW(PlaneSolver):
             self.visits,
             self.averaged,
             self.clock,
-            self.gaps,
+            gaps,
         )
         self.visits += self.averaged * len(order)
         return float(gain)
