@@ -32,6 +32,8 @@ PLAIN, AWAY, PAIRWISE = range(3)
 
 #: A rest of the bound smaller than this share of it is rounding, and belongs to no output.
 ROUNDING = 1e-13
+#: Away from a plane that has all mass but this share of it, the direction would be rounding.
+ALL_BUT = 1e-9
 
 
 @helper
@@ -105,7 +107,7 @@ def block_steps(
             # d = sign·(cap·e_at − α), so the plane of d is sign·(cap·a·Δf_at − w_i).
             forward = cap * top - linear
             backward = linear - cap * least
-            toward = rule == PLAIN or forward >= backward
+            toward = rule == PLAIN or forward >= backward or room >= (1.0 - ALL_BUT) * cap
             at = up if toward else down
             sign = 1.0 if toward else -1.0
             slope = forward if toward else backward
