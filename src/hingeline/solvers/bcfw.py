@@ -36,9 +36,9 @@ Averaging
     iterates w_k, which is that of the paper: ``w̄ ← k/(k+2)·w̄ + 2/(k+2)·w_k``. Over all of them
     (``"all"``, as published), or over the later half of the run at most (``"recent"``).
 
-With more than one thread a block of examples is decoded against the same weights, and the step
-goes to the best plane that the example then knows; block and order are the same for any number of
-threads.
+But for the published method, a block of examples is decoded against the same weights, in threads,
+and a step goes to the best plane that the example then knows: with ``block=1`` the one decoded.
+Block and order are the same for any number of threads.
 """
 
 from __future__ import annotations
