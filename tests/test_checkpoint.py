@@ -44,6 +44,21 @@ def flat():
 CASES = {
     "sdm": (ChainSSVM(C=1.0, tol=1e-4, random_state=0), chains()),
     "fsmo": (ChainSSVM(C=1.0, tol=1e-4, random_state=0, solver="fsmo"), chains()),
+    "bcfw": (ChainSSVM(C=1.0, tol=1e-4, random_state=0, solver="bcfw"), chains()),
+    "bcfw by gaps": (
+        ChainSSVM(
+            C=1.0,
+            tol=1e-4,
+            random_state=0,
+            solver="bcfw",
+            solver_options={"steps": "away", "sampling": "gap"},
+        ),
+        chains(),
+    ),
+    "bcfw plain": (
+        ChainSSVM(C=1.0, random_state=0, solver="bcfw", solver_options={"steps": "plain"}),
+        chains(),
+    ),
     "enumerated": (MulticlassSSVM(C=1.0, tol=1e-7, random_state=0), flat()),
     "sdcd": (ChainSSVM(C=1.0, slack="sum", tol=1e-5, random_state=0), chains()),
     "published": (

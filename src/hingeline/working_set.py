@@ -91,7 +91,10 @@ def empty_working_set(
 
 @kernel
 def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
-    """Take over all planes; ``new`` has room for them, and may have more examples."""
+    """Take over all planes; ``new`` has room for them, and may have more examples.
+
+    Inner products that ``old`` does not have are left zero, for :func:`fill_gram`.
+    """
     for i in range(old.used.shape[0]):
         m = old.used[i]
         new.used[i] = m
@@ -104,7 +107,7 @@ def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
             new.sqnorm[t + j] = old.sqnorm[s + j]
             new.drift[t + j] = old.drift[s + j]
             new.stamp[t + j] = old.stamp[s + j]
-            if new.gram.shape[0] > 0:
+            if new.gram.shape[0] > 0 and old.gram.shape[0] > 0:
                 p = old.gram_start[i] + j * old.capacity[i]
                 q = new.gram_start[i] + j * new.capacity[i]
                 for k in range(m):
@@ -136,12 +139,18 @@ def _mark_full(ws: WorkingSet, clock: int, patience: int) -> None:
             ws.wanted[i] = 1
 
 
-def grown(ws: WorkingSet, clock: int, patience: int) -> WorkingSet:
-    """The same planes, with twice the room for every example whose slots are all in use."""
+def grown(ws: WorkingSet, clock: int, patience: int, most: int | None = None) -> WorkingSet:
+    """The same planes, with twice the room for every example whose slots are all in use.
+
+    ``most`` is the largest number of slots that an example is given.
+    """
     _mark_full(ws, clock + 1, patience)
+    if most is not None:
+        ws.wanted[ws.capacity >= most] = 0
     if not ws.wanted.any():
         return ws
-    capacity = np.where(ws.wanted > 0, 2 * ws.capacity, ws.capacity)
+    twice = 2 * ws.capacity if most is None else np.minimum(2 * ws.capacity, most)
+    capacity = np.where(ws.wanted > 0, twice, ws.capacity)
     new = empty_working_set(ws.length, capacity, gram=len(ws.gram) > 0)
     copy_planes(ws, new)
     return new
@@ -247,6 +256,24 @@ def insert(
         ws.gram[g + j * room + k] = value
         ws.gram[g + k * room + j] = value
     return j
+
+
+@kernel
+def fill_gram(problem: Any, ws: WorkingSet, scratch: Array) -> None:
+    """Inner products of planes that a solver without them has left."""
+    for i in range(ws.used.shape[0]):
+        s = ws.slot[i]
+        g = ws.gram_start[i]
+        room = ws.capacity[i]
+        for j in range(ws.used[i]):
+            for k in range(j + 1):
+                inner = ws.sqnorm[s + j]
+                if k < j:
+                    apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
+                    inner = 0.5 * (inner + ws.sqnorm[s + k] - apart)
+                value = ws.scale[s + j] * ws.scale[s + k] * inner
+                ws.gram[g + j * room + k] = value
+                ws.gram[g + k * room + j] = value
 
 
 def checked(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:

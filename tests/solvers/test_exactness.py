@@ -15,11 +15,24 @@ from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from reference import EnumeratedProblem, primal, random_chains, random_multiclass, solve
 
 SOLVERS = ("sdm", "fsmo")
+#: Solvers of linear slack alone, with their kind of steps.
+FRANK_WOLFE = ("bcfw pairwise", "bcfw away")
 FORMULATIONS = list(itertools.product(("max", "squared"), ("margin", "slack")))
+#: Every solver with every formulation it knows.
+COMBINED = [
+    *((solver, *formulation) for solver in SOLVERS for formulation in FORMULATIONS),
+    *((solver, "max", rescale) for solver in FRANK_WOLFE for rescale in ("margin", "slack")),
+]
 TOL = 1e-8
 #: (seed, C, whether some examples have weights, some of them zero)
 CASES = [(0, 0.1, False), (1, 1.0, True), (2, 10.0, False), (3, 10.0, True)]
 L, D = 3, 4
+
+
+def named(solver: str) -> dict[str, Any]:
+    """The estimator's parameters for a solver of the lists above."""
+    name, _, steps = solver.partition(" ")
+    return {"solver": name, "solver_options": {"steps": steps} if steps else None}
 
 
 def _weights(seed: int, n: int, weighted: bool) -> Any:
@@ -96,13 +109,12 @@ def run(
 
 
 @pytest.mark.parametrize(("seed", "C", "weighted"), CASES)
-@pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("solver", "slack", "rescale"), COMBINED)
 class TestFinite:
     def test_multiclass(
         self, solver: str, slack: str, rescale: str, seed: int, C: float, weighted: bool
     ) -> None:
-        model = MulticlassSSVM(solver=solver, fit_intercept=False)
+        model = MulticlassSSVM(**named(solver), fit_intercept=False)
         run(model, "multiclass", seed, C, slack, rescale, weighted)
 
     @pytest.mark.parametrize("boundary", [True, False])
@@ -116,7 +128,7 @@ class TestFinite:
         weighted: bool,
         boundary: bool,
     ) -> None:
-        model = ChainSSVM(solver=solver, fit_intercept=False, boundary=boundary)
+        model = ChainSSVM(**named(solver), fit_intercept=False, boundary=boundary)
         kind = "boundary chain" if boundary else "chain"
         run(model, kind, seed, C, slack, rescale, weighted)
 
@@ -130,13 +142,12 @@ class TestFinite:
         C: float,
         weighted: bool,
     ) -> None:
-        model = SSVM(compiled_chain(), solver=solver)
+        model = SSVM(compiled_chain(), **named(solver))
         run(model, "chain", seed, C, slack, rescale, weighted)
 
 
 @pytest.mark.parametrize(("seed", "C", "weighted"), [(1, 1.0, True)])
-@pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("solver", "slack", "rescale"), COMBINED)
 def test_python_structure(
     python_multiclass: Any,
     solver: str,
@@ -146,7 +157,7 @@ def test_python_structure(
     C: float,
     weighted: bool,
 ) -> None:
-    model = SSVM(python_multiclass(), solver=solver)
+    model = SSVM(python_multiclass(), **named(solver))
     run(model, "multiclass", seed, C, slack, rescale, weighted)
 
 
@@ -159,25 +170,25 @@ class TestHardMargin:
     def test_multiclass(
         self, solver: str, slack: str, rescale: str, seed: int, weighted: bool
     ) -> None:
-        model = MulticlassSSVM(solver=solver, fit_intercept=False)
+        model = MulticlassSSVM(**named(solver), fit_intercept=False)
         run(model, "multiclass", seed, np.inf, slack, rescale, weighted)
 
     @pytest.mark.parametrize("slack", ["max", "squared"])
     def test_chain(self, solver: str, slack: str, rescale: str, seed: int, weighted: bool) -> None:
-        model = ChainSSVM(solver=solver, fit_intercept=False)
+        model = ChainSSVM(**named(solver), fit_intercept=False)
         run(model, "boundary chain", seed, np.inf, slack, rescale, weighted)
 
     def test_compiled_structure(
         self, compiled_chain: Any, solver: str, rescale: str, seed: int, weighted: bool
     ) -> None:
-        model = SSVM(compiled_chain(), solver=solver)
+        model = SSVM(compiled_chain(), **named(solver))
         run(model, "chain", seed, np.inf, "max", rescale, weighted)
 
 
 @pytest.mark.parametrize("rescale", ["margin", "slack"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_hard_margin_python_structure(python_multiclass: Any, solver: str, rescale: str) -> None:
-    model = SSVM(python_multiclass(), solver=solver)
+    model = SSVM(python_multiclass(), **named(solver))
     run(model, "multiclass", 0, np.inf, "max", rescale, False)
 
 
@@ -194,8 +205,7 @@ COSTS = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [3.0, 0.25, 0.0]])
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("solver", "slack", "rescale"), COMBINED)
 def test_multiclass_cost_matrix(solver: str, slack: str, rescale: str, C: float) -> None:
     X, y = multiclass_data(4)
     problem = EnumeratedProblem.from_multiclass(X, y, L, COSTS)
@@ -204,7 +214,7 @@ def test_multiclass_cost_matrix(solver: str, slack: str, rescale: str, C: float)
         slack=slack,
         rescale=rescale,
         loss=COSTS,
-        solver=solver,
+        **named(solver),
         tol=TOL,
         max_iter=5000,
         fit_intercept=False,
@@ -217,9 +227,11 @@ FREE = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 2.0], [1.0, 0.0, 0.0]])
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-@pytest.mark.parametrize("C", [1.0, np.inf])
 @pytest.mark.parametrize("rescale", ["margin", "slack"])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("solver", "C"),
+    [*itertools.product((*SOLVERS, *FRANK_WOLFE), (1.0,)), *((s, np.inf) for s in SOLVERS)],
+)
 def test_a_cost_of_zero_off_the_diagonal(solver: str, rescale: str, C: float, seed: int) -> None:
     X, y = multiclass_data(seed, np.isinf(C))
     problem = EnumeratedProblem.from_multiclass(X, y, L, FREE)
@@ -227,7 +239,7 @@ def test_a_cost_of_zero_off_the_diagonal(solver: str, rescale: str, C: float, se
         C,
         rescale=rescale,
         loss=FREE,
-        solver=solver,
+        **named(solver),
         tol=TOL,
         max_iter=1000,
         fit_intercept=False,
@@ -238,14 +250,14 @@ def test_a_cost_of_zero_off_the_diagonal(solver: str, rescale: str, C: float, se
 
 @pytest.mark.parametrize("costs", [np.array([0.5, 1.0, 3.0]), COSTS], ids=["per label", "matrix"])
 @pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", [*SOLVERS, *FRANK_WOLFE])
 def test_chain_costs(solver: str, C: float, costs: Any) -> None:
     X, Y = chain_data(5)
     problem = EnumeratedProblem.from_chains(X, Y, L, True, costs)
     model = ChainSSVM(
         C,
         loss=costs,
-        solver=solver,
+        **named(solver),
         tol=TOL,
         max_iter=5000,
         fit_intercept=False,
@@ -264,7 +276,7 @@ def test_scaled_loss(solver: str) -> None:
             slack=slack,
             rescale=rescale,
             loss=(2.5, "hamming"),
-            solver=solver,
+            **named(solver),
             tol=TOL,
             max_iter=5000,
             fit_intercept=False,
@@ -274,11 +286,11 @@ def test_scaled_loss(solver: str) -> None:
         check(model, problem, best, 1.0, slack, rescale, None)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", [*SOLVERS, *FRANK_WOLFE])
 def test_intercept_is_a_constant_feature(solver: str) -> None:
     X, y = multiclass_data(7)
     problem = EnumeratedProblem.from_multiclass(np.column_stack([X, np.ones(len(X))]), y, L)
-    model = MulticlassSSVM(solver=solver, tol=TOL, max_iter=5000, random_state=0).fit(X, y)
+    model = MulticlassSSVM(**named(solver), tol=TOL, max_iter=5000, random_state=0).fit(X, y)
     w = np.concatenate([model.coef_.T.ravel(), model.intercept_])
     assert model.primal_objective_ == pytest.approx(solve(problem, 1.0).objective, rel=1e-6)
     assert model.primal_objective_ == pytest.approx(primal(problem, w, 1.0), rel=1e-9)

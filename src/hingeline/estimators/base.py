@@ -19,6 +19,7 @@ from hingeline.estimators.compiling import announced
 from hingeline.estimators.validation import as_callbacks
 from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
 from hingeline.formulations import make_formulation, needs_losses
+from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
@@ -45,6 +46,7 @@ DEFAULT_SOLVERS: dict[str, tuple[type[CertifiedSolver], type[CertifiedSolver]]] 
 }
 #: (solver, slack) -> a solver that is the same for all structures.
 OTHER_SOLVERS: dict[tuple[str, str], Any] = {
+    ("bcfw", "max"): BCFW,
     ("fsmo", "max"): FSMO,
     ("fsmo", "squared"): FSMO,
     ("one-slack", "max"): OneSlack,
@@ -126,8 +128,7 @@ class BaseSSVM(BaseEstimator):
         solver = self._solver_class(None)
         known = {**solver.defaults, **solver.words}
         given = self.solver_options if isinstance(self.solver_options, Mapping) else {}
-        schedule = given.get("schedule", solver.defaults.get("schedule"))
-        idle = {"violators"}.union(*(solver.idle.get(str(k), ()) for k in (schedule, self.slack)))
+        idle = {"violators"} | solver.idle_options(given, str(self.slack))
         return {name: value for name, value in known.items() if name not in idle}
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:

@@ -62,9 +62,9 @@ class ChainSSVM(ChainPrediction, ChainSums):
     loss : "hamming", array, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
         (true, predicted), in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack", "subgradient"}, default="auto"
-        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"one-slack"`` solves
-        ``"max"`` and ``"sum"``, ``"subgradient"`` ``"max"`` and ``"nu"``.
+    solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
+        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"bcfw"`` solves ``"max"``,
+        ``"one-slack"`` ``"max"`` and ``"sum"``, ``"subgradient"`` ``"max"`` and ``"nu"``.
     tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
         As in :class:`hingeline.MulticlassSSVM`.
     class_weight : dict or "balanced", optional

@@ -50,11 +50,12 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         chooses it on held-out examples. See ``docs/nu.md``.
     loss : "zero_one", array of shape (classes, classes), or (scale, loss)
         Cost of predicting the column's class for the row's, in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "sdcd", "one-slack", "subgradient"}, default="auto"
+    solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
         ``"auto"`` is ``"sdm"``, which keeps all classes in the working set, and ``"sdcd"`` for
-        ``slack="sum"``. ``"fsmo"`` finds planes by cutting planes; ``"one-slack"`` (``"max"`` and
-        ``"sum"``, finite C) sums those of all examples to one plane a pass; ``"subgradient"``
-        (``"max"`` and ``"nu"``) follows the ν paper.
+        ``slack="sum"``. ``"fsmo"`` finds planes by cutting planes, ``"bcfw"`` (``"max"``, finite
+        C) is block-coordinate Frank-Wolfe; ``"one-slack"`` (``"max"`` and ``"sum"``, finite C)
+        sums the planes of all examples to one a pass; ``"subgradient"`` (``"max"`` and ``"nu"``)
+        follows the ν paper.
     tol : float, default=1e-2
         Certified relative gap ``(P − D)/P`` to stop at.
     max_iter : int, default=1000

@@ -23,11 +23,15 @@ SOLVERS = {
     "fsmo": ("max", "squared"),
     "sdcd": ("sum",),
     "one-slack": ("max", "sum"),
+    "bcfw": ("max",),
     "subgradient": ("max", "nu"),
 }
 
-#: Solvers without hard margins.
-_SOFT_ONLY = {"one-slack"}
+#: Solvers without hard margins, and why.
+_SOFT_ONLY = {
+    "one-slack": "it puts a price on all slack together",
+    "bcfw": "it steps towards corners of the feasible set, which must be bounded",
+}
 #: What knows the loss only as the margin asked for.
 _MARGIN_ONLY = (("slack", "nu"), ("solver", "subgradient"))
 
@@ -69,8 +73,8 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
         able = [name for name, known in SOLVERS.items() if estimator.slack in known]
         words = ", ".join(repr(name) for name in able if name not in _SOFT_ONLY)
         raise ValueError(
-            f"solver={estimator.solver!r} needs a finite C, because it puts a price on all slack "
-            f"together; for a hard margin (C=inf) choose one of {words}."
+            f"solver={estimator.solver!r} needs a finite C, because "
+            f"{_SOFT_ONLY[estimator.solver]}; for a hard margin (C=inf) choose one of {words}."
         )
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)

@@ -78,7 +78,7 @@ def carried_over(
     old = multipliers
     capacity = np.full(compiled.n, FIRST_CAPACITY)
     capacity[:known] = old.capacity
-    ws = empty_working_set(compiled.lengths, capacity)
+    ws = empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
     copy_planes(old, ws)
     ws.alpha[: len(old.alpha)] *= np.repeat(factor, old.capacity)
     ws.alpha[:] = feasible(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -135,6 +136,12 @@ class CertifiedSolver(ABC):
         self._stretch = 1.0
         self._best: Array | None = None
         self._best_primal = math.inf
+
+    @classmethod
+    def idle_options(cls, given: Mapping[str, Any], slack: str) -> set[str]:
+        """Options that have no meaning beside those given, and are refused."""
+        schedule = given.get("schedule", cls.defaults.get("schedule"))
+        return set().union(*(cls.idle.get(str(key), ()) for key in (schedule, slack)))
 
     # What a subclass provides --------------------------------------------------------------
 

@@ -15,7 +15,9 @@ from hingeline.working_set import (
     FREE_SLOTS_ONLY,
     WorkingSet,
     checked,
+    copy_planes,
     empty_working_set,
+    fill_gram,
     insert,
     planes,
 )
@@ -149,7 +151,7 @@ class PlaneSolver(DualSolver):
     ) -> None:
         super().__init__(compiled, form, workers, seed, options)
         self.fresh = start is None
-        self.ws = empty_working_set(compiled.lengths) if start is None else start
+        self.ws = self.take_over(start)
         if start is not None:
             self._add(self.ws.alpha, 1.0, self.w)
 
@@ -157,6 +159,25 @@ class PlaneSolver(DualSolver):
     def n_planes(self) -> int:
         """Planes in the working set."""
         return self.ws.n_planes
+
+    @property
+    def inner_products(self) -> bool:
+        """Whether the working set keeps those of an example's planes."""
+        return True
+
+    def take_over(self, start: WorkingSet | None) -> WorkingSet:
+        """The planes to start from, with inner products where this solver wants them."""
+        gram = self.inner_products
+        if start is None:
+            return empty_working_set(self.compiled.lengths, gram=gram)
+        if gram == (len(start.gram) > 0):
+            return start
+        ws = empty_working_set(start.length, start.capacity, gram=gram)
+        copy_planes(start, ws)
+        if gram:
+            fill = self.compiled.bind(fill_gram)
+            fill(self.compiled.problem, ws, self.workers.scratch[0])
+        return ws
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""

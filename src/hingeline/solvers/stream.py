@@ -58,7 +58,7 @@ class Stream(SDM):
         super().__init__(
             compiled, form, workers, seed, options, empty_working_set(compiled.lengths)
         )
-        self.ws = self.ws if start is None else start
+        self.ws = self.ws if start is None else self.take_over(start)
         self.w = w
         self.visits = visits
 
@@ -96,10 +96,11 @@ def copy_chosen(old: WorkingSet, chosen: Array, new: WorkingSet) -> None:
             new.scale[t + p] = old.scale[s + j]
             new.sqnorm[t + p] = old.sqnorm[s + j]
             new.drift[t + p] = old.drift[s + j]
-            for q in range(count):
-                new.gram[new.gram_start[e] + p * room + q] = old.gram[
-                    old.gram_start[i] + j * old.capacity[i] + which[q]
-                ]
+            if new.gram.shape[0] > 0:
+                for q in range(count):
+                    new.gram[new.gram_start[e] + p * room + q] = old.gram[
+                        old.gram_start[i] + j * old.capacity[i] + which[q]
+                    ]
             for k in range(length):
                 new.y[new.y_start[e] + p * length + k] = old.y[old.y_start[i] + j * length + k]
         new.used[e] = count
@@ -111,7 +112,7 @@ def chosen_of(multipliers: Multipliers, chosen: Array) -> Multipliers:
         return multipliers[chosen]
     ws = multipliers
     counts = np.add.reduceat((ws.alpha != 0.0) | (ws.drift != 0.0), ws.slot, dtype=np.int64)
-    new = empty_working_set(ws.length[chosen], np.maximum(counts[chosen], 1))
+    new = empty_working_set(ws.length[chosen], np.maximum(counts[chosen], 1), len(ws.gram) > 0)
     copy_chosen(ws, np.ascontiguousarray(chosen, dtype=np.int64), new)
     return new
 
@@ -126,13 +127,14 @@ def joined(parts: Sequence[Multipliers], n_outputs: int | None) -> Multipliers:
         return sets[0]
     lengths = np.concatenate([ws.length for ws in sets])
     capacity = np.concatenate([ws.capacity for ws in sets])
-    layout = empty_working_set(lengths, capacity)  # where everything begins
+    gram = all(len(ws.gram) > 0 for ws in sets)  # a solver may have done without
+    layout = empty_working_set(lengths, capacity, gram)  # where everything begins
     kept = {"slot", "y_start", "gram_start", "length", "capacity"}
     return layout._replace(
         **{
             name: np.concatenate([getattr(ws, name) for ws in sets])
             for name in WorkingSet._fields
-            if name not in kept
+            if name not in kept and (gram or name != "gram")
         }
     )
 
