@@ -94,7 +94,7 @@ def train(
         typer.Option(help="For --slack sum: argmax, all or a count.", show_default="argmax; all"),
     ] = None,
     solver: Annotated[
-        str, typer.Option(help="auto, sdm, fsmo, sdcd, one-slack or subgradient.")
+        str, typer.Option(help="auto, sdm, fsmo, bcfw, sdcd, one-slack or subgradient.")
     ] = "auto",
     scheme: Annotated[
         str | None, typer.Option(help="Forbid invalid tags: auto, IOB2, BIOES, …")
