@@ -23,6 +23,7 @@ from hingeline.constraints.instance import (
     ChangeOnlyAt,
     EndsWith,
     Follows,
+    OnlyWords,
     Predicate,
     StartsWith,
     Words,
@@ -171,6 +172,10 @@ class _Builder:
             case Words():
                 hits = self.spread(lambda x: matches(constraint.words, constraint.ignore_case, x))
                 self.require(np.flatnonzero(hits), constraint.label, one)
+            case OnlyWords():
+                hits = self.spread(lambda x: matches(constraint.words, constraint.ignore_case, x))
+                columns = np.array(self.known(constraint.label), dtype=np.int64)
+                self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
             case ChangeOnlyAt():
                 self.change += one * self.changes(constraint)
             case Follows():

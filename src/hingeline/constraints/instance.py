@@ -154,6 +154,50 @@ class Words(InstanceConstraint):
 
 
 @dataclass(frozen=True, init=False)
+class OnlyWords(InstanceConstraint):
+    r"""Only words that match carry the label (or one of these); every other such token counts.
+
+    The converse of :class:`Words`, with the same parameters.
+
+    Examples
+    --------
+    >>> OnlyWords(r"\d\d?", label="hour").violation(["at", "3"], ["hour", "hour"])
+    1.0
+    """
+
+    words: Match
+    label: Group
+    ignore_case: bool
+    weight: float
+    penalty: str
+    hard: bool
+    name: str | None
+
+    def __init__(
+        self,
+        words: Match,
+        label: Any,
+        *,
+        ignore_case: bool = False,
+        weight: float = WEIGHT,
+        penalty: str = "linear",
+        hard: bool = False,
+        name: str | None = None,
+    ) -> None:
+        match = as_match("OnlyWords", words, "words")
+        assign(self, words=match, label=one_of("OnlyWords", label), ignore_case=ignore_case)
+        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
+        self._check_common()
+
+    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+        found = matches(self.words, self.ignore_case, x)
+        return [1.0 for hit, a in zip(found, y, strict=True) if not hit and a in self.label]
+
+    def _written(self) -> str:
+        return f"{write_label(self.label)} only on {_write_match(self.words)}"
+
+
+@dataclass(frozen=True, init=False)
 class ChangeOnlyAt(InstanceConstraint):
     """The label changes only where a token matches; every other change counts.
 
