@@ -28,6 +28,7 @@ from hingeline.constraints import (
 )
 from hingeline.constraints.base import HARD
 from hingeline.constraints.prediction import decode_compiled
+from hingeline.constraints.search import beam_search
 
 CLASSES = ["a", "b", "c"]
 
@@ -109,6 +110,20 @@ def test_each_kind_alone(kind, form):
             y = constrained_decode(constraints, [x], CLASSES, scores, transitions, **options)
             found = value(constraints, x, y.tolist(), scores, transitions)
             assert found == pytest.approx(best, rel=1e-12, abs=1e-6), options
+
+
+@settings(max_examples=60, deadline=None)
+@given(chosen_rules, st.integers(0, 2**20), st.sampled_from([1, 2, 8, 20]))
+def test_the_gap_of_a_narrow_beam_is_a_bound(chosen, seed, width):
+    constraints = [RULES[kind](penalty=form, weight=weight) for kind, form, weight in chosen]
+    x, scores, transitions = problem(seed, 6)
+    labels, gaps = np.zeros(6, dtype=np.int32), np.zeros(1)
+    compiled = compile_constraints(constraints, [x], CLASSES)
+    beam_search(compiled, scores, transitions, labels, gaps, width)
+    found = value(constraints, x, labels.tolist(), scores, transitions)
+    best = brute_force(constraints, x, scores, transitions)
+    assert found <= best + 1e-6
+    assert best - found <= gaps[0] + 1e-6
 
 
 @settings(max_examples=40, deadline=None)

@@ -48,6 +48,8 @@ class CompiledConstraints(NamedTuple):
     member: Array
     member_ptr: Array
     member_labels: Array
+    #: (G,) whether a group's own counts cost anything (they may matter to repeats alone).
+    counted: Array
     #: (G, longest + 2) cost of a number of tokens or of segments in a sequence.
     token_cost: Array
     segment_cost: Array
@@ -319,6 +321,8 @@ def _instance_costs(
         out[k] = cost
     cap = compiled.length_cost.shape[1] - 1
     for g in range(compiled.member.shape[0]):
+        if not compiled.counted[g]:
+            continue
         mine = 1 if compiled.member[g, a] else 0
         at_left = left >= 0 and compiled.member[g, left]
         at_right = right >= 0 and compiled.member[g, right]

@@ -253,6 +253,8 @@ class _Builder:
             repeat_member[r, groups] = True
             repeat_cost[r] = [constraint.finite_penalty(n) for n in range(G + 1)]
         rows = [c for _, _, c in self.corpus]
+        token_cost = _stack(self.token_cost, self.longest + 2)
+        segment_cost = _stack(self.segment_cost, self.longest + 2)
         return CompiledConstraints(
             offsets=self.offsets,
             unary=self.unary,
@@ -261,8 +263,9 @@ class _Builder:
             member=member,
             member_ptr=np.concatenate([[0], np.cumsum(member.sum(1))]).astype(np.int64),
             member_labels=np.nonzero(member)[1].astype(np.int32),
-            token_cost=_stack(self.token_cost, self.longest + 2),
-            segment_cost=_stack(self.segment_cost, self.longest + 2),
+            counted=(token_cost != 0).any(1) | (segment_cost != 0).any(1) | length_cost.any(1),
+            token_cost=token_cost,
+            segment_cost=segment_cost,
             length_cost=length_cost,
             repeat_member=repeat_member,
             repeat_cost=repeat_cost,

@@ -27,7 +27,7 @@ def constrained_decode(
     transitions: Array,
     *,
     method: str = "beam",
-    beam: int = 32,
+    beam: int = 128,
     token: Any = None,
     unknown: str = "warn",
 ) -> Array:
@@ -52,7 +52,8 @@ def constrained_decode(
         from the best chain; or a mixed-integer program (HiGHS), for short sequences. Python
         predicates are known to ``"switching"`` alone.
     beam : int
-        Hypotheses that the beam keeps.
+        Hypotheses that the beam keeps at most; it starts with few and widens until the labels
+        are proven best.
     token : callable, str or int, optional
         What of a token is its word.
     unknown : {"warn", "ignore", "error"}
@@ -86,7 +87,7 @@ def decode_compiled(
     transitions: Array,
     *,
     method: str = "beam",
-    beam: int = 32,
+    beam: int = 128,
 ) -> Array:
     """The same for constraints that are compiled already; corpus constraints are left out."""
     _check_method(method, beam)
@@ -96,7 +97,8 @@ def decode_compiled(
     labels = np.zeros(N, dtype=np.int32)
     compiled = without_corpus(compiled)
     if method == "beam":
-        beam_search(compiled, scores, transitions, labels, beam)
+        gaps = np.zeros(len(compiled.offsets) - 1)
+        beam_search(compiled, scores, transitions, labels, gaps, beam)
     elif method == "exact":
         exact_search(compiled, scores, transitions, labels)
     else:

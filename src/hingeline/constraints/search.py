@@ -167,19 +167,23 @@ def _floors(costs: Array) -> Array:
 
 @kernel
 def beam_search(
-    compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array, width: int
+    compiled: CompiledConstraints,
+    scores: Array,
+    transitions: Array,
+    labels: Array,
+    gaps: Array,
+    widest: int,
 ) -> None:
-    """The best of ``width`` hypotheses kept at each position.
+    """The best labels among at most ``widest`` hypotheses kept at each position.
 
-    A hypothesis carries its counts; what a count costs at least whatever follows is paid at once,
-    the rest at the end. Of hypotheses with equal futures (same label, same counts that matter)
-    only the best is kept, so the search is exact where there are at most ``width`` of them.
+    A hypothesis is ranked by a bound on what any continuation of it is worth: its score, minus
+    what its counts cost at least whatever follows, plus the best rest of the chain under the
+    constraints that decompose over it. Of hypotheses with equal futures (same label, same counts
+    that matter) only the best is kept. If no hypothesis that was dropped has a bound above the
+    labels found, these are optimal; if not, the search is repeated four times as wide.
+    ``gaps[i]`` receives the difference, 0 where the labels of sequence i are proven best.
     """
-    K = transitions.shape[0]
     G = compiled.member.shape[0]
-    R = compiled.repeat_cost.shape[0]
-    P = compiled.order.shape[0]
-    cap = compiled.length_cost.shape[1] - 1
     token_floor = _floors(compiled.token_cost)
     segment_floor = _floors(compiled.segment_cost)
     use_tokens = np.zeros(G, dtype=np.bool_)
@@ -187,81 +191,144 @@ def beam_search(
     for g in range(G):
         use_tokens[g] = np.any(compiled.token_cost[g] != 0.0)
         use_segments[g] = np.any(compiled.segment_cost[g] != 0.0)
-        for r in range(R):
+        for r in range(compiled.repeat_cost.shape[0]):
             if compiled.repeat_member[r, g]:
                 use_segments[g] = True
-    # Counts of a hypothesis: tokens, segments and run of each group, second group seen and order
+    for i in range(compiled.offsets.shape[0] - 1):
+        gaps[i] = 0.0
+        if compiled.offsets[i + 1] == compiled.offsets[i]:
+            continue
+        rest = _best_rest(compiled, scores, transitions, i)
+        width = min(8, widest)
+        while True:
+            gaps[i] = _beam(
+                compiled,
+                scores,
+                transitions,
+                labels,
+                i,
+                width,
+                rest,
+                token_floor,
+                segment_floor,
+                use_tokens,
+                use_segments,
+            )
+            if gaps[i] == 0.0 or width == widest:
+                break
+            width = min(4 * width, widest)
+
+
+@helper
+def _best_rest(compiled: CompiledConstraints, scores: Array, transitions: Array, i: int) -> Array:
+    """The best value of what follows each label at each position, as on a chain."""
+    K = transitions.shape[0]
+    lo = compiled.offsets[i]
+    length = compiled.offsets[i + 1] - lo
+    rest = np.zeros((length, K))
+    for t in range(length - 2, -1, -1):
+        after = lo + t + 1
+        for j in range(K):
+            top = -np.inf
+            for k in range(K):
+                s = transitions[j, k] - compiled.pair[j, k] + scores[after, k]
+                s += rest[t + 1, k] - compiled.unary[after, k]
+                if j != k:
+                    s -= compiled.change[after]
+                top = max(top, s)
+            rest[t, j] = top
+    return rest
+
+
+@helper
+def _beam(
+    compiled: CompiledConstraints,
+    scores: Array,
+    transitions: Array,
+    labels: Array,
+    i: int,
+    width: int,
+    rest: Array,
+    token_floor: Array,
+    segment_floor: Array,
+    use_tokens: Array,
+    use_segments: Array,
+) -> float:
+    """One beam over one sequence; returns how far its labels may be from the best."""
+    K = transitions.shape[0]
+    G = compiled.member.shape[0]
+    cap = compiled.length_cost.shape[1] - 1
+    lo = compiled.offsets[i]
+    length = compiled.offsets[i + 1] - lo
+    # Counts of a hypothesis: tokens, segments and run of each group; second group seen and order
     # broken of each pair.
-    now = np.zeros((width, 3 * G + 2 * P), dtype=np.int32)
-    new = np.zeros((width, 3 * G + 2 * P), dtype=np.int32)
-    trial = np.zeros(3 * G + 2 * P, dtype=np.int32)
+    size = 3 * G + 2 * compiled.order.shape[0]
+    now = np.zeros((width, size), dtype=np.int32)
+    new = np.zeros((width, size), dtype=np.int32)
+    trial = np.zeros(size, dtype=np.int32)
     value = np.zeros(width)
     last = np.zeros(width, dtype=np.int32)
-    candidates = np.empty(width * K)
-    for i in range(compiled.offsets.shape[0] - 1):
-        lo = compiled.offsets[i]
-        length = compiled.offsets[i + 1] - lo
-        if length == 0:
-            continue
-        back = np.zeros((length, width), dtype=np.int32)
-        kept = np.zeros((length, width), dtype=np.int32)
-        now[:] = 0
-        value[0] = 0.0
-        count = 1
-        for t in range(length):
-            for b in range(count):
-                for k in range(K):
-                    s = value[b] + scores[lo + t, k] - compiled.unary[lo + t, k]
-                    if t > 0:
-                        j = last[b]
-                        s += transitions[j, k] - compiled.pair[j, k]
-                        if j != k:
-                            s -= compiled.change[lo + t]
-                    s -= _extend(compiled, token_floor, segment_floor, now[b], k, cap, trial)
-                    candidates[b * K + k] = s
-            ranking = np.argsort(-candidates[: count * K], kind="mergesort")
-            new_value = np.zeros(width)
-            new_last = np.zeros(width, dtype=np.int32)
-            found = 0
-            for c in ranking:
-                b = c // K
-                k = c % K
-                _extend(compiled, token_floor, segment_floor, now[b], k, cap, trial)
-                twin = False
-                for d in range(found):
-                    if new_last[d] == k and _same(new[d], trial, use_tokens, use_segments):
-                        twin = True
-                        break
-                if twin:
-                    continue
-                new[found] = trial
-                new_value[found] = candidates[c]
-                new_last[found] = k
-                back[t, found] = b
-                kept[t, found] = k
-                found += 1
-                if found == width:
-                    break
-            now, new = new, now
-            value = new_value
-            last = new_last
-            count = found
-        best = 0
-        top = -np.inf
+    new_value = np.zeros(width)
+    worth = np.empty(width * K)
+    bound = np.empty(width * K)
+    back = np.zeros((length, width), dtype=np.int32)
+    kept = np.zeros((length, width), dtype=np.int32)
+    count = 1
+    dropped = -np.inf
+    for t in range(length):
         for b in range(count):
-            s = value[b]
-            for g in range(G):
-                n = now[b, g]
-                m = now[b, G + g]
-                s -= compiled.token_cost[g, n] - token_floor[g, n]
-                s -= compiled.segment_cost[g, m] - segment_floor[g, m]
-                s -= compiled.length_cost[g, min(now[b, 2 * G + g], cap)]
-            if s > top:
-                top = s
-                best = b
-        for t in range(length - 1, -1, -1):
-            labels[lo + t] = kept[t, best]
-            best = back[t, best]
+            for k in range(K):
+                s = value[b] + scores[lo + t, k] - compiled.unary[lo + t, k]
+                if t > 0:
+                    j = last[b]
+                    s += transitions[j, k] - compiled.pair[j, k]
+                    if j != k:
+                        s -= compiled.change[lo + t]
+                s -= _extend(compiled, token_floor, segment_floor, now[b], k, cap, trial)
+                worth[b * K + k] = s
+                bound[b * K + k] = -s - rest[t, k]
+        ranking = np.argsort(bound[: count * K], kind="mergesort")
+        found = 0
+        for c in ranking:
+            b = c // K
+            k = c % K
+            _extend(compiled, token_floor, segment_floor, now[b], k, cap, trial)
+            twin = False
+            for d in range(found):
+                if kept[t, d] == k and _same(new[d], trial, use_tokens, use_segments):
+                    twin = True
+                    break
+            if twin:
+                continue
+            if found == width:
+                dropped = max(dropped, -bound[c])
+                break
+            new[found] = trial
+            new_value[found] = worth[c]
+            back[t, found] = b
+            kept[t, found] = k
+            found += 1
+        now, new = new, now
+        value[:found] = new_value[:found]
+        last[:found] = kept[t, :found]
+        count = found
+    best = 0
+    top = -np.inf
+    for b in range(count):
+        s = value[b]
+        for g in range(G):
+            n = now[b, g]
+            m = now[b, G + g]
+            s -= compiled.token_cost[g, n] - token_floor[g, n]
+            s -= compiled.segment_cost[g, m] - segment_floor[g, m]
+            s -= compiled.length_cost[g, min(now[b, 2 * G + g], cap)]
+        if s > top:
+            top = s
+            best = b
+    for t in range(length - 1, -1, -1):
+        labels[lo + t] = kept[t, best]
+        best = back[t, best]
+    return max(dropped - top, 0.0)
 
 
 @helper
