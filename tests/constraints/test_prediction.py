@@ -117,9 +117,9 @@ def test_each_kind_alone(kind, form):
 def test_the_gap_of_a_narrow_beam_is_a_bound(chosen, seed, width):
     constraints = [RULES[kind](penalty=form, weight=weight) for kind, form, weight in chosen]
     x, scores, transitions = problem(seed, 6)
-    labels, gaps = np.zeros(6, dtype=np.int32), np.zeros(1)
+    labels = np.zeros(6, dtype=np.int32)
     compiled = compile_constraints(constraints, [x], CLASSES)
-    beam_search(compiled, scores, transitions, labels, gaps, width)
+    gaps = beam_search(compiled, scores, transitions, labels, width)
     found = value(constraints, x, labels.tolist(), scores, transitions)
     best = brute_force(constraints, x, scores, transitions)
     assert found <= best + 1e-6

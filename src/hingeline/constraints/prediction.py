@@ -97,8 +97,7 @@ def decode_compiled(
     labels = np.zeros(N, dtype=np.int32)
     compiled = without_corpus(compiled)
     if method == "beam":
-        gaps = np.zeros(len(compiled.offsets) - 1)
-        beam_search(compiled, scores, transitions, labels, gaps, beam)
+        beam_search(compiled, scores, transitions, labels, beam)
     elif method == "exact":
         exact_search(compiled, scores, transitions, labels)
     else:

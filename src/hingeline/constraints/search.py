@@ -171,9 +171,8 @@ def beam_search(
     scores: Array,
     transitions: Array,
     labels: Array,
-    gaps: Array,
     widest: int,
-) -> None:
+) -> Array:
     """The best labels among at most ``widest`` hypotheses kept at each position.
 
     A hypothesis is ranked by a bound on what any continuation of it is worth: its score, minus
@@ -181,7 +180,7 @@ def beam_search(
     constraints that decompose over it. Of hypotheses with equal futures (same label, same counts
     that matter) only the best is kept. If no hypothesis that was dropped has a bound above the
     labels found, these are optimal; if not, the search is repeated four times as wide.
-    ``gaps[i]`` receives the difference, 0 where the labels of sequence i are proven best.
+    Returns the difference of each sequence, 0 where its labels are proven best.
     """
     G = compiled.member.shape[0]
     token_floor = _floors(compiled.token_cost)
@@ -194,8 +193,8 @@ def beam_search(
         for r in range(compiled.repeat_cost.shape[0]):
             if compiled.repeat_member[r, g]:
                 use_segments[g] = True
+    gaps = np.zeros(compiled.offsets.shape[0] - 1)
     for i in range(compiled.offsets.shape[0] - 1):
-        gaps[i] = 0.0
         if compiled.offsets[i + 1] == compiled.offsets[i]:
             continue
         rest = _best_rest(compiled, scores, transitions, i)
@@ -217,6 +216,7 @@ def beam_search(
             if gaps[i] == 0.0 or width == widest:
                 break
             width = min(4 * width, widest)
+    return gaps
 
 
 @helper
@@ -328,7 +328,8 @@ def _beam(
     for t in range(length - 1, -1, -1):
         labels[lo + t] = kept[t, best]
         best = back[t, best]
-    return max(dropped - top, 0.0)
+    gap = dropped - top
+    return gap if gap > 1e-12 * (1.0 + abs(top)) else 0.0  # a tie may differ by rounding
 
 
 @helper
