@@ -2,7 +2,6 @@
 
 from hingeline.constraints.base import PUNCTUATION
 from hingeline.constraints.checking import CheckReport, check
-from hingeline.constraints.compiled import CompiledConstraints
 from hingeline.constraints.compiling import compile_constraints
 from hingeline.constraints.corpus import AverageSegments, ChangeShare, Share
 from hingeline.constraints.evaluator import SwitchEvaluator
@@ -19,6 +18,7 @@ from hingeline.constraints.instance import (
 )
 from hingeline.constraints.prediction import constrained_decode
 from hingeline.constraints.segments import AtMostOneSegment, MinLength, NoRepeats, Occurs
+from hingeline.constraints.tables import CompiledConstraints
 
 __all__ = [
     "PUNCTUATION",

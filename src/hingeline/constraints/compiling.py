@@ -9,14 +9,6 @@ from typing import Any
 import numpy as np
 
 from hingeline.constraints.base import HARD, Constraint, as_group, matches, outside, words_of
-from hingeline.constraints.compiled import (
-    ALL_SEGMENTS,
-    CHANGES,
-    SEGMENTS,
-    SHARE,
-    Array,
-    CompiledConstraints,
-)
 from hingeline.constraints.corpus import AverageSegments, ChangeShare, CorpusConstraint, Share
 from hingeline.constraints.instance import (
     Before,
@@ -30,6 +22,14 @@ from hingeline.constraints.instance import (
     bad_changes,
 )
 from hingeline.constraints.segments import AtMostOneSegment, MinLength, NoRepeats, Occurs
+from hingeline.constraints.tables import (
+    ALL_SEGMENTS,
+    CHANGES,
+    SEGMENTS,
+    SHARE,
+    Array,
+    CompiledConstraints,
+)
 
 
 def compile_constraints(

@@ -10,9 +10,9 @@ import numpy as np
 from hingeline._numba import kernel
 from hingeline.constraints import compiled as forms
 from hingeline.constraints.base import Constraint, words_of
-from hingeline.constraints.compiled import Array, CompiledConstraints, State
 from hingeline.constraints.compiling import as_constraints, compile_constraints
 from hingeline.constraints.instance import Predicate
+from hingeline.constraints.tables import Array, CompiledConstraints, State
 
 
 @kernel

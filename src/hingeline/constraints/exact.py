@@ -15,7 +15,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from hingeline.constraints.base import HARD
-from hingeline.constraints.compiled import Array, CompiledConstraints
+from hingeline.constraints.tables import Array, CompiledConstraints
 
 #: Costs above this come from a hard constraint.
 _FORBIDDEN = HARD / 2

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from hingeline.constraints.base import Constraint, words_of
-from hingeline.constraints.compiled import Array, CompiledConstraints
 from hingeline.constraints.compiling import as_constraints, compile_constraints
 from hingeline.constraints.evaluator import SwitchEvaluator
 from hingeline.constraints.exact import exact_search
 from hingeline.constraints.instance import InstanceConstraint, Predicate
 from hingeline.constraints.search import beam_search, chain_search, switching_search
+from hingeline.constraints.tables import Array, CompiledConstraints
 
 METHODS = ("beam", "switching", "exact")
 _SWEEPS = 100
