@@ -50,6 +50,7 @@ _KERNEL_SOURCES = (
     "inference",
     "structures",
     "solvers",
+    "constraints",
 )
 
 
