@@ -10,15 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline.constraints.compiled import compile_constraints
-from hingeline.semisupervised.label_switching import (
-    all_slacks,
-    best_labels,
-    make_state,
-    penalty_of,
-    switch_labels,
-)
+from hingeline import constraints as cs
+from hingeline.semisupervised.label_switching import all_slacks, best_labels, switch_labels
 from hingeline.semisupervised.naive import naive_sweep
+from hingeline.semisupervised.penalties import Penalties, penalty_of
 from hingeline.solvers.parallel import Workers
 from hingeline.structures import chain
 
@@ -48,11 +43,45 @@ def random_problem(seed: int, n_labels: int = 3, general: bool = False, masked: 
     return problem, w, rng
 
 
-def table_of(problem: Any, rng: Any, first: int, weight: float) -> Any:
-    n = int(problem.offsets[-1] - problem.offsets[first])
-    tokens = np.split(np.arange(n), (problem.offsets[first:] - problem.offsets[first])[1:-1])
-    table = weight * rng.exponential(size=(n, problem.n_labels))
-    return compile_constraints([table], tokens, list(range(problem.n_labels)))
+def constraints_of(rng: Any, n_labels: int, weight: float) -> list[Any]:
+    """Some of each kind, with weights that leave no ties."""
+
+    def draw() -> float:
+        return float(weight * rng.uniform(0.5, 1.5))
+
+    some = [
+        cs.AtMostOneSegment(weight=draw()),
+        cs.StartsWith(0, weight=draw()),
+        cs.Words(["w1"], n_labels - 1, weight=draw()),
+        cs.ChangeOnlyAt("[.]", weight=draw()),
+        cs.Occurs(0, at_least=1, weight=draw()),
+        cs.Share(0, equals=0.37, weight=10 * draw()),
+        cs.ChangeShare("[.]", equals=0.1, weight=10 * draw(), penalty="linear"),
+        cs.AverageSegments(at_most=1.3, weight=draw()),
+    ]
+    return [some[k] for k in rng.permutation(len(some))[: rng.integers(1, 6)]]
+
+
+def words_of(problem: Any, rng: Any, first: int) -> list[list[str]]:
+    lengths = np.diff(problem.offsets[first:])
+    return [rng.choice(["w1", "w2", "."], size=length).tolist() for length in lengths]
+
+
+def penalties_of(problem: Any, rng: Any, first: int, weight: float) -> Penalties:
+    some = constraints_of(rng, problem.n_labels, weight)
+    return Penalties(some, words_of(problem, rng, first), range(problem.n_labels))
+
+
+def penalty_by_definition(penalties: Penalties, offsets: Any, labels: Any) -> float:
+    Y = [part.tolist() for part in np.split(labels, offsets[1:-1])]
+    total = 0.0
+    for constraint in penalties.constraints:
+        if hasattr(constraint, "parts"):
+            pairs = zip(penalties.words, Y, strict=True)
+            total += sum(constraint.cost(x, y) for x, y in pairs)
+        else:
+            total += constraint.cost(penalties.words, Y)
+    return total
 
 
 def score_of(problem: Any, w: Any, i: int, y: Any) -> float:
@@ -79,13 +108,15 @@ def slack_of(problem: Any, w: Any, i: int, y: Any) -> float:
     return best - score_of(problem, w, i, y)
 
 
-def objective_of(problem: Any, first: int, w: Any, scale: float, table: Any, labels: Any) -> float:
+def objective_of(
+    problem: Any, first: int, w: Any, scale: float, penalties: Penalties, labels: Any
+) -> float:
     offsets = problem.offsets[first:] - problem.offsets[first]
     slack = sum(
         slack_of(problem, w, first + i, labels[offsets[i] : offsets[i + 1]])
         for i in range(len(offsets) - 1)
     )
-    return scale * slack + float(table.costs[np.arange(len(labels)), labels].sum())
+    return scale * slack + penalty_by_definition(penalties, offsets, labels)
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,22 +133,23 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
 ):
     problem, w, rng = random_problem(seed, n_labels, general, masked)
     first = 2
-    table = table_of(problem, rng, first, 0.3 * scale)
+    penalties = penalties_of(problem, rng, first, 0.3 * scale)
     start = best_labels(problem, first, w, Workers(1, 0))
-    fast = switch_labels(problem, first, w, scale, table, start, max_switches=limit)
+    fast = switch_labels(problem, first, w, scale, penalties, start, max_switches=limit)
 
     at = problem.offsets[first]
     problem.labels[at:] = start
-    offsets = problem.offsets[first:] - at
-    state = make_state(table, offsets, problem.labels[at:])
+    state = penalties.state(problem.labels[at:])
     slack = np.zeros(3)
     most = np.iinfo(np.int64).max if limit is None else limit
-    switches = naive_sweep(problem, first, w, scale, table, state, np.arange(3), most, slack)
+    switches = naive_sweep(
+        problem, first, w, scale, penalties.compiled, state, np.arange(3), most, slack
+    )
     assert switches == fast.switches
     assert fast.labels.tolist() == problem.labels[at:].tolist()
     if limit is None:
         assert slack == pytest.approx(fast.slack, abs=1e-9)
-    assert penalty_of(table, state) == pytest.approx(fast.penalty, abs=1e-9)
+    assert penalty_of(penalties.compiled, state) == pytest.approx(fast.penalty, abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)
@@ -131,13 +163,13 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
 def test_the_objective_carried_along_is_that_of_the_labels(seed, general, masked, order, sweeps):
     problem, w, rng = random_problem(seed, 3, general, masked)
     first, scale = 2, 0.5
-    table = table_of(problem, rng, first, 0.4)
+    penalties = penalties_of(problem, rng, first, 0.4)
     start = best_labels(problem, first, w, Workers(1, 0))
-    before = objective_of(problem, first, w, scale, table, start)
+    before = objective_of(problem, first, w, scale, penalties, start)
     found = switch_labels(
-        problem, first, w, scale, table, start, order=order, max_sweeps=sweeps, rng=rng
+        problem, first, w, scale, penalties, start, order=order, max_sweeps=sweeps, rng=rng
     )
-    after = objective_of(problem, first, w, scale, table, found.labels)
+    after = objective_of(problem, first, w, scale, penalties, found.labels)
     assert found.start_objective == pytest.approx(before, abs=1e-9)
     assert found.objective == pytest.approx(after, abs=1e-9)
     assert after <= before + 1e-9
@@ -157,14 +189,16 @@ def test_repeated_sweeps_end_where_no_single_switch_helps():
     for seed in range(10):
         problem, w, rng = random_problem(seed)
         first, scale = 2, 1.0
-        table = table_of(problem, rng, first, 1.0)
+        penalties = penalties_of(problem, rng, first, 1.0)
         start = best_labels(problem, first, w, Workers(1, 0))
-        found = switch_labels(problem, first, w, scale, table, start, max_sweeps=100)
+        found = switch_labels(problem, first, w, scale, penalties, start, max_sweeps=100)
         assert found.sweeps < 100
         for t, k in itertools.product(range(len(start)), range(3)):
             other = found.labels.copy()
             other[t] = k
-            assert objective_of(problem, first, w, scale, table, other) >= found.objective - 1e-9
+            assert (
+                objective_of(problem, first, w, scale, penalties, other) >= found.objective - 1e-9
+            )
 
 
 def test_penalties_decide_where_slack_is_cheap_and_the_reverse():
@@ -172,17 +206,55 @@ def test_penalties_decide_where_slack_is_cheap_and_the_reverse():
     first = 2
     n = int(problem.offsets[-1] - problem.offsets[first])
     wanted = rng.integers(0, 3, n)
-    tokens = np.split(np.arange(n), (problem.offsets[first:] - problem.offsets[first])[1:-1])
-    table = np.full((n, 3), 5.0)
-    table[np.arange(n), wanted] = 0.0
-    constraints = compile_constraints([table], tokens, [0, 1, 2])
+    lengths = np.diff(problem.offsets[first:])
+    words = np.split(np.char.add("w", wanted.astype(str)), np.cumsum(lengths)[:-1])
+    rules = [cs.Words([f"w{k}"], k, weight=5.0) for k in range(3)]
+    penalties = Penalties(rules, [x.tolist() for x in words], [0, 1, 2])
     start = best_labels(problem, first, w, Workers(1, 0))
-    cheap = switch_labels(problem, first, w, 1e-6, constraints, start)
+    cheap = switch_labels(problem, first, w, 1e-6, penalties, start)
     assert cheap.labels.tolist() == wanted.tolist()
     assert cheap.penalty == 0.0
-    dear = switch_labels(problem, first, w, 1e6, constraints, start)
+    dear = switch_labels(problem, first, w, 1e6, penalties, start)
     assert dear.slack.sum() <= all_start_slack(problem, first, w, start) + 1e-9
+    assert dear.penalty == pytest.approx(5.0 * np.sum(dear.labels != wanted))
     assert dear.penalty > 0.0
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    order=st.sampled_from(["sequential", "random"]),
+    limit=st.sampled_from([None, 2]),
+)
+def test_python_predicates_take_the_slow_path_to_the_same_labels(seed, order, limit):
+    problem, w, rng = random_problem(seed, 3, general=seed % 2 == 0, masked=seed % 3 == 0)
+    first, scale = 2, 0.3
+    words = words_of(problem, rng, first)
+    fast = Penalties([cs.StartsWith(0, weight=0.7), cs.Share(1, equals=0.4)], words, range(3))
+    same = cs.Predicate(lambda x, y: y[0] == 0, weight=0.7)
+    slow = Penalties([same, cs.Share(1, equals=0.4)], words, range(3))
+    assert slow.predicates
+    assert not fast.predicates
+    start = best_labels(problem, first, w, Workers(1, 0))
+    found = [
+        switch_labels(
+            problem,
+            first,
+            w,
+            scale,
+            penalties,
+            start,
+            order=order,
+            max_switches=limit,
+            max_sweeps=2,
+            rng=np.random.default_rng(seed),
+        )
+        for penalties in (fast, slow)
+    ]
+    assert found[0].labels.tolist() == found[1].labels.tolist()
+    assert found[0].switches == found[1].switches
+    assert found[0].objective == pytest.approx(found[1].objective)
+    assert slow.total(found[1].labels) == pytest.approx(found[1].penalty)
 
 
 def all_start_slack(problem: Any, first: int, w: Any, start: Any) -> float:
@@ -192,14 +264,13 @@ def all_start_slack(problem: Any, first: int, w: Any, start: Any) -> float:
 
 def test_random_order_is_decided_by_the_generator():
     problem, w, rng = random_problem(3)
-    table = table_of(problem, rng, 2, 1.0)
+    words = words_of(problem, rng, 2)
+    penalties = Penalties([cs.Share(0, equals=0.5), cs.Share(1, equals=0.4)], words, range(3))
     start = best_labels(problem, 2, w, Workers(1, 0))
 
     def run(seed: int) -> Any:
         generator = np.random.default_rng(seed)
-        return switch_labels(
-            problem, 2, w, 0.1, table, start, order="random", max_sweeps=2, rng=generator
-        )
+        return switch_labels(problem, 2, w, 0.1, penalties, start, order="random", rng=generator)
 
     assert run(0).labels.tolist() == run(0).labels.tolist()
     assert any(run(0).labels.tolist() != run(seed).labels.tolist() for seed in range(1, 8))

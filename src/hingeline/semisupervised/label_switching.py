@@ -27,12 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._numba import helper, kernel
-from hingeline.constraints.compiled import (
-    commit_switch,
-    start_state,
-    switch_costs,
-    total_penalty,
-)
+from hingeline.constraints.compiled import commit_switch, switch_costs
 from hingeline.inference.max_marginals import (
     augmented_maxima,
     path_score,
@@ -42,6 +37,9 @@ from hingeline.inference.max_marginals import (
     transposed,
     uniform_cost,
 )
+from hingeline.semisupervised.penalties import Penalties, penalty_of
+from hingeline.semisupervised.rounding import is_lower
+from hingeline.semisupervised.slow_switching import sweep_slowly
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.chain import moves, position_scores
 from hingeline.structures.chain_prediction import decode_all
@@ -50,9 +48,6 @@ from hingeline.structures.chain_problem import ChainProblem
 Array = np.ndarray[Any, Any]
 
 ORDERS = ("sequential", "random")
-
-#: A switch counts as one if it lowers the objective by more than this share of its terms.
-ROUNDING = 1e-10
 
 
 class Switching(NamedTuple):
@@ -68,27 +63,9 @@ class Switching(NamedTuple):
 
 
 @helper
-def is_lower(change: float, scale: float, maximum: float, penalty: float) -> bool:
-    """Whether a change of the objective is a decrease that rounding does not explain."""
-    return change < -ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
-
-
-@helper
 def _fill_row(ahead: Array, scores: Array, behind: Array, t: int, row: Array) -> None:
     for k in range(row.shape[0]):
         row[k] = ahead[t, k] + scores[t, k] + behind[t, k]
-
-
-@kernel
-def make_state(constraints: Any, offsets: Array, labels: Array) -> Any:
-    """The state of the penalties for these labels."""
-    return start_state(constraints, offsets, labels)
-
-
-@kernel
-def penalty_of(constraints: Any, state: Any) -> float:
-    """The penalty of a state."""
-    return total_penalty(constraints, state)
 
 
 @kernel
@@ -151,8 +128,7 @@ def sweep_in_order(
                         best = k
                 if best != now:
                     score += switch_gain(scores, A, y, t, best)
-                    commit_switch(constraints, state, labels, i, t, best)
-                    y[t] = best
+                    commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
                     switches += 1
             if t + 1 < length:
                 step_forward(scores, problem.cost[y[t]], A, t, ahead, reach)
@@ -221,7 +197,6 @@ def sweep_at_random(
             if is_lower(change, scale, maxima[now], penalties[k]):
                 score += gain
                 commit_switch(constraints, state, labels, i, t, k)
-                y[t] = k
                 switches += 1
                 for s in range(t, 0, -1):
                     step_backward(scores, problem.cost[y[s]], backwards, s, behind, reach)
@@ -237,7 +212,6 @@ def sweep_at_random(
 def slacks_of(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
     """``slack[i]`` of the sequences ``first + i``, i in ``order``, for the problem's labels."""
     A = moves(problem, w)
-    start = problem.offsets[first]
     stride = problem.stride
     reach = np.empty(stride)
     for i in order:
@@ -260,9 +234,7 @@ def best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -
     n = len(problem.offsets) - 1
     y = np.empty(problem.offsets[-1], dtype=np.int32)
     values = np.empty(n)
-    workers.map(
-        lambda part, scratch: decode_all(problem, part, w, y, values), np.arange(first, n)
-    )
+    workers.map(lambda part, scratch: decode_all(problem, part, w, y, values), np.arange(first, n))
     return y[problem.offsets[first] :].copy()
 
 
@@ -280,7 +252,7 @@ def switch_labels(
     first: int,
     w: Array,
     scale: float,
-    constraints: Any,
+    penalties: Penalties,
     labels: Array,
     *,
     order: str = "sequential",
@@ -300,7 +272,7 @@ def switch_labels(
         Flat weights.
     scale : float
         ``C_u/u``, what a unit of slack costs.
-    constraints : CompiledConstraints
+    penalties : Penalties
         Of the unlabelled sequences.
     labels : int32 ndarray
         Where to start, of all unlabelled tokens; left as they are.
@@ -318,46 +290,50 @@ def switch_labels(
     -------
     Switching
     """
-    offsets = problem.offsets[first:] - problem.offsets[first]
-    n = len(offsets) - 1
-    labels = np.array(labels, dtype=np.int32)
-    state = make_state(constraints, offsets, labels)
+    lengths = np.diff(problem.offsets[first:])
+    n = len(lengths)
     slack = np.empty(n)
-    limit = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
     everyone = np.arange(n)
-    nothing = (problem, first, w, scale, constraints, state, everyone, 0, labels, slack)
-    sweep_in_order(*nothing)  # with a limit of 0 it finds the slack and switches nothing
-    start_objective = scale * float(slack.sum()) + float(penalty_of(constraints, state))
-    switches = sweeps = 0
-    while sweeps < max_sweeps and switches < limit:
-        room = limit - switches
-        if order == "random":
+    compiled = penalties.compiled
+    if penalties.predicates:
+        evaluator = penalties.evaluator(labels)
+        labels = evaluator.labels
+    else:
+        labels = np.array(labels, dtype=np.int32)
+        state = penalties.state(labels)
+
+    def sweep(limit: int, at_random: bool) -> int:
+        sequences, trials = everyone, None
+        if at_random:
             assert rng is not None
-            lengths = np.diff(offsets)
+            sequences = rng.permutation(n)
             places = rng.integers(0, np.repeat(lengths, lengths))
-            candidates = rng.integers(0, max(problem.n_labels - 1, 1), len(places))
-            found = sweep_at_random(
-                problem,
-                first,
-                w,
-                scale,
-                constraints,
-                state,
-                rng.permutation(n),
-                room,
-                places,
-                candidates,
-                labels,
-                slack,
+            trials = places, rng.integers(0, max(problem.n_labels - 1, 1), len(places))
+        if penalties.predicates:
+            return sweep_slowly(
+                problem, first, w, scale, evaluator, sequences, limit, slack, trials
             )
+        common = (problem, first, w, scale, compiled, state, sequences, limit)
+        if trials is not None:
+            return int(sweep_at_random(*common, *trials, labels, slack))
+        return int(sweep_in_order(*common, labels, slack))
+
+    def objective() -> tuple[float, float]:
+        if penalties.predicates:
+            penalty = evaluator.total_penalty()
         else:
-            found = sweep_in_order(
-                problem, first, w, scale, constraints, state, everyone, room, labels, slack
-            )
+            penalty = float(penalty_of(compiled, state))
+        return scale * float(slack.sum()) + penalty, penalty
+
+    most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
+    sweep(0, False)  # finds the slack and switches nothing
+    start_objective = objective()[0]
+    switches = sweeps = 0
+    while sweeps < max_sweeps and switches < most:
+        found = sweep(most - switches, order == "random")
         sweeps += 1
-        switches += int(found)
+        switches += found
         if not found:
             break
-    penalty = float(penalty_of(constraints, state))
-    objective = scale * float(slack.sum()) + penalty
-    return Switching(labels, slack, penalty, objective, start_objective, switches, sweeps)
+    reached, penalty = objective()
+    return Switching(labels, slack, penalty, reached, start_objective, switches, sweeps)

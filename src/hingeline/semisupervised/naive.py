@@ -13,7 +13,7 @@ import numpy as np
 from hingeline._numba import kernel
 from hingeline.constraints.compiled import commit_switch, switch_costs
 from hingeline.inference.max_marginals import path_score
-from hingeline.semisupervised.label_switching import is_lower
+from hingeline.semisupervised.rounding import is_lower
 from hingeline.structures.chain import decode, moves, position_scores
 from hingeline.structures.chain_problem import ChainProblem
 
@@ -68,7 +68,6 @@ def naive_sweep(
             y[t] = now
             if best != now:
                 commit_switch(constraints, state, labels, i, t, best)
-                y[t] = best
                 slack[i] = reached
                 switches += 1
     return switches
