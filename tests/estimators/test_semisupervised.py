@@ -222,6 +222,27 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
         SemiSupervisedSSVM.load(tmp_path / "plain.hinge")
 
 
+def test_constrained_prediction_keeps_the_constraints(fitted):
+    X, y = task(200, 30)
+    labels = [labels.tolist() for labels in fitted.predict(X, constrained=True)]
+    instance = [rule for rule in RULES if hasattr(rule, "parts")]
+    assert (
+        sum(rule.violation(a, b) for rule in instance for a, b in zip(X, labels, strict=True)) == 0
+    )
+    weak = fitted.with_step(0)
+    plain = weak.score(X, y)
+    found = weak.predict(X, constrained=True)
+    right = np.concatenate(found) == np.concatenate([np.array(part) for part in y])
+    assert right.mean() > plain
+
+
+def test_both_starts(fitted):
+    X, y = data()
+    printed = model(start="viterbi").fit(X, y)
+    assert printed.steps_[1].penalty > fitted.steps_[1].penalty
+    assert printed.steps_[0].objective == fitted.steps_[0].objective
+
+
 def test_lines_are_printed_on_request(capsys):
     X, y = data(unlabelled=5)
     model(verbose=2).fit(X, y, dev=task(300, 3))
@@ -247,6 +268,8 @@ def test_clones_and_parameters_of_the_base():
         ({"C_u": ()}, "C_u is empty"),
         ({"C_u": (0.1, -1.0)}, r"C_u\[1\]"),
         ({"order": "backwards"}, "order"),
+        ({"start": "anywhere"}, "start"),
+        ({"label_tol": -1.0}, "label_tol"),
         ({"select": "best"}, "select"),
         ({"select": "dev"}, "development data"),
         ({"max_switches": 0}, "max_switches"),

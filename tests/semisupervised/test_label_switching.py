@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline import constraints as cs
-from hingeline.semisupervised.label_switching import all_slacks, best_labels, switch_labels
+from hingeline.semisupervised.label_switching import all_slacks, switch_labels
 from hingeline.semisupervised.naive import naive_sweep
 from hingeline.semisupervised.penalties import Penalties, penalty_of
+from hingeline.semisupervised.starting import best_labels
 from hingeline.solvers.parallel import Workers
 from hingeline.structures import chain
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
 
+from hingeline.estimators.annealed import AnnealedModel
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.chain_constraints import choose_scheme
 from hingeline.estimators.encoding import learn_tokens
@@ -25,29 +23,20 @@ from hingeline.estimators.validation import (
     positive,
 )
 from hingeline.estimators.warm_start import DualMemory
-from hingeline.semisupervised.annealing import (
-    SCHEDULE,
-    Annealing,
-    AnnealingStep,
-    Trajectory,
-    least_violating,
-)
-from hingeline.semisupervised.label_switching import ORDERS, Switching
+from hingeline.semisupervised.annealing import SCHEDULE, Annealing, Trajectory
+from hingeline.semisupervised.label_switching import ORDERS
 from hingeline.semisupervised.penalties import Penalties
 from hingeline.semisupervised.planes import retarget
+from hingeline.semisupervised.starting import STARTS
 from hingeline.solvers.history import Result
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 
 Array = np.ndarray[Any, Any]
 
 SELECTIONS = ("dev", "violations", "last")
-NO_GAP = (
-    "weights and labels together are not a convex problem, which has no certificate; that of the "
-    "weights for fixed labels is base_.duality_gap_"
-)
 
 
-class SemiSupervisedSSVM(BaseEstimator):
+class SemiSupervisedSSVM(AnnealedModel):
     """Structured SVM for sequences of which only some are labelled, with constraints on the rest.
 
     Minimises, over weights w and labels y* of the unlabelled sequences,
@@ -71,12 +60,16 @@ class SemiSupervisedSSVM(BaseEstimator):
         From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
-        The values of C_u in turn. None: 1e-4, 3e-4, 1e-3, …, 1, as published.
+        The values of C_u in turn. None: 1e-4, 3e-4, 1e-3, …, 1, as published, and on to 100.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
         first whose predictions on the unlabelled sequences have lost nine tenths of the penalty
         that annealing takes off them, which needs no labels; or the last. None: ``"dev"`` where
         there is such data, else ``"violations"``.
+    start : {"beam", "viterbi"}, default="beam"
+        Where label switching starts: labels found by a beam search under the instance-level
+        constraints, or, as printed, those of the weights alone, from which single switches seldom
+        reach labels that keep the constraints.
     order : {"sequential", "random"}, default="sequential"
         How labels are switched: every position in turn takes the best label, as printed, or
         random positions and labels are tried, as the paper's text says.
@@ -84,8 +77,10 @@ class SemiSupervisedSSVM(BaseEstimator):
         Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
     max_sweeps : int, default=1
         Sweeps in one call of Algorithm 2: more than the one printed, while any label is switched.
-    max_alternations : int, default=20
+    max_alternations : int, default=10
         Rounds of label switching and training at one C_u, at most (printed: 1000).
+    label_tol : float, default=1e-3
+        A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
     classes : sequence, optional
         All labels there are, where the labelled sequences may lack some.
     random_state : int, RandomState or None
@@ -133,10 +128,12 @@ class SemiSupervisedSSVM(BaseEstimator):
         *,
         C_u: Sequence[float] | None = None,
         select: str | None = None,
+        start: str = "beam",
         order: str = "sequential",
         max_switches: int | None = None,
         max_sweeps: int = 1,
-        max_alternations: int = 20,
+        max_alternations: int = 10,
+        label_tol: float = 1e-3,
         classes: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -145,10 +142,12 @@ class SemiSupervisedSSVM(BaseEstimator):
         self.constraints = constraints
         self.C_u = C_u
         self.select = select
+        self.start = start
         self.order = order
         self.max_switches = max_switches
         self.max_sweeps = max_sweeps
         self.max_alternations = max_alternations
+        self.label_tol = label_tol
         self.classes = classes
         self.random_state = random_state
         self.verbose = verbose
@@ -215,13 +214,15 @@ class SemiSupervisedSSVM(BaseEstimator):
                 stacklevel=2,
             )
             model._fit_whole(matrix, offsets, labels, weights, False)
-            return self._keep_supervised(model, known, labels, offsets, weights, dev)
+            self._keep_supervised(model, labels, offsets, dev)
+            return self
         penalties = Penalties(
             self.constraints, words_in(X, words, order[first:], offsets), model.classes_.tolist()
         )
         problem = self._problem(model, matrix[rows], inner, labels)
         path = self._anneal(model, problem, first, weights, penalties, schedule, dev, seed)
-        return self._keep(model, path, select, problem, order)
+        self._keep(model, path, select, problem, order)
+        return self
 
     def _checked(self, dev: Any) -> tuple[tuple[float, ...], str]:
         """The schedule and the way to choose a step, or a sentence on what is wrong."""
@@ -245,7 +246,10 @@ class SemiSupervisedSSVM(BaseEstimator):
             raise ValueError("C_u is empty: give at least one value, or None for the default.")
         for k, value in enumerate(schedule):
             positive(f"C_u[{k}]", value)
+        one_of("start", self.start, STARTS)
         one_of("order", self.order, ORDERS)
+        if self.label_tol != 0:
+            positive("label_tol", self.label_tol)
         for name in ("max_sweeps", "max_alternations"):
             positive(name, getattr(self, name), integer=True)
         if self.max_switches is not None:
@@ -312,194 +316,17 @@ class SemiSupervisedSSVM(BaseEstimator):
                 penalties,
                 solve,
                 workers,
+                start=self.start,
                 order=self.order,
                 max_switches=self.max_switches,
                 max_sweeps=self.max_sweeps,
                 max_alternations=self.max_alternations,
+                label_tol=float(self.label_tol),
                 rng=np.random.default_rng(seed),
                 score=None if dev is None else score,
                 report=self._report if self.verbose else None,
                 follow=self._follow if self.verbose >= 2 else None,
             ).run(schedule)
-
-    # What a fit leaves ---------------------------------------------------------------------
-
-    def _keep(
-        self, model: ChainSSVM, path: Trajectory, select: str, problem: Any, order: Array
-    ) -> SemiSupervisedSSVM:
-        if select == "dev":
-            chosen = int(np.argmax([step.dev_score for step in path.steps]))
-        elif select == "violations":
-            chosen = least_violating(path.steps)
-        else:
-            chosen = len(path.steps) - 1
-        first = len(problem.offsets) - 1
-        numbers = problem.labels.copy()
-        numbers[len(numbers) - len(path.labels[chosen]) :] = path.labels[chosen]
-        parts = np.split(model.classes_[numbers], problem.offsets[1:-1])
-        self.transduction_: list[Array] = [parts[0]] * first
-        for place, part in zip(order.tolist(), parts, strict=True):
-            self.transduction_[place] = part
-        model._store(path.results[chosen])
-        self.step_weights_: list[Any] = [result.weights for result in path.results]
-        self._set(model, path.steps, chosen)
-        if path.interrupted:
-            self.stop_reason_ = "interrupted"
-            warnings.warn(
-                f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
-                "the step chosen is one of these.",
-                UserWarning,
-                stacklevel=3,
-            )
-        return self
-
-    def _keep_supervised(
-        self,
-        model: ChainSSVM,
-        known: Array,
-        labels: Array,
-        offsets: Array,
-        weights: Array,
-        dev: tuple[Any, Any] | None,
-    ) -> SemiSupervisedSSVM:
-        nan = math.nan
-        norm = 0.5 * float(model.weights_ @ model.weights_)
-        step = AnnealingStep(
-            C_u=0.0,
-            objective=model.primal_objective_,
-            norm=norm,
-            labelled=model.primal_objective_ - norm,
-            unlabelled=0.0,
-            penalty=nan,
-            gap=model.duality_gap_,
-            switches=0,
-            alternations=0,
-            settled=True,
-            changed=nan,
-            violations=nan,
-            agreement=nan,
-            stability=nan,
-            dev_score=nan if dev is None else float(model.score(*dev)),
-            time=model.history_[-1].time,
-        )
-        self.transduction_ = np.split(model.classes_[labels], offsets[1:-1])
-        self.step_weights_ = [model.weights_]
-        self._set(model, [step], 0)
-        return self
-
-    def _set(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
-        self.base_ = model
-        self.classes_ = model.classes_
-        self.n_features_in_ = model.n_features_in_
-        self.steps_ = steps
-        self.selected_ = chosen
-        self.primal_objective_ = steps[chosen].objective
-        self.duality_gap_ = math.nan
-        self.stop_reason_ = NO_GAP
-
-    def _report(self, number: int, step: AnnealingStep) -> None:
-        dev = "" if math.isnan(step.dev_score) else f"  dev {100 * step.dev_score:.2f} %"
-        print(
-            f"C_u {step.C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
-            f"  penalty {step.penalty:.6g}  switches {step.switches}"
-            f"  alternations {step.alternations}{'' if step.settled else ' (not settled)'}"
-            f"  violations {step.violations:.6g}{dev}",
-            file=sys.stderr,
-        )
-
-    def _follow(self, C_u: float, number: int, found: Switching, changed: int) -> None:
-        print(
-            f"  alternation {number}: objective {found.start_objective:.6g} to "
-            f"{found.objective:.6g}, {found.switches} switches, {changed} sequences relabelled",
-            file=sys.stderr,
-        )
-
-    # What it is for ------------------------------------------------------------------------
-
-    @property
-    def weights_(self) -> Array:
-        """The flat weights of the chosen step."""
-        check_is_fitted(self, "base_")
-        return self.base_.weights_
-
-    @property
-    def step_models_(self) -> list[ChainSSVM]:
-        """A fitted estimator for every step, e.g. to score them all."""
-        check_is_fitted(self, "base_")
-        if any(weights is None for weights in self.step_weights_):
-            raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
-        return [self.base_.with_weights(weights) for weights in self.step_weights_]
-
-    def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
-        """Labels of every sequence, as :meth:`ChainSSVM.predict` gives them.
-
-        Parameters
-        ----------
-        X, lengths : as for :meth:`fit`
-        allowed : list, optional
-            Labels that are allowed, as for :meth:`ChainSSVM.predict`.
-
-        Returns
-        -------
-        list of ndarray, one per sequence
-        """
-        check_is_fitted(self, "base_")
-        return self.base_.predict(X, lengths, allowed)
-
-    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right.
-
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`ChainSSVM.score`
-        sample_weight : array-like, one per sequence, optional
-        """
-        check_is_fitted(self, "base_")
-        return self.base_.score(X, y, lengths, sample_weight)
-
-    def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
-        """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
-
-        The file holds ``base_`` and the record of the annealing; :func:`hingeline.load` and the
-        command line read it as a ChainSSVM. Constraints and weights of other steps are left out.
-
-        Parameters
-        ----------
-        path : str or path
-        metadata : dict, optional
-        **options
-            As for :meth:`ChainSSVM.save`.
-        """
-        check_is_fitted(self, "base_")
-        rows = [
-            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-            for row in (step._asdict() for step in self.steps_)
-        ]
-        record = {"steps": rows, "selected": self.selected_}
-        both = {**(metadata or {}), "semisupervised": record}
-        return self.base_.save(path, metadata=both, **options)
-
-    @classmethod
-    def load(cls, path: Any) -> SemiSupervisedSSVM:
-        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
-        model = ChainSSVM.load(path)
-        record = model.metadata_.get("semisupervised")
-        make: Any = AnnealingStep
-        try:
-            steps = [
-                make(**{k: math.nan if v is None else v for k, v in row.items()})
-                for row in record["steps"]
-            ]
-            chosen = int(record["selected"])
-            steps[chosen]
-        except (TypeError, KeyError, ValueError, IndexError):
-            raise ValueError(
-                f"{path} holds no record of a semi-supervised fit: load it with ChainSSVM.load."
-            ) from None
-        found = cls(clone(model))
-        found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
-        found._set(model, steps, chosen)
-        return found
 
 
 def _entropy(random_state: Any) -> Any:

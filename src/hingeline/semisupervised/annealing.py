@@ -24,10 +24,10 @@ import numpy as np
 from hingeline.semisupervised.label_switching import (
     Switching,
     all_slacks,
-    best_labels,
     switch_labels,
 )
 from hingeline.semisupervised.penalties import Penalties
+from hingeline.semisupervised.starting import best_labels, constrained_labels
 from hingeline.solvers.history import Result
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.chain_problem import ChainProblem
@@ -35,7 +35,10 @@ from hingeline.structures.chain_problem import ChainProblem
 Array = np.ndarray[Any, Any]
 
 #: C_u as printed: 1e-4, 3e-4, …, 1.
-SCHEDULE = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+#: What is tried by default. How large C_u must be depends on C_l and on the features: at C_l = 2
+#: and twenty features a token, values up to 1 hardly move the weights.
+SCHEDULE = (*PRINTED, 3.0, 10.0, 30.0, 100.0)
 
 
 class AnnealingStep(NamedTuple):
@@ -54,7 +57,7 @@ class AnnealingStep(NamedTuple):
     gap: float  # of the convex problem with y* fixed
     switches: int  # labels switched in all alternations
     alternations: int
-    settled: bool  # whether y* came out the same twice
+    settled: bool  # whether y* came out the same twice, or nearly so (``label_tol``)
     changed: float  # share of tokens whose y* differs from that of the step before
     violations: float  # penalty of plain predictions
     agreement: float  # share of tokens at which plain predictions and y* agree
@@ -91,9 +94,13 @@ class Annealing:
         ``solve(C_u, changed)`` solves the convex problem for the labels in the problem; ``changed``
         are the numbers of the sequences whose labels were switched since the last call.
     workers : Workers
+    start : {"beam", "viterbi"}
+        Where label switching starts: see :mod:`.starting`.
     order, max_switches, max_sweeps, rng
         As for :func:`.label_switching.switch_labels`.
     max_alternations : int
+    label_tol : float
+        Labels have settled if at most this share of the unlabelled tokens changed.
     score : callable, optional
         Weights to a score on development data.
     report : callable, optional
@@ -108,10 +115,12 @@ class Annealing:
     penalties: Penalties
     solve: Callable[[float, Array], Result]
     workers: Workers
+    start: str = "beam"
     order: str = "sequential"
     max_switches: int | None = None
     max_sweeps: int = 1
     max_alternations: int = 20
+    label_tol: float = 0.0
     rng: np.random.Generator | None = None
     score: Callable[[Array], float] | None = None
     report: Callable[[int, AnnealingStep], None] | None = None
@@ -147,16 +156,17 @@ class Annealing:
                 result.weights,
                 C_u / u,
                 self.penalties,
-                self._plain(result.weights),
+                self._start(result.weights, C_u / u),
                 order=self.order,
                 max_switches=self.max_switches,
                 max_sweeps=self.max_sweeps,
                 rng=self.rng,
             )
-            changed = first + self._sequences(found.labels != problem.labels[at:])
-            settled = bool(done) and not len(changed)
+            moved = found.labels != problem.labels[at:]
+            settled = bool(done) and bool(np.mean(moved) <= self.label_tol)
             if settled:
                 break
+            changed = first + self._sequences(moved)
             done.append(found)
             problem.labels[at:] = found.labels
             if self.follow is not None:
@@ -215,6 +225,13 @@ class Annealing:
 
     def _plain(self, weights: Array) -> Array:
         return best_labels(self.problem, self.first, weights, self.workers)
+
+    def _start(self, weights: Array, scale: float) -> Array:
+        if self.start == "viterbi" or not self.penalties.constraints:
+            return self._plain(weights)
+        return constrained_labels(
+            self.problem, self.first, weights, scale, self.penalties, self.workers
+        )
 
     def _sequences(self, tokens: Array) -> Array:
         """The unlabelled sequences that have one of these tokens."""

@@ -6,7 +6,7 @@ Semi-supervised Structured Output Learning*, climbs down::
     O(y*) = C_u/u · Σ_j slack_j(y*_j) + penalty(y*),
     slack_j(ŷ) = max_y [w·f(x_j, y) + l(ŷ, y)] − w·f(x_j, ŷ)
 
-from the best labellings without constraints, (8). What is printed is put right in five places: the
+from labels of :mod:`.starting`. What is printed is put right in five places: the
 slack is ``l − w·Δf`` (line 17 has the other sign); O* is that of the labels reached, carried on
 after every accepted switch (line 10 would compare with the start); the label is restored after
 each trial; the limit counts switches, not positions; and a switch must lower O* by more than
@@ -42,7 +42,6 @@ from hingeline.semisupervised.rounding import is_lower
 from hingeline.semisupervised.slow_switching import sweep_slowly
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.chain import moves, position_scores
-from hingeline.structures.chain_prediction import decode_all
 from hingeline.structures.chain_problem import ChainProblem
 
 Array = np.ndarray[Any, Any]
@@ -227,15 +226,6 @@ def slacks_of(problem: ChainProblem, first: int, order: Array, w: Array, slack: 
         for k in range(problem.n_labels):
             best = max(best, ahead[length - 1, k] + scores[length - 1, k] + row[k])
         slack[i] = max(best - path_score(scores, A, y), 0.0)
-
-
-def best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
-    """Labels without loss and constraints, (8), of the sequences from number ``first`` on."""
-    n = len(problem.offsets) - 1
-    y = np.empty(problem.offsets[-1], dtype=np.int32)
-    values = np.empty(n)
-    workers.map(lambda part, scratch: decode_all(problem, part, w, y, values), np.arange(first, n))
-    return y[problem.offsets[first] :].copy()
 
 
 def all_slacks(problem: ChainProblem, first: int, stop: int, w: Array, workers: Workers) -> Array:
