@@ -44,30 +44,78 @@ def transposed(transitions: Array, n_labels: int) -> Array:
 
 @helper
 def step_forward(
-    scores: Array, cost_row: Array, transitions: Array, t: int, ahead: Array, reach: Array
+    scores: Array,
+    cost: Array,
+    label: int,
+    transitions: Array,
+    n_labels: int,
+    stride: int,
+    t: int,
+    ahead: Array,
+    reach: Array,
 ) -> None:
-    """Row t + 1 of the best beginnings from row t, with this loss at position t."""
-    stride = scores.shape[1]
-    n_labels = transitions.shape[0]
+    """Row t + 1 of the best beginnings from row t, where the loss is that of ``label``.
+
+    All tables are flat, rows ``stride`` long: views made in a loop over positions cost more than
+    the work.
+    """
+    here = t * stride
+    loss = label * stride
+    there = here + stride
     for k in range(stride):
-        reach[k] = ahead[t, k] + scores[t, k] + cost_row[k]
-        ahead[t + 1, k] = 0.0
-    table = transitions.reshape(transitions.size)
-    max_plus(reach, 0, table, n_labels, stride, ahead.reshape(ahead.size), (t + 1) * stride)
+        reach[k] = ahead[here + k] + scores[here + k] + cost[loss + k]
+        ahead[there + k] = 0.0
+    max_plus(reach, 0, transitions, n_labels, stride, ahead, there)
 
 
 @helper
 def step_backward(
-    scores: Array, cost_row: Array, backwards: Array, t: int, behind: Array, reach: Array
+    scores: Array,
+    cost: Array,
+    label: int,
+    backwards: Array,
+    n_labels: int,
+    stride: int,
+    t: int,
+    behind: Array,
+    reach: Array,
 ) -> None:
     """Row t − 1 of the best continuations from row t; ``backwards`` are transitions transposed."""
-    stride = scores.shape[1]
-    n_labels = backwards.shape[0]
+    here = t * stride
+    loss = label * stride
+    there = here - stride
     for k in range(stride):
-        reach[k] = behind[t, k] + scores[t, k] + cost_row[k]
-        behind[t - 1, k] = 0.0
-    table = backwards.reshape(backwards.size)
-    max_plus(reach, 0, table, n_labels, stride, behind.reshape(behind.size), (t - 1) * stride)
+        reach[k] = behind[here + k] + scores[here + k] + cost[loss + k]
+        behind[there + k] = 0.0
+    max_plus(reach, 0, backwards, n_labels, stride, behind, there)
+
+
+@helper
+def switch_gains(
+    scores: Array,
+    transitions: Array,
+    backwards: Array,
+    y: Array,
+    stride: int,
+    n_labels: int,
+    t: int,
+    out: Array,
+) -> None:
+    """What the score of a path gains with each label at position t; flat tables as above."""
+    here = t * stride
+    for k in range(n_labels):
+        out[k] = scores[here + k]
+    if t > 0:
+        row = y[t - 1] * stride
+        for k in range(n_labels):
+            out[k] += transitions[row + k]
+    if t + 1 < y.shape[0]:
+        row = y[t + 1] * stride
+        for k in range(n_labels):
+            out[k] += backwards[row + k]
+    held = out[y[t]]
+    for k in range(n_labels):
+        out[k] -= held
 
 
 @helper
@@ -102,14 +150,3 @@ def path_score(scores: Array, transitions: Array, y: Array) -> float:
     for t in range(1, scores.shape[0]):
         total += transitions[y[t - 1], y[t]] + scores[t, y[t]]
     return total
-
-
-@helper
-def switch_gain(scores: Array, transitions: Array, y: Array, t: int, label: int) -> float:
-    """What the score of a path gains when it takes another label at position t."""
-    gain = scores[t, label] - scores[t, y[t]]
-    if t > 0:
-        gain += transitions[y[t - 1], label] - transitions[y[t - 1], y[t]]
-    if t + 1 < scores.shape[0]:
-        gain += transitions[label, y[t + 1]] - transitions[y[t], y[t + 1]]
-    return gain

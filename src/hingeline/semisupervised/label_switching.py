@@ -33,7 +33,7 @@ from hingeline.inference.max_marginals import (
     path_score,
     step_backward,
     step_forward,
-    switch_gain,
+    switch_gains,
     transposed,
     uniform_cost,
 )
@@ -62,9 +62,9 @@ class Switching(NamedTuple):
 
 
 @helper
-def _fill_row(ahead: Array, scores: Array, behind: Array, t: int, row: Array) -> None:
+def _fill_row(ahead: Array, scores: Array, behind: Array, here: int, row: Array) -> None:
     for k in range(row.shape[0]):
-        row[k] = ahead[t, k] + scores[t, k] + behind[t, k]
+        row[k] = ahead[here + k] + scores[here + k] + behind[here + k]
 
 
 @kernel
@@ -84,15 +84,18 @@ def sweep_in_order(
 
     ``labels``, ``slack`` and ``order`` are of the unlabelled sequences, which the problem holds
     from number ``first`` on; ``scale`` is ``C_u/u``. Returns the number of switches, at most
-    ``limit``.
+    ``limit``. A forbidden label or move has a gain of ``−inf`` and so a change of ``inf``.
     """
     n_labels = problem.n_labels
     stride = problem.stride
     A = moves(problem, w)
-    backwards = transposed(A, n_labels)
+    onwards = A.reshape(A.size)
+    backwards = transposed(A, n_labels).reshape(n_labels * stride)
+    cost = problem.cost.reshape(problem.cost.size)
     unit = uniform_cost(problem.cost)
     row = np.empty(n_labels)
     maxima = np.empty(n_labels)
+    gains = np.empty(n_labels)
     penalties = np.zeros(n_labels)
     reach = np.empty(stride)
     start = problem.offsets[first]
@@ -100,37 +103,36 @@ def sweep_in_order(
     for i in order:
         y = labels[problem.offsets[first + i] - start : problem.offsets[first + i + 1] - start]
         length = y.shape[0]
-        scores = position_scores(problem, first + i, w, 0.0)
-        score = path_score(scores, A, y)
-        ahead = np.zeros((length, stride))
-        behind = np.zeros((length, stride))
+        table = position_scores(problem, first + i, w, 0.0)
+        score = path_score(table, A, y)
+        scores = table.reshape(table.size)
+        ahead = np.zeros(length * stride)
+        behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
-            step_backward(scores, problem.cost[y[t]], backwards, t, behind, reach)
+            step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
         for t in range(length):
             now = y[t]
             if switches < limit or t == length - 1:
-                _fill_row(ahead, scores, behind, t, row)
+                _fill_row(ahead, scores, behind, t * stride, row)
                 augmented_maxima(row, problem.cost, unit, n_labels, maxima)
             if switches < limit:
                 switch_costs(constraints, state, labels, i, t, penalties)
+                switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+                held = maxima[now]
+                for k in range(n_labels):
+                    row[k] = scale * (maxima[k] - held - gains[k]) + penalties[k]
                 best = now
                 least = 0.0
                 for k in range(n_labels):
-                    if k == now:
-                        continue
-                    gain = switch_gain(scores, A, y, t, k)
-                    if gain == -np.inf:  # a forbidden label or move
-                        continue
-                    change = scale * (maxima[k] - maxima[now] - gain) + penalties[k]
-                    if change < least and is_lower(change, scale, maxima[now], penalties[k]):
-                        least = change
+                    if row[k] < least and k != now and is_lower(row[k], scale, held, penalties[k]):
+                        least = row[k]
                         best = k
                 if best != now:
-                    score += switch_gain(scores, A, y, t, best)
+                    score += gains[best]
                     commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
                     switches += 1
             if t + 1 < length:
-                step_forward(scores, problem.cost[y[t]], A, t, ahead, reach)
+                step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
         slack[i] = max(maxima[y[length - 1]] - score, 0.0)
     return switches
 
@@ -158,10 +160,13 @@ def sweep_at_random(
     n_labels = problem.n_labels
     stride = problem.stride
     A = moves(problem, w)
-    backwards = transposed(A, n_labels)
+    onwards = A.reshape(A.size)
+    backwards = transposed(A, n_labels).reshape(n_labels * stride)
+    cost = problem.cost.reshape(problem.cost.size)
     unit = uniform_cost(problem.cost)
     row = np.empty(n_labels)
     maxima = np.empty(n_labels)
+    gains = np.empty(n_labels)
     penalties = np.zeros(n_labels)
     reach = np.empty(stride)
     start = problem.offsets[first]
@@ -170,14 +175,15 @@ def sweep_at_random(
         lo = problem.offsets[first + i] - start
         y = labels[lo : problem.offsets[first + i + 1] - start]
         length = y.shape[0]
-        scores = position_scores(problem, first + i, w, 0.0)
-        score = path_score(scores, A, y)
-        ahead = np.zeros((length, stride))
-        behind = np.zeros((length, stride))
+        table = position_scores(problem, first + i, w, 0.0)
+        score = path_score(table, A, y)
+        scores = table.reshape(table.size)
+        ahead = np.zeros(length * stride)
+        behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
-            step_backward(scores, problem.cost[y[t]], backwards, t, behind, reach)
+            step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
         for t in range(length - 1):
-            step_forward(scores, problem.cost[y[t]], A, t, ahead, reach)
+            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
         for trial in range(length):
             if switches >= limit or n_labels < 2:
                 break
@@ -186,21 +192,21 @@ def sweep_at_random(
             k = candidates[lo + trial]
             if k >= now:
                 k += 1
-            gain = switch_gain(scores, A, y, t, k)
-            if gain == -np.inf:
+            switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+            if gains[k] == -np.inf:
                 continue
-            _fill_row(ahead, scores, behind, t, row)
+            _fill_row(ahead, scores, behind, t * stride, row)
             augmented_maxima(row, problem.cost, unit, n_labels, maxima)
             switch_costs(constraints, state, labels, i, t, penalties)
-            change = scale * (maxima[k] - maxima[now] - gain) + penalties[k]
+            change = scale * (maxima[k] - maxima[now] - gains[k]) + penalties[k]
             if is_lower(change, scale, maxima[now], penalties[k]):
-                score += gain
+                score += gains[k]
                 commit_switch(constraints, state, labels, i, t, k)
                 switches += 1
                 for s in range(t, 0, -1):
-                    step_backward(scores, problem.cost[y[s]], backwards, s, behind, reach)
+                    step_backward(scores, cost, y[s], backwards, n_labels, stride, s, behind, reach)
                 for s in range(t, length - 1):
-                    step_forward(scores, problem.cost[y[s]], A, s, ahead, reach)
+                    step_forward(scores, cost, y[s], onwards, n_labels, stride, s, ahead, reach)
         _fill_row(ahead, scores, behind, 0, row)
         augmented_maxima(row, problem.cost, unit, n_labels, maxima)
         slack[i] = max(maxima[y[0]] - score, 0.0)
@@ -211,21 +217,26 @@ def sweep_at_random(
 def slacks_of(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
     """``slack[i]`` of the sequences ``first + i``, i in ``order``, for the problem's labels."""
     A = moves(problem, w)
+    onwards = A.reshape(A.size)
+    cost = problem.cost.reshape(problem.cost.size)
     stride = problem.stride
+    n_labels = problem.n_labels
     reach = np.empty(stride)
     for i in order:
         lo = problem.offsets[first + i]
         y = problem.labels[lo : problem.offsets[first + i + 1]]
         length = y.shape[0]
-        scores = position_scores(problem, first + i, w, 0.0)
-        ahead = np.zeros((length, stride))
+        table = position_scores(problem, first + i, w, 0.0)
+        scores = table.reshape(table.size)
+        ahead = np.zeros(length * stride)
         for t in range(length - 1):
-            step_forward(scores, problem.cost[y[t]], A, t, ahead, reach)
+            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
         best = -np.inf
-        row = problem.cost[y[length - 1]]
-        for k in range(problem.n_labels):
-            best = max(best, ahead[length - 1, k] + scores[length - 1, k] + row[k])
-        slack[i] = max(best - path_score(scores, A, y), 0.0)
+        here = (length - 1) * stride
+        loss = y[length - 1] * stride
+        for k in range(n_labels):
+            best = max(best, ahead[here + k] + scores[here + k] + cost[loss + k])
+        slack[i] = max(best - path_score(table, A, y), 0.0)
 
 
 def all_slacks(problem: ChainProblem, first: int, stop: int, w: Array, workers: Workers) -> Array:

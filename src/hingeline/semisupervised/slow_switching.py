@@ -13,7 +13,7 @@ from hingeline.inference.max_marginals import (
     path_score,
     step_backward,
     step_forward,
-    switch_gain,
+    switch_gains,
     transposed,
     uniform_cost,
 )
@@ -33,27 +33,32 @@ def slack_table(
     ``inf`` where that is forbidden; ``maxima[t, k]`` is the loss-augmented maximum in it.
     """
     n_labels = problem.n_labels
+    stride = problem.stride
     length = y.shape[0]
     A = moves(problem, w)
-    backwards = transposed(A, n_labels)
+    onwards = A.reshape(A.size)
+    backwards = transposed(A, n_labels).reshape(n_labels * stride)
+    cost = problem.cost.reshape(problem.cost.size)
     unit = uniform_cost(problem.cost)
-    scores = position_scores(problem, i, w, 0.0)
-    ahead = np.zeros((length, problem.stride))
-    behind = np.zeros((length, problem.stride))
-    reach = np.empty(problem.stride)
+    table = position_scores(problem, i, w, 0.0)
+    scores = table.reshape(table.size)
+    ahead = np.zeros(length * stride)
+    behind = np.zeros(length * stride)
+    reach = np.empty(stride)
     row = np.empty(n_labels)
     for t in range(length - 1, 0, -1):
-        step_backward(scores, problem.cost[y[t]], backwards, t, behind, reach)
+        step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
     for t in range(length - 1):
-        step_forward(scores, problem.cost[y[t]], A, t, ahead, reach)
-    score = path_score(scores, A, y)
+        step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+    score = path_score(table, A, y)
     for t in range(length):
         for k in range(n_labels):
-            row[k] = ahead[t, k] + scores[t, k] + behind[t, k]
+            at = t * stride + k
+            row[k] = ahead[at] + scores[at] + behind[at]
         augmented_maxima(row, problem.cost, unit, n_labels, maxima[t])
+        switch_gains(scores, onwards, backwards, y, stride, n_labels, t, row)
         for k in range(n_labels):
-            gain = 0.0 if k == y[t] else switch_gain(scores, A, y, t, k)
-            out[t, k] = maxima[t, k] - score - gain
+            out[t, k] = maxima[t, k] - score - row[k]
 
 
 def sweep_slowly(
