@@ -51,6 +51,7 @@ _KERNEL_SOURCES = (
     "structures",
     "solvers",
     "constraints",
+    "semisupervised",
 )
 
 
