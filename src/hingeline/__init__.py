@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hingeline.estimators.custom import SSVM
     from hingeline.estimators.multiclass import MulticlassSSVM
     from hingeline.estimators.paths import C_path, Path, nu_path
+    from hingeline.estimators.semisupervised import SemiSupervisedSSVM
     from hingeline.estimators.storage import load
     from hingeline.solvers.history import HistoryRow, PassState
     from hingeline.structures.custom import Structure
@@ -31,6 +32,7 @@ _HOME = {
     "MulticlassSSVM": "estimators.multiclass",
     "PassState": "solvers.history",
     "Path": "estimators.paths",
+    "SemiSupervisedSSVM": "estimators.semisupervised",
     "Structure": "structures.custom",
     "load": "estimators.storage",
     "nu_path": "estimators.paths",
@@ -47,6 +49,7 @@ __all__ = [
     "MulticlassSSVM",
     "PassState",
     "Path",
+    "SemiSupervisedSSVM",
     "Structure",
     "__version__",
     "load",

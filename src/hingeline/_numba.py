@@ -50,6 +50,8 @@ _KERNEL_SOURCES = (
     "inference",
     "structures",
     "solvers",
+    "constraints",
+    "semisupervised",
 )
 
 

@@ -1,0 +1,308 @@
+"""Constraints on all sequences together: shares and averages.
+
+A constraint measures one number of the whole corpus and is violated by its distance from the
+interval that ``equals``, ``at_least`` and ``at_most`` name, times ``scale``. The scale and the form
+of the penalty are those the paper prints: percentage points squared for the share of a label,
+the plain fraction for the share of changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hingeline.constraints.base import (
+    PUNCTUATION,
+    ROUNDING,
+    WEIGHT,
+    Constraint,
+    Group,
+    Match,
+    as_match,
+    assign,
+    check_bounds,
+    one_of,
+    outside,
+    runs,
+    write_label,
+)
+from hingeline.constraints.instance import bad_changes, check_side
+
+
+class CorpusConstraint(Constraint):
+    """A constraint that speaks of all sequences together."""
+
+    equals: float | None
+    at_least: float | None
+    at_most: float | None
+    scale: float
+
+    def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        """The number that the constraint bounds."""
+        return self._value(X, Y)
+
+    def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        raise NotImplementedError
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of values that cost nothing."""
+        return check_bounds(type(self).__name__, self.equals, self.at_least, self.at_most)
+
+    def violation(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        """Distance of the value from the interval, times ``scale``."""
+        found = self.scale * outside(self.value(X, Y), *self.bounds)
+        return found if found > ROUNDING else 0.0
+
+    def cost(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        """The penalty: weight included, ``inf`` where a hard constraint is broken."""
+        return self.penalise(self.violation(X, Y))
+
+    def _set(self, top: float | None, **values: Any) -> None:
+        kind = type(self).__name__
+        assign(self, **values)
+        self._check_common()
+        if not self.scale > 0:
+            raise ValueError(f"{kind}: scale must be positive, got {self.scale!r}.")
+        for name in ("equals", "at_least", "at_most"):
+            bound = values[name]
+            if top is not None and bound is not None and bound > top:
+                raise ValueError(f"{kind}: {name} is a share between 0 and 1, got {bound!r}.")
+        check_bounds(kind, self.equals, self.at_least, self.at_most)
+
+    def _interval(self) -> str:
+        if self.equals is not None:
+            return f"{self.equals:g}"
+        bounds = (("at least", self.at_least), ("at most", self.at_most))
+        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+
+
+@dataclass(frozen=True, init=False)
+class Share(CorpusConstraint):
+    """The share of tokens that carry a label, between 0 and 1.
+
+    Parameters
+    ----------
+    label : label or tuple of labels
+        A tuple of labels counts as one label.
+    equals, at_least, at_most : float, optional
+    scale : float, default 100
+        The violation is measured in percentage points, as the paper prints it.
+
+    Examples
+    --------
+    >>> Share("author", equals=0.30).violation([["a", "b"]], [["author", "title"]])
+    20.0
+    """
+
+    label: Group
+    equals: float | None
+    at_least: float | None
+    at_most: float | None
+    scale: float
+    weight: float
+    penalty: str
+    hard: bool
+    name: str | None
+
+    def __init__(
+        self,
+        label: Any,
+        *,
+        equals: float | None = None,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        scale: float = 100.0,
+        weight: float = WEIGHT,
+        penalty: str = "squared",
+        hard: bool = False,
+        name: str | None = None,
+    ) -> None:
+        assign(self, label=one_of("Share", label))
+        self._set(
+            1.0,
+            equals=equals,
+            at_least=at_least,
+            at_most=at_most,
+            scale=scale,
+            weight=weight,
+            penalty=penalty,
+            hard=hard,
+            name=name,
+        )
+
+    @classmethod
+    def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Share]:
+        """One constraint per label: its share in labelled sequences.
+
+        Parameters
+        ----------
+        y : iterable of label sequences
+            A sequence that is None (unlabelled) is left out.
+        slack : float
+            Shares may lie this far on either side; 0 asks for equality.
+        **common
+            ``weight``, ``penalty``, ``hard`` or ``scale`` of all of them.
+        """
+        counts: dict[Any, int] = {}
+        for labels in y:
+            for a in () if labels is None else labels:
+                a = a.item() if hasattr(a, "item") else a
+                counts[a] = counts.get(a, 0) + 1
+        total = sum(counts.values())
+        if not total:
+            raise ValueError("Share.from_labels needs at least one labelled token.")
+        if slack:
+            return [
+                cls(
+                    a,
+                    at_least=max(n / total - slack, 0.0),
+                    at_most=min(n / total + slack, 1.0),
+                    **common,
+                )
+                for a, n in counts.items()
+            ]
+        return [cls(a, equals=n / total, **common) for a, n in counts.items()]
+
+    def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        total = sum(len(y) for y in Y)
+        return sum(a in self.label for y in Y for a in y) / total if total else 0.0
+
+    def _written(self) -> str:
+        return f"share of {write_label(self.label)} is {self._interval()}"
+
+
+@dataclass(frozen=True, init=False)
+class ChangeShare(CorpusConstraint):
+    """The share of label changes at tokens that do not match, 0 where there are no changes.
+
+    Parameters
+    ----------
+    where : str, list of str or callable, default PUNCTUATION
+        Changes here are fine and do not count, as in :class:`ChangeOnlyAt`.
+    equals, at_least, at_most : float, optional
+    side : {"before", "after", "either"}
+    ignore_case : bool
+    scale : float, default 1
+    """
+
+    where: Match
+    equals: float | None
+    at_least: float | None
+    at_most: float | None
+    side: str
+    ignore_case: bool
+    scale: float
+    weight: float
+    penalty: str
+    hard: bool
+    name: str | None
+
+    def __init__(
+        self,
+        where: Match = PUNCTUATION,
+        *,
+        equals: float | None = None,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        side: str = "before",
+        ignore_case: bool = False,
+        scale: float = 1.0,
+        weight: float = WEIGHT,
+        penalty: str = "linear",
+        hard: bool = False,
+        name: str | None = None,
+    ) -> None:
+        check_side("ChangeShare", side)
+        match = as_match("ChangeShare", where, "where")
+        assign(self, where=match, side=side, ignore_case=ignore_case)
+        self._set(
+            1.0,
+            equals=equals,
+            at_least=at_least,
+            at_most=at_most,
+            scale=scale,
+            weight=weight,
+            penalty=penalty,
+            hard=hard,
+            name=name,
+        )
+
+    def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        changes = bad = 0
+        for x, y in zip(X, Y, strict=True):
+            wrong = bad_changes(self.where, self.side, self.ignore_case, x)
+            for t in range(1, len(y)):
+                if y[t] != y[t - 1]:
+                    changes += 1
+                    bad += wrong[t]
+        return bad / changes if changes else 0.0
+
+    def _written(self) -> str:
+        where = "punctuation" if self.where == PUNCTUATION else "tokens that match"
+        return f"share of changes not at {where} is {self._interval()}"
+
+
+@dataclass(frozen=True, init=False)
+class AverageSegments(CorpusConstraint):
+    """The average number of segments of a label per sequence, or of all labels together.
+
+    Parameters
+    ----------
+    label : label, tuple of labels or None
+        None counts the segments of all labels.
+    equals, at_least, at_most : float, optional
+    scale : float, default 1
+    """
+
+    label: Group | None
+    equals: float | None
+    at_least: float | None
+    at_most: float | None
+    scale: float
+    weight: float
+    penalty: str
+    hard: bool
+    name: str | None
+
+    def __init__(
+        self,
+        label: Any = None,
+        *,
+        equals: float | None = None,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        scale: float = 1.0,
+        weight: float = WEIGHT,
+        penalty: str = "squared",
+        hard: bool = False,
+        name: str | None = None,
+    ) -> None:
+        assign(self, label=None if label is None else one_of("AverageSegments", label))
+        self._set(
+            None,
+            equals=equals,
+            at_least=at_least,
+            at_most=at_most,
+            scale=scale,
+            weight=weight,
+            penalty=penalty,
+            hard=hard,
+            name=name,
+        )
+
+    def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        if not len(Y):
+            return 0.0
+        found = 0
+        for y in Y:
+            if self.label is None:
+                found += sum(t == 0 or y[t] != y[t - 1] for t in range(len(y)))
+            else:
+                found += len(runs([a in self.label for a in y]))
+        return found / len(Y)
+
+    def _written(self) -> str:
+        what = "segments" if self.label is None else f"segments of {write_label(self.label)}"
+        return f"average number of {what} is {self._interval()}"

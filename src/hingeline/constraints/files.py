@@ -1,0 +1,300 @@
+r"""Constraints from TOML files.
+
+A table's header names the kind of constraint, its keys are those of the Python class::
+
+    [defaults]              # optional: weight, penalty, hard of all constraints
+    weight = 1000
+
+    [[starts_with]]
+    labels = ["author", "editor"]
+
+    [[words]]
+    pattern = '(19|20)\d\d'   # or words = ["a", "list"]
+    label = "date"
+
+    [[share]]
+    label = "author"
+    equals = 0.30
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from hingeline.constraints.base import PUNCTUATION, Constraint
+from hingeline.constraints.corpus import AverageSegments, ChangeShare, Share
+from hingeline.constraints.instance import (
+    Before,
+    ChangeOnlyAt,
+    EndsWith,
+    Follows,
+    OnlyWords,
+    StartsWith,
+    Words,
+)
+from hingeline.constraints.segments import AtMostOneSegment, MinLength, NoRepeats, Occurs
+
+_KINDS: dict[str, Any] = {
+    "at_most_one_segment": AtMostOneSegment,
+    "average_segments": AverageSegments,
+    "before": Before,
+    "change_only_at": ChangeOnlyAt,
+    "change_share": ChangeShare,
+    "ends_with": EndsWith,
+    "follows": Follows,
+    "label_shares": Share.from_labels,
+    "min_length": MinLength,
+    "no_repeats": NoRepeats,
+    "occurs": Occurs,
+    "only_words": OnlyWords,
+    "share": Share,
+    "starts_with": StartsWith,
+    "words": Words,
+}
+_COMMON = ("weight", "penalty", "hard")
+_SHIPPED = ("citations", "seminars")
+
+
+def load_constraints(
+    source: str | PathLike[str], y: Iterable[Any] | None = None
+) -> list[Constraint]:
+    """Read constraints from a TOML file.
+
+    Parameters
+    ----------
+    source : str or path
+        A file, or the name of a set that comes with the library: ``"citations"`` (fields of a
+        citation, as in the literature) or ``"seminars"`` (seminar announcements, IOB2 tags).
+    y : iterable of label sequences, optional
+        The labelled set, which ``[label_shares]`` asks for.
+
+    Returns
+    -------
+    list of Constraint
+
+    Examples
+    --------
+    >>> load_constraints("citations")[0].labels
+    ('author', 'editor')
+    """
+    path = Path(source)
+    if not path.exists():
+        if str(source) not in _SHIPPED:
+            raise FileNotFoundError(
+                f"{source}: no such file; pass a TOML file or one of the sets that come with the "
+                f"library: {', '.join(_SHIPPED)}."
+            )
+        file: Any = resources.files("hingeline.constraints") / f"{source}.toml"
+        return _File(f"{source}.toml", file.read_bytes(), y).constraints()
+    if path.is_dir():
+        raise IsADirectoryError(f"{source} is a folder; pass a TOML file.")
+    return _File(str(source), path.read_bytes(), y).constraints()
+
+
+class _File:
+    """One file: its tables, and the lines they come from."""
+
+    def __init__(self, name: str, content: bytes, y: Iterable[Any] | None) -> None:
+        self.name = name
+        self.y = y
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content[: error.start].count(b"\n") + 1
+            raise self.error(line, "the file is not UTF-8; save it as UTF-8.") from None
+        self.lines = text.splitlines()
+        try:
+            self.tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+            line = int(found[1]) if found else max(len(self.lines), 1)
+            reason = str(error).split(" (at ")[0]
+            raise self.error(
+                line, f"this is not TOML: {reason}; strings want quotes, lists square brackets."
+            ) from None
+
+    def error(self, line: int, message: str) -> ValueError:
+        return ValueError(f"{self.name}:{line}: {message}")
+
+    def constraints(self) -> list[Constraint]:
+        defaults = self.defaults()
+        found: list[tuple[int, list[Constraint]]] = []
+        for kind, tables in self.tables.items():
+            if kind == "defaults":
+                continue
+            line = self.line(kind, 0)
+            if kind not in _KINDS:
+                raise self.error(
+                    line,
+                    f"there is no constraint [[{kind}]]{_suggest(kind, _KINDS)}; "
+                    f"there are {', '.join(_KINDS)}.",
+                )
+            if isinstance(tables, dict):
+                tables = [tables]
+            if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+                raise self.error(line, f"{kind} must be a table: write [[{kind}]] on a line.")
+            for number, table in enumerate(tables):
+                made = self.make(kind, number, table, defaults)
+                found.append((self.line(kind, number), made))
+        if not found:
+            raise self.error(1, "the file names no constraint, as [[starts_with]] would.")
+        found.sort(key=lambda item: item[0])  # in the order of the file
+        return [constraint for _, made in found for constraint in made]
+
+    def defaults(self) -> dict[str, Any]:
+        table = self.tables.get("defaults", {})
+        line = self.line("defaults", 0)
+        if not isinstance(table, dict):
+            raise self.error(line, "defaults must be one table: write [defaults] on a line.")
+        for key in table:
+            if key not in _COMMON:
+                raise self.error(
+                    self.line("defaults", 0, key),
+                    f"[defaults] knows {', '.join(_COMMON)}, not {key!r}{_suggest(key, _COMMON)}.",
+                )
+        return table
+
+    def make(
+        self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any]
+    ) -> list[Constraint]:
+        build = _KINDS[kind]
+        keys = _keys(kind)
+        for key in table:
+            if key not in keys:
+                raise self.error(
+                    self.line(kind, number, key),
+                    f"[[{kind}]] has no key {key!r}{_suggest(key, keys)}; "
+                    f"it has {', '.join(keys)}.",
+                )
+        values = dict(table)
+        self.translate(kind, number, values)
+        needed = [k for k in _needed(build) if k not in values]
+        if needed:
+            wanted = "words (a list) or pattern" if needed[0] == "words" else needed[0]
+            raise self.error(self.line(kind, number), f"[[{kind}]] needs the key {wanted}.")
+        labels = values.pop("labels", [])
+        if not isinstance(labels, list):
+            labels = [labels]
+        try:
+            if kind == "label_shares":
+                if self.y is None:
+                    raise ValueError("label_shares needs the labelled set: pass y=.")
+                return list(build(self.y, **{**defaults, **values}))
+            return [build(*map(_frozen, labels), **{**defaults, **values})]
+        except (TypeError, ValueError) as error:
+            raise self.error(
+                self.culprit(kind, number, table, defaults, str(error)),
+                (f"[[{kind}]] {re.sub(r'^[A-Z][A-Za-z]+(: | (?=needs))', '', str(error))}"),
+            ) from None
+
+    def culprit(
+        self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any], reason: str
+    ) -> int:
+        """The line that a message of a class speaks of."""
+        for key in table:
+            shown = {"pattern": "regular expression"}.get(key, key)
+            if re.search(rf"\b{re.escape(shown)}\b", reason):
+                return self.line(kind, number, key)
+        for key in defaults:
+            if key in reason:
+                return self.line("defaults", 0, key)
+        labels = [key for key in table if key.startswith("label") and "label" in reason]
+        return self.line(kind, number, *labels[:1])
+
+    def translate(self, kind: str, number: int, values: dict[str, Any]) -> None:
+        """From the keys of a file to those of the classes, in place."""
+        target = "words" if kind in ("words", "only_words") else "where"
+        if kind in ("words", "only_words", "change_only_at", "change_share"):
+            if "pattern" in values and target in values:
+                raise self.error(
+                    self.line(kind, number, "pattern"),
+                    f"[[{kind}]] takes {target} or pattern, not both.",
+                )
+            given = values.get(target)
+            if target == "where" and given == "punctuation":
+                values["where"] = PUNCTUATION
+            elif isinstance(given, str):
+                remedy = "write pattern = for a regular expression"
+                if target == "where":
+                    remedy += ' or where = "punctuation"'
+                raise self.error(
+                    self.line(kind, number, target),
+                    f"[[{kind}]] {target} must be a list of words; {remedy}.",
+                )
+            if "pattern" in values:
+                pattern = values.pop("pattern")
+                if not isinstance(pattern, str):
+                    raise self.error(
+                        self.line(kind, number, "pattern"),
+                        f"[[{kind}]] pattern must be a string, got {pattern!r}.",
+                    )
+                values[target] = pattern
+        for key in ("label", "after", "first", "second"):
+            if key in values:
+                values[key] = _frozen(values[key])
+        for key in ("ignore_case", "start", "hard"):
+            if key in values and not isinstance(values[key], bool):
+                raise self.error(
+                    self.line(kind, number, key),
+                    f"[[{kind}]] {key} must be true or false, got {values[key]!r}.",
+                )
+
+    def line(self, kind: str, number: int, key: str | None = None) -> int:
+        """The line of a table's header, or of a key in it; as near as the text tells."""
+        name = rf"[\"']?{re.escape(kind)}[\"']?"
+        header = re.compile(rf"\s*\[\[?\s*{name}\s*\]?\]")
+        inline = re.compile(rf"\s*{name}\s*=")
+        starts = [n for n, text in enumerate(self.lines) if header.match(text)]
+        if not starts:
+            starts = [n for n, text in enumerate(self.lines) if inline.match(text)]
+            return starts[0] + 1 if starts else 1
+        start = starts[min(number, len(starts) - 1)]
+        if key is not None:
+            entry = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
+            for n in range(start + 1, len(self.lines)):
+                if re.match(r"\s*\[\[?\s*[\w\"'.-]+\s*\]\]?\s*(#.*)?$", self.lines[n]):
+                    break
+                if entry.match(self.lines[n]):
+                    return n + 1
+        return start + 1
+
+
+def _keys(kind: str) -> list[str]:
+    """The keys that a table of this kind may have."""
+    names = []
+    for name in inspect.signature(_KINDS[kind]).parameters:
+        if name == "common":
+            names += [*_COMMON, "scale"]
+        elif name != "y":
+            names.append(name)
+            if name in ("words", "where"):
+                names.append("pattern")
+    return names
+
+
+def _needed(build: Any) -> list[str]:
+    """The keys without a default; ``*labels`` are left to the classes."""
+    return [
+        name
+        for name, parameter in inspect.signature(build).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and name != "y"
+    ]
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _suggest(word: str, words: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(words), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""

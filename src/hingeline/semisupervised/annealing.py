@@ -1,0 +1,233 @@
+"""Deterministic annealing: labels and weights in turn, unlabelled sequences ever dearer.
+
+The problem of P. Balamurugan, S. Shevade, S. Sellamanickam, *Large Margin Semi-supervised
+Structured Output Learning*, (5), over weights w and labels y* of the unlabelled sequences::
+
+    P(w, y*) = ½‖w‖² + C_l/l Σ_i slack_i(w) + C_u/u Σ_j slack_j(w, y*_j) + penalty(y*)
+
+is not convex. Algorithm 1 begins with the labelled sequences alone and raises C_u step by step; at
+each it alternates between label switching for fixed w (:mod:`.label_switching`) and the convex
+problem in w for fixed labels, until the labels settle. Only that convex problem has a dual and a
+certificate; of the whole there is none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline.semisupervised.label_switching import (
+    Switching,
+    all_slacks,
+    best_labels,
+    switch_labels,
+)
+from hingeline.semisupervised.penalties import Penalties
+from hingeline.solvers.history import Result
+from hingeline.solvers.parallel import Workers
+from hingeline.structures.chain_problem import ChainProblem
+
+Array = np.ndarray[Any, Any]
+
+#: C_u as printed: 1e-4, 3e-4, …, 1.
+SCHEDULE = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+
+
+class AnnealingStep(NamedTuple):
+    """One value of C_u. The four parts of the objective are as they enter it, weights included.
+
+    Plain predictions are those of the weights alone, without constraints, on the unlabelled
+    sequences; y* are the labels that switching found.
+    """
+
+    C_u: float  # 0: labelled sequences only
+    objective: float  # P: the sum of the next four
+    norm: float  # ½‖w‖²
+    labelled: float  # slack of the labelled sequences
+    unlabelled: float  # slack of the others, for y*
+    penalty: float  # of y*; nan where there are none yet
+    gap: float  # of the convex problem with y* fixed
+    switches: int  # labels switched in all alternations
+    alternations: int
+    settled: bool  # whether y* came out the same twice
+    changed: float  # share of tokens whose y* differs from that of the step before
+    violations: float  # penalty of plain predictions
+    agreement: float  # share of tokens at which plain predictions and y* agree
+    stability: float  # share of tokens predicted as at the step before
+    dev_score: float  # nan without development data
+    time: float  # seconds
+
+
+@dataclass
+class Trajectory:
+    """All steps, with the weights and certificate of each, and the labels of the last."""
+
+    steps: list[AnnealingStep]
+    results: list[Result]
+    labels: list[Array]
+    interrupted: bool = False
+
+
+@dataclass
+class Annealing:
+    """Algorithm 1 around a solver of the convex problem.
+
+    Parameters
+    ----------
+    problem : ChainProblem
+        Labelled sequences first; the labels of those from number ``first`` on are written here.
+    first : int
+        The number of labelled sequences.
+    slack_weights : ndarray of shape (first,)
+        What a unit of slack of a labelled sequence costs.
+    penalties : Penalties
+        Of the unlabelled sequences.
+    solve : callable
+        ``solve(C_u, changed)`` solves the convex problem for the labels in the problem; ``changed``
+        are the numbers of the sequences whose labels were switched since the last call.
+    workers : Workers
+    order, max_switches, max_sweeps, rng
+        As for :func:`.label_switching.switch_labels`.
+    max_alternations : int
+    score : callable, optional
+        Weights to a score on development data.
+    report : callable, optional
+        Is told ``(step number, AnnealingStep)`` at the end of each step.
+    follow : callable, optional
+        Is told ``(C_u, alternation, Switching, sequences that changed)`` on the way.
+    """
+
+    problem: ChainProblem
+    first: int
+    slack_weights: Array
+    penalties: Penalties
+    solve: Callable[[float, Array], Result]
+    workers: Workers
+    order: str = "sequential"
+    max_switches: int | None = None
+    max_sweeps: int = 1
+    max_alternations: int = 20
+    rng: np.random.Generator | None = None
+    score: Callable[[Array], float] | None = None
+    report: Callable[[int, AnnealingStep], None] | None = None
+    follow: Callable[[float, int, Switching, int], None] | None = None
+
+    def run(self, schedule: Sequence[float]) -> Trajectory:
+        """The labelled sequences alone, then every C_u of the schedule."""
+        began = time.perf_counter()
+        result = self.solve(0.0, np.zeros(0, dtype=np.int64))
+        path = Trajectory([], [], [])
+        plain = self._plain(result.weights)
+        self._record(path, 0.0, result, [], True, plain, plain, began)
+        try:
+            for C_u in schedule:
+                if not path.interrupted:
+                    self._step(path, float(C_u))
+        except KeyboardInterrupt:  # between two solves: the steps that are complete are kept
+            path.interrupted = True
+        return path
+
+    def _step(self, path: Trajectory, C_u: float) -> None:
+        began = time.perf_counter()
+        problem, first = self.problem, self.first
+        at = problem.offsets[first]
+        u = len(problem.offsets) - 1 - first
+        result = path.results[-1]
+        done: list[Switching] = []
+        settled = False
+        while not settled and len(done) < self.max_alternations:
+            found = switch_labels(
+                problem,
+                first,
+                result.weights,
+                C_u / u,
+                self.penalties,
+                self._plain(result.weights),
+                order=self.order,
+                max_switches=self.max_switches,
+                max_sweeps=self.max_sweeps,
+                rng=self.rng,
+            )
+            changed = first + self._sequences(found.labels != problem.labels[at:])
+            settled = bool(done) and not len(changed)
+            if settled:
+                break
+            done.append(found)
+            problem.labels[at:] = found.labels
+            if self.follow is not None:
+                self.follow(C_u, len(done), found, len(changed))
+            result = self.solve(C_u, changed)
+            if result.stop_reason == "interrupted":
+                path.interrupted = True
+                break
+        labels = problem.labels[at:].copy()
+        self._record(path, C_u, result, done, settled, labels, self._plain(result.weights), began)
+
+    def _record(
+        self,
+        path: Trajectory,
+        C_u: float,
+        result: Result,
+        done: list[Switching],
+        settled: bool,
+        labels: Array,
+        plain: Array,
+        began: float,
+    ) -> None:
+        problem, first = self.problem, self.first
+        n = len(problem.offsets) - 1
+        w = result.weights
+        slack = all_slacks(problem, 0, first, w, self.workers)
+        others = all_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
+        norm = 0.5 * float(w @ w)
+        labelled = float(self.slack_weights @ slack)
+        unlabelled = C_u / (n - first) * float(others.sum())
+        penalty = self.penalties.total(labels) if done else math.nan
+        before = self._plain(path.results[-1].weights) if path.results else plain
+        step = AnnealingStep(
+            C_u=C_u,
+            objective=norm + labelled + unlabelled + (penalty if done else 0.0),
+            norm=norm,
+            labelled=labelled,
+            unlabelled=unlabelled,
+            penalty=penalty,
+            gap=result.gap,
+            switches=sum(found.switches for found in done),
+            alternations=len(done),
+            settled=settled,
+            changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
+            violations=self.penalties.total(plain),
+            agreement=float(np.mean(labels == plain)),
+            stability=float(np.mean(before == plain)) if path.results else math.nan,
+            dev_score=math.nan if self.score is None else self.score(w),
+            time=time.perf_counter() - began,
+        )
+        path.steps.append(step)
+        path.results.append(result)
+        path.labels.append(labels)
+        if self.report is not None:
+            self.report(len(path.steps) - 1, step)
+
+    def _plain(self, weights: Array) -> Array:
+        return best_labels(self.problem, self.first, weights, self.workers)
+
+    def _sequences(self, tokens: Array) -> Array:
+        """The unlabelled sequences that have one of these tokens."""
+        starts = self.problem.offsets[self.first : -1] - self.problem.offsets[self.first]
+        return np.flatnonzero(np.add.reduceat(tokens, starts, dtype=np.int64))
+
+
+def least_violating(steps: Sequence[AnnealingStep]) -> int:
+    """A step chosen without labels.
+
+    Among the steps whose plain predictions break the constraints least, within a tenth of what
+    annealing gained in all, the first: later ones only move the predictions further.
+    """
+    costs = np.array([step.violations for step in steps])
+    reach = costs.min() + 0.1 * (costs[0] - costs.min())
+    return int(np.argmax(costs <= reach))
