@@ -17,6 +17,7 @@ from hingeline.constraints.instance import (
     StartsWith,
     Words,
 )
+from hingeline.constraints.prediction import constrained_decode
 from hingeline.constraints.segments import AtMostOneSegment, MinLength, NoRepeats, Occurs
 
 __all__ = [
@@ -41,5 +42,6 @@ __all__ = [
     "Words",
     "check",
     "compile_constraints",
+    "constrained_decode",
     "load_constraints",
 ]

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 #: A token of punctuation marks alone, as a pattern for :class:`ChangeOnlyAt` and others.
@@ -48,7 +49,7 @@ class Constraint:
 
     def _check_common(self) -> None:
         kind = type(self).__name__
-        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float):
+        if isinstance(self.weight, bool) or not isinstance(self.weight, Real):
             raise TypeError(f"{kind}: weight must be a number, got {self.weight!r}.")
         if not 0 <= self.weight < HARD:
             raise ValueError(
@@ -194,7 +195,7 @@ def check_bounds(kind: str, equals: Any, at_least: Any, at_most: Any) -> tuple[f
     for name, value in given.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
             raise TypeError(f"{kind}: {name} must be a number, got {value!r}.")
         if value < 0:
             raise ValueError(f"{kind}: {name} must not be negative, got {value!r}.")

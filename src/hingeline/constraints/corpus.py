@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from hingeline.constraints.base import (
@@ -63,13 +64,15 @@ class CorpusConstraint(Constraint):
         kind = type(self).__name__
         assign(self, **values)
         self._check_common()
+        check_bounds(kind, self.equals, self.at_least, self.at_most)
+        if isinstance(self.scale, bool) or not isinstance(self.scale, Real):
+            raise TypeError(f"{kind}: scale must be a number, got {self.scale!r}.")
         if not self.scale > 0:
             raise ValueError(f"{kind}: scale must be positive, got {self.scale!r}.")
         for name in ("equals", "at_least", "at_most"):
             bound = values[name]
             if top is not None and bound is not None and bound > top:
                 raise ValueError(f"{kind}: {name} is a share between 0 and 1, got {bound!r}.")
-        check_bounds(kind, self.equals, self.at_least, self.at_most)
 
     def _interval(self) -> str:
         if self.equals is not None:
