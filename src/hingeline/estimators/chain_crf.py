@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline.estimators.chain_constraints import choose_scheme, moves_of
 from hingeline.estimators.chain_prediction import ChainPrediction
@@ -141,20 +142,7 @@ class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
         labels = number_labels(flat, index)
         self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
         weights = float(self.C) * check_sample_weight(sample_weight, len(offsets) - 1)
-        n_labels = len(self.classes_)
-        matrix = with_constant(matrix) if self.fit_intercept else matrix
-        problem = chain.make_problem(
-            matrix.indptr,
-            matrix.indices,
-            matrix.data,
-            offsets,
-            labels,
-            matrix.shape[1],
-            np.zeros((n_labels, n_labels)),
-            self.boundary,
-            cache_mb=0.0,
-        )
-        problem = chain.constrain(problem, moves_of(self.classes_, self.scheme_))
+        problem = self._make(self._with_constant(matrix), offsets, labels)
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             result = minimise_log_loss(
                 ChainExpectations(problem, workers),
@@ -167,6 +155,25 @@ class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
             )
         self._store(result)
         return self
+
+    def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
+        return with_constant(matrix) if self.fit_intercept else matrix
+
+    def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> chain.ChainProblem:
+        """The problem of these rows, the constant feature among them."""
+        n_labels = len(self.classes_)
+        problem = chain.make_problem(
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            offsets,
+            labels,
+            matrix.shape[1],
+            np.zeros((n_labels, n_labels)),
+            self.boundary,
+            cache_mb=0.0,
+        )
+        return chain.constrain(problem, moves_of(self.classes_, self.scheme_))
 
     def _store(self, result: Result) -> None:
         self.weights_ = result.weights

@@ -53,9 +53,7 @@ def daso(
     """
     result = task.supervised()
     soft = task.label(result.weights, temperatures[0], None)
-    rounds.add(
-        result, task.best_labels(soft), objective=task.objective(result.weights, soft)
-    )
+    rounds.add(result, task.best_labels(soft), objective=task.objective(result.weights, soft))
     for number, T in enumerate(temperatures):
         if number:
             soft = task.label(result.weights, T, soft)

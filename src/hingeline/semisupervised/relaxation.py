@@ -115,9 +115,9 @@ class _OfCorpus(_Term):
     def charge(self, multipliers: Array, prices: Prices) -> None:
         price = self.sign * float(multipliers[0])
         if self.labels is not None:
-            prices.unary += price * self.labels
+            np.add(prices.unary, price * self.labels, out=prices.unary)
         if self.starts is not None:
-            prices.start += price * self.starts
+            np.add(prices.start, price * self.starts, out=prices.start)
 
     def expected(self, nodes: Array, starts: Array) -> Array:
         total = 0.0
@@ -195,7 +195,8 @@ class Relaxation:
         """The penalties of expectations, without the costs that are linear throughout."""
         excess = np.maximum(expected - self.bound, 0.0)
         squared = np.isfinite(self.curve)
-        return float((self.cap * excess)[~squared].sum() + (self.curve * excess**2)[squared].sum())
+        linear = float(self.cap[~squared] @ excess[~squared])
+        return linear + float(self.curve[squared] @ excess[squared] ** 2)
 
     # What the constraints become -----------------------------------------------------------
 
@@ -245,9 +246,7 @@ class Relaxation:
             if rows:
                 masks = np.array([self._mask(g) for g, _, _ in rows])
                 bounds, caps = (np.array([row[c] for row in rows]) for c in (1, 2))
-                self.terms.append(
-                    _PerSequence(self.offsets, masks, sign, bounds, caps, of_starts)
-                )
+                self.terms.append(_PerSequence(self.offsets, masks, sign, bounds, caps, of_starts))
 
     def _of_corpus(self, c: int) -> None:
         compiled = self.compiled
