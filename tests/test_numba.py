@@ -21,7 +21,15 @@ import pytest
 
 import hingeline
 from hingeline import _numba
-from hingeline._numba import FASTMATH, helper, kernel, prefetch, source_hash, uncached
+from hingeline._numba import (
+    FASTMATH,
+    helper,
+    kernel,
+    prefetch,
+    source_hash,
+    strict_helper,
+    uncached,
+)
 
 PACKAGE = Path(hingeline.__file__).parent
 
@@ -371,3 +379,25 @@ def test_a_prefetch_changes_nothing():
     for dtype in (np.float64, np.float32, np.int32):
         x = np.arange(20, dtype=dtype)
         assert hinted(x) == x.sum() == hinted.py_func(x)
+
+
+@strict_helper
+def _sum_as_written(values):
+    total = 0.0
+    for k in range(values.shape[0]):
+        total += values[k]
+    return total
+
+
+@uncached
+def _call_of_strict_helper(values):
+    return _sum_as_written(values)
+
+
+def test_a_strict_helper_does_not_take_over_the_flags_of_its_caller():
+    values = np.array([1e16, 1.0, -1e16, 1.0] * 8)
+    assert _call_of_strict_helper(values) == _sum_as_written(values)
+    code = _call_of_strict_helper.inspect_llvm(_call_of_strict_helper.signatures[0])
+    added = [line for line in code.splitlines() if " fadd " in line]
+    assert added
+    assert not [line for line in added if "reassoc" in line]

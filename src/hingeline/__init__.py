@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hingeline.callbacks import Checkpoint, EarlyStopping
     from hingeline.estimators.chain import ChainSSVM
+    from hingeline.estimators.chain_crf import ChainCRF
     from hingeline.estimators.custom import SSVM
     from hingeline.estimators.multiclass import MulticlassSSVM
     from hingeline.estimators.paths import C_path, Path, nu_path
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 _HOME = {
     "SSVM": "estimators.custom",
     "C_path": "estimators.paths",
+    "ChainCRF": "estimators.chain_crf",
     "ChainSSVM": "estimators.chain",
     "Checkpoint": "callbacks",
     "EarlyStopping": "callbacks",
@@ -39,6 +41,7 @@ _HOME = {
 __all__ = [
     "SSVM",
     "C_path",
+    "ChainCRF",
     "ChainSSVM",
     "Checkpoint",
     "EarlyStopping",

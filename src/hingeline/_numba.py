@@ -136,8 +136,11 @@ def helper(function: F) -> F:
 
 
 def strict_helper(function: F) -> F:
-    """A helper whose arithmetic is done as written, so that every caller gets the same bits."""
-    return register_jitable(function)
+    """A helper whose arithmetic is done as written, so that every caller gets the same bits.
+
+    Not to say ``fastmath`` at all would mean that of the caller.
+    """
+    return register_jitable(fastmath=False)(function)
 
 
 @intrinsic

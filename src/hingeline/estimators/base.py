@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators import nu as nu_fits
 from hingeline.estimators.compiling import announced
-from hingeline.estimators.validation import as_callbacks
+from hingeline.estimators.fitted import FittedEstimator
+from hingeline.estimators.validation import as_callbacks, check_common
 from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
 from hingeline.formulations import make_formulation, needs_losses
 from hingeline.solvers.bcfw import BCFW
@@ -59,7 +58,7 @@ OTHER_SOLVERS: dict[tuple[str, str], Any] = {
 ENUMERATED_MB = 1024
 
 
-class BaseSSVM(BaseEstimator):
+class BaseSSVM(FittedEstimator):
     """Parameters common to all estimators, and the fit around a compiled problem."""
 
     def __init__(
@@ -130,6 +129,9 @@ class BaseSSVM(BaseEstimator):
         given = self.solver_options if isinstance(self.solver_options, Mapping) else {}
         idle = {"violators"} | solver.idle_options(given, str(self.slack))
         return {name: value for name, value in known.items() if name not in idle}
+
+    def _check_parameters(self) -> None:
+        check_common(self, self._known_options())
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""
@@ -278,87 +280,6 @@ class BaseSSVM(BaseEstimator):
     def weights_(self, weights: Array) -> None:
         self.__dict__.pop("_unmade", None)
         self.__dict__["weights_"] = weights
-
-    def with_weights(self, weights: Array) -> Any:
-        """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
-
-        The copy carries no certificate: its gap is ``nan``.
-        """
-        check_is_fitted(self, "weights_")
-        if np.shape(weights) != np.shape(self.weights_):
-            raise ValueError(
-                f"weights has shape {np.shape(weights)}, expected {np.shape(self.weights_)}."
-            )
-        other = type(self)(**self.get_params(deep=False))
-        for name, value in vars(self).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(other, name, value)
-        other.weights_ = np.array(weights, dtype=np.float64)
-        other.primal_objective_ = other.duality_gap_ = np.nan
-        other.restricted_objective_ = other.restricted_gap_ = np.nan
-        other.converged_ = False
-        other.stop_reason_ = "weights were replaced"
-        other.history_ = []
-        nu_fits.forget(other)
-        return other
-
-    def save(
-        self,
-        path: Any,
-        *,
-        dtype: str = "float64",
-        sparse: bool | float = False,
-        check: tuple[Any, Any] | None = None,
-        metadata: dict[str, Any] | None = None,
-        state: bool = False,
-    ) -> dict[str, Any]:
-        """Write the fitted estimator to a model file (``.hinge``), atomically and without pickle.
-
-        Parameters
-        ----------
-        path : str or path
-        dtype : {"float64", "float32", "float16"}, default="float64"
-            How weights are stored; only float64 is exact. A loaded model computes in float64.
-        sparse : bool or float, default=False
-            Store only the weights that are not 0; a number drops those smaller than it.
-        check : (X, y), optional
-            Data on which predictions before and after are compared.
-        metadata : dict, optional
-            Anything JSON can hold, e.g. the command and a hash of the data.
-        state : bool, default=False
-            Store the examples remembered and their multipliers, too, so that ``partial_fit``
-            goes on after :meth:`load`, bit for bit as it would have here. The file then holds
-            the training data.
-
-        Returns
-        -------
-        dict
-            ``bytes``; ``exact``, and ``largest_change`` and ``largest_relative_change`` of a
-            weight; with ``check`` also ``changed_predictions`` (a share), ``score_before`` and
-            ``score_after``; ``left_out`` names parameters that a file cannot hold (callbacks, a
-            generator as random_state).
-        """
-        from hingeline.estimators import storage
-
-        return storage.save(
-            self, path, dtype=dtype, sparse=sparse, check=check, metadata=metadata, state=state
-        )
-
-    @classmethod
-    def load(cls, path: Any) -> Any:
-        """The fitted estimator in a model file that :meth:`save` wrote.
-
-        It predicts and can be fitted anew; from a file with its state ``partial_fit`` goes on.
-        Where weights were rounded to save space the
-        certificate is gone: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
-
-        Parameters
-        ----------
-        path : str or path
-        """
-        from hingeline.estimators import storage
-
-        return storage.load(path, cls)
 
     def __getstate__(self) -> dict[str, Any]:
         _ = getattr(self, "weights_", None)  # made now, if they were not yet

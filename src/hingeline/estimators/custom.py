@@ -11,7 +11,7 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.validation import check_common, check_finite, check_sample_weight
+from hingeline.estimators.validation import check_finite, check_sample_weight
 from hingeline.structures.custom import (
     Structure,
     compile_problem,
@@ -112,7 +112,7 @@ class SSVM(BaseSSVM):
         -------
         self
         """
-        check_common(self, self._known_options())
+        self._check_parameters()
         if self.structure is None:
             raise TypeError("structure is missing: pass an instance of your subclass of Structure.")
         methods = methods_of(self.structure)

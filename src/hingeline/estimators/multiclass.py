@@ -15,7 +15,6 @@ from hingeline.estimators.growth import with_new_classes
 from hingeline.estimators.online import OnlineSSVM
 from hingeline.estimators.validation import (
     check_class_weight,
-    check_common,
     check_loss,
     check_sample_weight,
     refuse_none,
@@ -170,7 +169,7 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         -------
         self
         """
-        check_common(self, self._known_options())
+        self._check_parameters()
         refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
@@ -216,7 +215,7 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         -------
         self
         """
-        check_common(self, self._known_options())
+        self._check_parameters()
         self._check_online(passes, memory)
         refuse_none(y)
         first = not self._remembers()

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.nu import positive_part
-from hingeline.estimators.validation import check_common, positive
+from hingeline.estimators.validation import positive
 from hingeline.formulations import make_formulation
 from hingeline.solvers.history import relative
 from hingeline.solvers.margins import TIE, Margins
@@ -179,7 +179,7 @@ def _started(estimator: BaseSSVM, **params: Any) -> Any:
         )
     default = signature(type(estimator)).parameters["C"].default
     model = clone(estimator).set_params(warm_start=True, C=default, **params)
-    check_common(model, model._known_options())
+    model._check_parameters()
     return model
 
 

@@ -33,7 +33,7 @@ from hingeline.estimators.typed_json import (
     from_json,
     to_json,
 )
-from hingeline.estimators.validation import check_common, one_of
+from hingeline.estimators.validation import one_of
 from hingeline.estimators.weight_blocks import compact, join_blocks, restore_weights
 from hingeline.persistence import (
     ModelFileError,
@@ -48,6 +48,7 @@ Array = np.ndarray[Any, Any]
 
 #: Estimators that can be stored.
 ESTIMATORS = {
+    "ChainCRF": "hingeline.estimators.chain_crf:ChainCRF",
     "ChainSSVM": "hingeline.estimators.chain:ChainSSVM",
     "MulticlassSSVM": "hingeline.estimators.multiclass:MulticlassSSVM",
 }
@@ -92,12 +93,12 @@ def save(
     metadata: Mapping[str, Any] | None = None,
     state: bool = False,
 ) -> dict[str, Any]:
-    """Write a fitted estimator to a model file; see :meth:`BaseSSVM.save`."""
+    """Write a fitted estimator to a model file; see :meth:`FittedEstimator.save`."""
     kind = type(model).__name__
     if kind not in ESTIMATORS or type(model) is not estimator_class(kind):
         raise TypeError(why_not(model))
     check_is_fitted(model, "weights_")
-    check_common(model, model._known_options())
+    model._check_parameters()
     one_of("dtype", dtype, ("float64", "float32", "float16"))
     threshold = check_sparse(sparse)
     if check is not None and (not isinstance(check, tuple) or len(check) != 2):
@@ -108,6 +109,8 @@ def save(
         raise TypeError(f"metadata cannot be written as JSON: {error}.") from None
     arrays: dict[str, Array] = {}
     parameters, left_out = parameters_to_json(model, arrays)
+    if state and not hasattr(model, "partial_fit"):
+        raise TypeError(f"{kind} has no partial_fit to go on with: leave state=False.")
     kept = state_to_arrays(model) if state else None
     header: dict[str, Any] = {
         "estimator": kind,
@@ -288,7 +291,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
     model = cls(**parameters)
-    check_common(model, model._known_options())
+    model._check_parameters()
     if model.n_jobs is not None and model.n_jobs > MAX_JOBS:
         raise ValueError(f"n_jobs={model.n_jobs}")
     model.classes_ = classes_from_json(header["classes"])
@@ -310,11 +313,11 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
         model.encoder_ = None if stored is None else encoder_from_json(stored, arrays)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
-    if "state" in header:
+    if "state" in header and hasattr(model, "partial_fit"):
         model._dual = StoredState(model, header["state"], arrays)
     elif any(name.startswith(PREFIX) for name in arrays):
         raise ValueError("arrays of a state that the header does not mention")
-    else:
+    elif hasattr(model, "partial_fit"):
         model._dual = NoDual()
     return model
 

@@ -88,19 +88,29 @@ def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
             )
     if estimator.solver == "subgradient" and estimator.slack == "max" and math.isinf(estimator.C):
         raise ValueError("solver='subgradient' needs a finite C; use solver='sdm' for C=inf.")
-    if estimator.n_jobs is not None and (
-        isinstance(estimator.n_jobs, bool) or not isinstance(estimator.n_jobs, numbers.Integral)
-    ):
-        raise TypeError(f"n_jobs must be None or an integer, got {estimator.n_jobs!r}.")
-    effective_n_jobs(None if estimator.n_jobs is None else int(estimator.n_jobs))
+    check_jobs(estimator.n_jobs)
     check_options(estimator.solver_options, known_options, estimator.solver)
+    check_switches(estimator)
+    for callback in as_callbacks(estimator.callbacks):
+        if not callable(callback):
+            raise TypeError(f"callbacks must be callable, got {callback!r}.")
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of threads."""
+    if n_jobs is not None and (
+        isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral)
+    ):
+        raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}.")
+    effective_n_jobs(None if n_jobs is None else int(n_jobs))
+
+
+def check_switches(estimator: Any) -> None:
+    """Refuse switches that are neither true nor false."""
     for name in _SWITCHES:
         value = getattr(estimator, name, False)
         if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
             raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
-    for callback in as_callbacks(estimator.callbacks):
-        if not callable(callback):
-            raise TypeError(f"callbacks must be callable, got {callback!r}.")
 
 
 def check_nu(estimator: Any) -> None:

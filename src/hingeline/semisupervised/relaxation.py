@@ -1,0 +1,326 @@
+"""Constraints on expectations: what of the constraints a distribution over chains can be held to.
+
+Posterior regularisation and DASO give the unlabelled sequences distributions instead of labels. A
+constraint then bounds an expectation, and only those of functions that decompose over a chain can
+be computed. From the compiled constraints these are taken:
+
+* costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
+  expectation is linear in the distribution;
+* numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
+  number;
+* numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with segments):
+  to the expected number of positions at which a segment of that label starts. "Each label at most
+  once" (``NoRepeats``) becomes at most one expected start of each label, a surrogate as in
+  Dhillon et al. (2012);
+* corpus constraints: shares and averages of expected numbers. The share of changes is a ratio;
+  it is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
+
+Beyond its bounds a number of one sequence costs per unit what the first unit costs there. Minimum
+lengths, orders, and segments of groups of several labels do not decompose into expectations of
+labels and starts; they are left out and named in ``left_out``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline.constraints.compiled import (
+    ALL_SEGMENTS,
+    CHANGES,
+    SEGMENTS,
+    SHARE,
+    CompiledConstraints,
+)
+
+Array = np.ndarray[Any, Any]
+
+#: Costs above this are as good as infinite, and smaller numbers keep their digits beside it.
+LARGEST = 1e4
+
+
+class Prices(NamedTuple):
+    """Costs of labels: at a token, and of a segment that starts there."""
+
+    unary: Array  # (N, stride)
+    start: Array  # (N, stride)
+
+
+class _Term:
+    """Some expectations ``sign·E[…] ≤ sign·bound``, each with a multiplier between 0 and its cap.
+
+    A linear penalty is the cap; a squared one, ``curve·excess²``, a term of the dual.
+    """
+
+    def __init__(self, size: int, sign: float, bound: Any, cap: Any, curve: Any = np.inf) -> None:
+        self.size, self.sign = size, sign
+        self.bound = sign * np.broadcast_to(np.asarray(bound, dtype=np.float64), (size,))
+        self.cap = np.broadcast_to(np.asarray(cap, dtype=np.float64), (size,))
+        self.curve = np.broadcast_to(np.asarray(curve, dtype=np.float64), (size,))
+
+    def charge(self, multipliers: Array, prices: Prices) -> None:
+        """Add the multipliers' costs."""
+        raise NotImplementedError
+
+    def expected(self, nodes: Array, starts: Array) -> Array:
+        """The expectations, signs included."""
+        raise NotImplementedError
+
+
+class _PerSequence(_Term):
+    """Numbers of tokens, or of starts, of groups in every sequence."""
+
+    def __init__(
+        self,
+        offsets: Array,
+        groups: Array,
+        sign: float,
+        bounds: Array,
+        caps: Array,
+        of_starts: bool,
+    ) -> None:
+        n = len(offsets) - 1
+        super().__init__(n * len(groups), sign, np.tile(bounds, n), np.tile(caps, n))
+        self.offsets, self.of_starts = offsets, of_starts
+        self.groups = groups.astype(np.float64)  # (groups, stride)
+        self.owner = np.repeat(np.arange(n), np.diff(offsets))
+
+    def charge(self, multipliers: Array, prices: Prices) -> None:
+        table = self.sign * multipliers.reshape(-1, len(self.groups)) @ self.groups
+        target = prices.start if self.of_starts else prices.unary
+        target += table[self.owner]
+
+    def expected(self, nodes: Array, starts: Array) -> Array:
+        table = starts if self.of_starts else nodes
+        sums = np.add.reduceat(table, self.offsets[:-1], axis=0)
+        return self.sign * (sums @ self.groups.T).ravel()
+
+
+class _OfCorpus(_Term):
+    """A weighted number of labels and starts in all sequences."""
+
+    def __init__(
+        self,
+        labels: Array | None,
+        starts: Array | None,
+        sign: float,
+        bound: float,
+        cap: float,
+        curve: float,
+    ) -> None:
+        super().__init__(1, sign, bound, cap, curve)
+        self.labels, self.starts = labels, starts
+
+    def charge(self, multipliers: Array, prices: Prices) -> None:
+        price = self.sign * float(multipliers[0])
+        if self.labels is not None:
+            np.add(prices.unary, price * self.labels, out=prices.unary)
+        if self.starts is not None:
+            np.add(prices.start, price * self.starts, out=prices.start)
+
+    def expected(self, nodes: Array, starts: Array) -> Array:
+        total = 0.0
+        if self.labels is not None:
+            total += float((nodes * self.labels).sum())
+        if self.starts is not None:
+            total += float((starts * self.starts).sum())
+        return np.array([self.sign * total])
+
+
+class Relaxation:
+    """Constraints over the unlabelled sequences as bounds on expectations.
+
+    Parameters
+    ----------
+    compiled : CompiledConstraints
+    stride : int
+        Length of a row of labels, padding included.
+
+    Attributes
+    ----------
+    n : int
+        Number of multipliers.
+    bound, cap, curve : ndarray of shape (n,)
+        Excess over ``bound`` costs ``cap`` per unit, or ``curve`` times its square.
+    pair : ndarray of shape (labels, stride)
+        Costs of pairs of neighbours.
+    left_out : list of str
+        What has no form here.
+    """
+
+    def __init__(self, compiled: CompiledConstraints, stride: int) -> None:
+        self.compiled, self.stride = compiled, stride
+        self.offsets = compiled.offsets
+        self.n_tokens, self.n_labels = compiled.unary.shape
+        self.pair = self._wide(compiled.pair)
+        self._labels = self._wide(compiled.unary)
+        change = np.minimum(compiled.change, LARGEST)
+        inside = np.ones(self.n_tokens)
+        inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
+        self._inside = inside
+        self._starts = np.repeat((change * inside)[:, None], stride, axis=1)
+        self.left_out: list[str] = []
+        self.terms: list[_Term] = []
+        self._of_sequences()
+        for c in range(len(compiled.corpus_kind)):
+            self._of_corpus(c)
+        self.n = sum(term.size for term in self.terms)
+        none = [np.zeros(0)]
+        self.bound = np.concatenate([*none, *(term.bound for term in self.terms)])
+        self.cap = np.concatenate([*none, *(term.cap for term in self.terms)])
+        self.curve = np.concatenate([*none, *(term.curve for term in self.terms)])
+
+    def prices(self, multipliers: Array) -> Prices:
+        """Costs of labels and of starts under these multipliers."""
+        found = Prices(self._labels.copy(), self._starts.copy())
+        at = 0
+        for term in self.terms:
+            term.charge(multipliers[at : at + term.size], found)
+            at += term.size
+        return found
+
+    def expected(self, nodes: Array, starts: Array) -> Array:
+        """The expectations that ``bound`` bounds."""
+        parts = [term.expected(nodes, starts) for term in self.terms]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def conjugate(self, multipliers: Array) -> tuple[float, Array]:
+        """What the penalties contribute to the (negated) dual, and its gradient."""
+        bend = 0.5 / self.curve
+        value = float(np.sum(multipliers * (self.bound + 0.5 * bend * multipliers)))
+        return value, self.bound + bend * multipliers
+
+    def penalty(self, expected: Array) -> float:
+        """The penalties of expectations, without the costs that are linear throughout."""
+        excess = np.maximum(expected - self.bound, 0.0)
+        squared = np.isfinite(self.curve)
+        linear = float(self.cap[~squared] @ excess[~squared])
+        return linear + float(self.curve[squared] @ excess[squared] ** 2)
+
+    # What the constraints become -----------------------------------------------------------
+
+    def _wide(self, table: Array) -> Array:
+        out = np.zeros((len(table), self.stride))
+        out[:, : table.shape[1]] = np.minimum(table, LARGEST)
+        return out
+
+    def _mask(self, g: int) -> Array:
+        mask = np.zeros(self.stride)
+        mask[: self.n_labels] = self.compiled.member[g]
+        return mask
+
+    def _of_sequences(self) -> None:
+        compiled = self.compiled
+        n_groups = len(compiled.member)
+        single = compiled.member.sum(axis=1) == 1
+        starts = compiled.segment_cost.copy()
+        for r in range(len(compiled.repeat_cost)):
+            price = compiled.repeat_cost[r, 1] if compiled.repeat_cost.shape[1] > 1 else 0.0
+            counts = np.maximum(np.arange(starts.shape[1]) - 1, 0)
+            starts[compiled.repeat_member[r]] += price * counts
+        if n_groups and starts[~single].any():
+            self.left_out.append("segments of a group of several labels")
+        starts[~single] = 0.0
+        if compiled.length_cost.any():
+            self.left_out.append("minimum lengths")
+        if len(compiled.order):
+            self.left_out.append("orders of two labels")
+        for table, of_starts in ((compiled.token_cost, False), (starts, True)):
+            self._count(table, of_starts)
+
+    def _count(self, table: Array, of_starts: bool) -> None:
+        """Bounds on numbers, read off the costs of each number."""
+        upper: list[tuple[int, float, float]] = []
+        lower: list[tuple[int, float, float]] = []
+        for g, costs in enumerate(table):
+            free = np.flatnonzero(costs == 0.0)
+            if not costs.any() or not len(free):
+                continue
+            low, high = int(free[0]), int(free[-1])
+            if low > 0:
+                lower.append((g, low, min(costs[low - 1], LARGEST)))
+            if high + 1 < len(costs):
+                upper.append((g, high, min(costs[high + 1], LARGEST)))
+        for sign, rows in ((1.0, upper), (-1.0, lower)):
+            if rows:
+                masks = np.array([self._mask(g) for g, _, _ in rows])
+                bounds, caps = (np.array([row[c] for row in rows]) for c in (1, 2))
+                self.terms.append(_PerSequence(self.offsets, masks, sign, bounds, caps, of_starts))
+
+    def _of_corpus(self, c: int) -> None:
+        compiled = self.compiled
+        kind, target = int(compiled.corpus_kind[c]), int(compiled.corpus_target[c])
+        low, high = (float(bound) for bound in compiled.corpus_bounds[c])
+        n = len(self.offsets) - 1
+        if kind == CHANGES:
+            self._of_changes(c, target, low, high)
+            return
+        labels = starts = None
+        if kind == SHARE:
+            size = float(self.n_tokens)
+            labels = np.tile(self._mask(target), (self.n_tokens, 1))
+        else:
+            size = float(n)
+            if kind == ALL_SEGMENTS:
+                starts = np.ones((self.n_tokens, self.stride))
+                starts[:, self.n_labels :] = 0.0
+            else:
+                assert kind == SEGMENTS
+                if compiled.member[target].sum() != 1:
+                    self.left_out.append("average segments of a group of several labels")
+                    return
+                starts = np.tile(self._mask(target), (self.n_tokens, 1))
+        # Numbers are divided by √size, which makes multipliers of all terms alike in size.
+        self._bounded(c, labels, starts, low * size, high * size, size)
+
+    def _of_changes(self, c: int, row: int, low: float, high: float) -> None:
+        """``E[bad] − p·E[changes]`` against 0, in units of a typical number of changes."""
+        bad = self.compiled.bad_change[row].astype(np.float64) * self._inside
+        size = float(max(self._inside.sum() * 0.15, 1.0))  # one change in about seven tokens
+        for sign, p in ((1.0, high), (-1.0, low)):
+            if not np.isfinite(p) or (sign < 0 and p <= 0.0):
+                continue
+            per_token = bad - p * self._inside
+            starts = np.zeros((self.n_tokens, self.stride))
+            starts[:, : self.n_labels] = per_token[:, None]
+            self._one_side(c, None, starts, sign, 0.0, size)
+
+    def _bounded(
+        self,
+        c: int,
+        labels: Array | None,
+        starts: Array | None,
+        low: float,
+        high: float,
+        size: float,
+    ) -> None:
+        if np.isfinite(high):
+            self._one_side(c, labels, starts, 1.0, high, size)
+        if low > 0.0:
+            self._one_side(c, labels, starts, -1.0, low, size)
+
+    def _one_side(
+        self,
+        c: int,
+        labels: Array | None,
+        starts: Array | None,
+        sign: float,
+        bound: float,
+        size: float,
+    ) -> None:
+        """A penalty on ``number/size``, as one on ``number/√size``."""
+        compiled = self.compiled
+        root = np.sqrt(size)
+        weight, scale = float(compiled.corpus_weight[c]), float(compiled.corpus_scale[c])
+        squared = int(compiled.corpus_power[c]) == 2
+        self.terms.append(
+            _OfCorpus(
+                None if labels is None else labels / root,
+                None if starts is None else starts / root,
+                sign,
+                bound / root,
+                np.inf if squared else weight * scale / root,
+                weight * (scale / root) ** 2 if squared else np.inf,
+            )
+        )
