@@ -46,10 +46,17 @@ LARGEST_STEP = 16.0
 FAR = 0.2
 #: The level has settled where a pass moves it by less than this share of its way to ν.
 SETTLED = 0.3
-#: Steps beyond all levels known are this much longer than needed.
-PAST = 1.2
+#: Steps beyond all levels known go this much further than needed, as a logarithm of the level.
+BEYOND = 0.01
 #: ρ is left alone while the gap of the C-problem is at least so many times that of (7).
 MATTERS = 1.5
+#: Averages go on over changes of ρ by less than this difference of logarithms.
+NEAR = 0.3
+#: With so many examples the first ρ is that of smaller samples: one in so many, passes over them.
+SAMPLED = 2000
+SAMPLES = ((64, 6), (16, 4))
+#: A sample whose largest ν is less than so many times ν says nothing.
+ROOM = 1.05
 #: Why a run ends where ν is out of reach from below.
 TOO_LOW = "nu is not above its least value: rho is 0"
 
@@ -74,6 +81,8 @@ class Steering:
             "x",
             "value",
             "trusted",
+            "moved",
+            "rate",
         )
     )
 
@@ -82,10 +91,12 @@ class Steering:
         self.high, self.high_value = math.inf, 0.0
         self.side = 0.0  # of the last settled level
         self.visited = math.nan
-        self.slope = 0.4  # of log L over log ρ
+        self.slope = 0.25  # of log L over log ρ
         self.x = math.nan  # where it was measured last
         self.value = 0.0
         self.trusted = False  # whether that level had settled
+        self.moved = 0.0  # by the last pass
+        self.rate = 0.5  # of what is left of that in the next
 
     def next(self, x: float, level: float, before: float, nu: float) -> float:
         """The logarithm of the next ρ, after a pass at x moved the level from ``before``."""
@@ -94,27 +105,35 @@ class Steering:
             return x
         moved = level - before
         left = level - nu
+        self._note_rate(x, moved)
         # The first pass at a new ρ goes only part of the way.
         settled = SETTLED if x == self.visited else SETTLED / 3.0
         self.visited = x
         if abs(moved) > settled * abs(left) and moved * left < 0.0:
             ahead = self.heading(level, before, nu)
-            if ahead * value <= 0.0 or abs(ahead) <= FAR:
+            if ahead * value <= 0.0:
                 return x
             self._measure(x, ahead, False)
             return self._free(x, ahead)
         # A level on its way from ν has its side, but does not tell a slope yet.
         return self._settled(x, value, abs(moved) <= settled * abs(left))
 
-    @staticmethod
-    def heading(level: float, before: float, nu: float) -> float:
-        """``log L/ν`` after one more pass like the last."""
-        return math.log(max(2.0 * level - before, 1e-3 * nu) / nu)
+    def _note_rate(self, x: float, moved: float) -> None:
+        """What is left of the level's movement from one pass to the next."""
+        if x == self.visited and moved * self.moved > 0.0:
+            self.rate = min(moved / self.moved, 0.8)
+        self.moved = moved
+
+    def heading(self, level: float, before: float, nu: float) -> float:
+        """``log L/ν`` where the level will settle if it goes on as it did."""
+        end = level + (level - before) * self.rate / (1.0 - self.rate)
+        return math.log(max(end, 1e-3 * nu) / nu)
 
     def _free(self, x: float, value: float) -> float:
         most = math.log(LARGEST_STEP)
         # A little too far: two sides of ν make a better dual point than one.
-        there = x - min(max(PAST * value / self.slope, -most), most)
+        past = value + math.copysign(BEYOND, value)
+        there = x - min(max(past / self.slope, -most), most)
         if self.low < x < self.high:  # within what is known
             there = min(max(there, 0.5 * (x + self.low)), 0.5 * (x + self.high))
         return there
@@ -185,6 +204,47 @@ class NuSearch(NuCertificate, DualSolver):
         self._outer = math.inf  # gap of (7)
         if start is None:
             self.rho = max(float(self.shares[self.active].mean()) * self._mean_square(), 1e-300)
+            if len(self.active) >= SAMPLED:
+                self._ask_samples()
+
+    def _ask_samples(self) -> None:
+        """Take the first ρ, and how steep the level is, from searches over fewer examples.
+
+        Weights fit fewer examples better, so that their ρ is larger, the more so the smaller ν is:
+        what the last step to a larger sample took off tells of the next.
+        """
+        order = self.rng.permutation(self.active)
+        before = math.nan
+        rho = self._rho
+        for part, passes in SAMPLES:
+            sample = self._sample(order[: len(order) // part])
+            if sample is None:
+                return
+            if before > 0.0:
+                sample.rho = rho
+            for _ in range(passes):
+                sample.sweep()
+            self.oracle_calls += sample.oracle_calls
+            rho = sample.best_guess()
+            if before > 0.0:
+                rho *= math.sqrt(min(rho / before, 1.0))
+            before = sample.best_guess()
+        self.rho = rho
+
+    def _sample(self, examples: Array) -> NuSearch | None:
+        """The same search over some of the examples; None where ν is too large for them."""
+        shares = np.zeros_like(self.shares)
+        shares[examples] = self.shares[examples] / self.shares[examples].sum()
+        if Margins(self.compiled, shares, self.workers, self.nu).highest() < ROOM * self.nu:
+            return None
+        seed = int(self.rng.integers(2**31))
+        form = self.form._replace(cap=shares)
+        return type(self)(self.compiled, form, self.workers, seed, self.options)
+
+    def best_guess(self) -> float:
+        """The ρ at which the level would be ν."""
+        value = math.log(max(self.level(), 1e-3 * self.nu) / self.nu)
+        return self._rho * math.exp(-value / self.steering.slope)
 
     def _mean_square(self) -> float:
         """Mean of ``‖Δf‖²`` over outputs that matter."""
@@ -210,7 +270,17 @@ class NuSearch(NuCertificate, DualSolver):
     def _go_to(self, rho: float) -> None:
         factor = self._rho / rho
         self.rho = rho
+        visits = self.visits if abs(math.log(factor)) < NEAR else 0.0
+        drift = factor * self._drift() if visits > 0.0 else None
         self._scale(factor)
+        if drift is not None:
+            # In the units of (7) the weights are where they were, and so is their average.
+            self._drift()[:] = drift
+            self.visits = visits
+
+    def _drift(self) -> Array:
+        """The sum that the average is made of, one entry per multiplier."""
+        raise NotImplementedError
 
     def level(self) -> float:
         """``L = Σ β·l``."""
@@ -295,6 +365,9 @@ class NuSDM(NuSearch, SDM):
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
 
+    def _drift(self) -> Array:
+        return self.ws.drift
+
     def _mean_square(self) -> float:
         squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
         return float(squares.mean()) if len(squares) else 1.0
@@ -305,6 +378,9 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)
+
+    def _drift(self) -> Array:
+        return self.drift
 
     def _mean_square(self) -> float:
         return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0
