@@ -208,28 +208,24 @@ class NuSearch(NuCertificate, DualSolver):
                 self._ask_samples()
 
     def _ask_samples(self) -> None:
-        """Take the first ρ, and how steep the level is, from searches over fewer examples.
+        """Take the first ρ from searches over fewer examples.
 
-        Weights fit fewer examples better, so that their ρ is larger, the more so the smaller ν is:
-        what the last step to a larger sample took off tells of the next.
+        Weights fit fewer examples better, and leave them a larger ρ, the more so the smaller ν is:
+        what the step from the smaller sample to the larger took off tells of the step to all.
         """
         order = self.rng.permutation(self.active)
-        before = math.nan
-        rho = self._rho
+        rho = before = math.nan
         for part, passes in SAMPLES:
             sample = self._sample(order[: len(order) // part])
             if sample is None:
                 return
-            if before > 0.0:
+            if rho > 0.0:
                 sample.rho = rho
             for _ in range(passes):
                 sample.sweep()
             self.oracle_calls += sample.oracle_calls
-            rho = sample.best_guess()
-            if before > 0.0:
-                rho *= math.sqrt(min(rho / before, 1.0))
-            before = sample.best_guess()
-        self.rho = rho
+            before, rho = rho, sample._guess()
+        self.rho = rho * math.sqrt(min(rho / before, 1.0))
 
     def _sample(self, examples: Array) -> NuSearch | None:
         """The same search over some of the examples; None where ν is too large for them."""
@@ -241,10 +237,11 @@ class NuSearch(NuCertificate, DualSolver):
         form = self.form._replace(cap=shares)
         return type(self)(self.compiled, form, self.workers, seed, self.options)
 
-    def best_guess(self) -> float:
-        """The ρ at which the level would be ν."""
-        value = math.log(max(self.level(), 1e-3 * self.nu) / self.nu)
-        return self._rho * math.exp(-value / self.steering.slope)
+    def _guess(self) -> float:
+        """The ρ at which the level would be ν, if that is near."""
+        most = math.log(LARGEST_STEP)
+        away = math.log(max(self.level(), 1e-300) / self.nu) / self.steering.slope
+        return self._rho * math.exp(-min(max(away, -most), most))
 
     def _mean_square(self) -> float:
         """Mean of ``‖Δf‖²`` over outputs that matter."""
