@@ -46,15 +46,23 @@ LARGEST_STEP = 16.0
 FAR = 0.2
 #: The level has settled where a pass moves it by less than this share of its way to ν.
 SETTLED = 0.3
-#: Steps beyond all levels known go this much further than needed, as a logarithm of the level.
+#: Steps beyond all levels known are this much longer than needed,
+PAST = 1.2
+#: and while all points are on one side of ν longer by this difference of the level's logarithm.
 BEYOND = 0.01
+#: Above this share of νρ the gap of (7) calls for haste.
+CLOSE = 0.01
 #: ρ is left alone while the gap of the C-problem is at least so many times that of (7).
 MATTERS = 1.5
 #: Averages go on over changes of ρ by less than this difference of logarithms.
 NEAR = 0.3
-#: With so many examples the first ρ is that of smaller samples: one in so many, passes over them.
-SAMPLED = 2000
-SAMPLES = ((64, 6), (16, 4))
+#: With so many examples the first ρ is that of samples: one example in so many, or this number
+#: (at most one in four); and, before that, a quarter of it.
+SAMPLED = 300
+PART = 16
+ENOUGH = 400
+#: Passes over the two samples.
+SAMPLE_PASSES = (6, 4)
 #: A sample whose largest ν is less than so many times ν says nothing.
 ROOM = 1.05
 #: Why a run ends where ν is out of reach from below.
@@ -65,7 +73,8 @@ class Steering:
     """Chooses ρ from the levels ``L`` that passes reach: regula falsi in logarithms, with brakes.
 
     Passes only come near the level of their ρ. While they move it further than what is left to ν,
-    they go on; far from ν the next ρ is guessed from where the level is heading.
+    they go on; far from ν, and while all points are on one side of it, the next ρ is guessed from
+    where the level is heading.
     """
 
     saved_numbers = tuple(
@@ -98,8 +107,11 @@ class Steering:
         self.moved = 0.0  # by the last pass
         self.rate = 0.5  # of what is left of that in the next
 
-    def next(self, x: float, level: float, before: float, nu: float) -> float:
-        """The logarithm of the next ρ, after a pass at x moved the level from ``before``."""
+    def next(self, x: float, level: float, before: float, nu: float, enclosed: bool) -> float:
+        """The logarithm of the next ρ, after a pass at x moved the level from ``before``.
+
+        ``enclosed`` is whether points on both sides of ν are known.
+        """
         value = math.log(max(level, 1e-300) / nu)
         if value == 0.0:
             return x
@@ -111,12 +123,12 @@ class Steering:
         self.visited = x
         if abs(moved) > settled * abs(left) and moved * left < 0.0:
             ahead = self.heading(level, before, nu)
-            if ahead * value <= 0.0:
+            if ahead * value <= 0.0 or (enclosed and abs(ahead) <= FAR):
                 return x
             self._measure(x, ahead, False)
-            return self._free(x, ahead)
+            return self._free(x, ahead, enclosed)
         # A level on its way from ν has its side, but does not tell a slope yet.
-        return self._settled(x, value, abs(moved) <= settled * abs(left))
+        return self._settled(x, value, abs(moved) <= settled * abs(left), enclosed)
 
     def _note_rate(self, x: float, moved: float) -> None:
         """What is left of the level's movement from one pass to the next."""
@@ -129,10 +141,10 @@ class Steering:
         end = level + (level - before) * self.rate / (1.0 - self.rate)
         return math.log(max(end, 1e-3 * nu) / nu)
 
-    def _free(self, x: float, value: float) -> float:
+    def _free(self, x: float, value: float, enclosed: bool) -> float:
         most = math.log(LARGEST_STEP)
         # A little too far: two sides of ν make a better dual point than one.
-        past = value + math.copysign(BEYOND, value)
+        past = PAST * value if enclosed else value + math.copysign(BEYOND, value)
         there = x - min(max(past / self.slope, -most), most)
         if self.low < x < self.high:  # within what is known
             there = min(max(there, 0.5 * (x + self.low)), 0.5 * (x + self.high))
@@ -145,7 +157,7 @@ class Steering:
             self.slope = min(max((value - self.value) / (x - self.x), 0.05), 1.5)
         self.x, self.value, self.trusted = x, value, settled
 
-    def _settled(self, x: float, value: float, trusted: bool) -> float:
+    def _settled(self, x: float, value: float, trusted: bool, enclosed: bool) -> float:
         self._measure(x, value, trusted)
         side = math.copysign(1.0, value)
         if value < 0.0:
@@ -164,7 +176,7 @@ class Steering:
                 self.low_value *= 0.5
         self.side = side
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            return self._free(x, value)
+            return self._free(x, value, enclosed)
         share = self.low_value / (self.low_value - self.high_value)
         if not 0.02 <= share <= 0.98:  # to the end itself: it may have been judged too early
             share = round(share)
@@ -215,8 +227,9 @@ class NuSearch(NuCertificate, DualSolver):
         """
         order = self.rng.permutation(self.active)
         rho = before = math.nan
-        for part, passes in SAMPLES:
-            sample = self._sample(order[: len(order) // part])
+        size = max(len(order) // PART, min(len(order) // 4, ENOUGH))
+        for size, passes in zip((size // 4, size), SAMPLE_PASSES, strict=True):
+            sample = self._sample(order[:size])
             if sample is None:
                 return
             if rho > 0.0:
@@ -289,7 +302,9 @@ class NuSearch(NuCertificate, DualSolver):
         """One pass of the inner solver at the ρ that the passes before suggest."""
         if self.clock > 0 and (self._far() or self._inner < MATTERS * self._outer):
             x = math.log(self._rho)
-            there = self.steering.next(x, self.level(), self._before, self.nu)
+            enclosed = self._low is not None and self._high is not None
+            enclosed = enclosed and self._outer < CLOSE * self.nu * self._rho
+            there = self.steering.next(x, self.level(), self._before, self.nu, enclosed)
             if there != x:
                 self._go_to(math.exp(there))
         self._before = self.level()
