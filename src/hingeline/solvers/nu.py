@@ -227,8 +227,8 @@ class NuSearch(NuCertificate, DualSolver):
         """
         order = self.rng.permutation(self.active)
         rho = before = math.nan
-        size = max(len(order) // PART, min(len(order) // 4, ENOUGH))
-        for size, passes in zip((size // 4, size), SAMPLE_PASSES, strict=True):
+        most = max(len(order) // PART, min(len(order) // 4, ENOUGH))
+        for size, passes in zip((most // 4, most), SAMPLE_PASSES, strict=True):
             sample = self._sample(order[:size])
             if sample is None:
                 return
