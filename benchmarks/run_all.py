@@ -20,6 +20,7 @@ SCRIPTS = (
     "paper_fsmo.py",
     "paper_lse.py",
     "paper_nu.py",
+    "paper_nu_start.py",
     "online.py",
     "memory.py",
 )

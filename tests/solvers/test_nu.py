@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
+from hingeline.solvers.nu import NuSearch
 
 # isort: split
 from reference import (
@@ -187,6 +188,36 @@ def test_costs(share: float) -> None:
     nu = nu_at(problem, None, share)
     model = ChainSSVM(fit_intercept=False, loss=COSTS)
     check(fit(model, X, Y, nu, 0, None), problem, nu, None)
+
+
+@pytest.mark.parametrize("kind", ["multiclass", "planes", "chain"])
+@pytest.mark.parametrize("share", SHARES)
+def test_first_margin_from_samples(kind: str, share: float, monkeypatch: Any) -> None:
+    """Whatever the samples say, the solution is the same; and they are asked."""
+    asked = []
+    sample_of = NuSearch._sample
+    monkeypatch.setattr(
+        NuSearch, "_sample", lambda *args: asked.append(sample_of(*args)) or asked[-1]
+    )
+    monkeypatch.setattr("hingeline.solvers.nu.SAMPLED", 10)
+    monkeypatch.setattr("hingeline.solvers.nu.PART", 2)
+    if kind == "chain":
+        X, y = random_chains(np.random.default_rng(3), 10, D, L, 3)
+        problem = EnumeratedProblem.from_chains(X, y, L, True)
+        model: Any = ChainSSVM(fit_intercept=False)
+    else:
+        if kind == "planes":
+            monkeypatch.setattr("hingeline.estimators.base.ENUMERATED_MB", 0)
+        X, y = random_multiclass(np.random.default_rng(3), 20, D, L)
+        y[:L] = np.arange(L)
+        problem = EnumeratedProblem.from_multiclass(X, y, L)
+        model = MulticlassSSVM(fit_intercept=False)
+    nu = nu_at(problem, None, share)
+    check(fit(model, X, y, nu, 0, None), problem, nu, None)
+    assert len(asked) >= 1
+    assert all(sample is None or len(sample.active) < len(y) for sample in asked)
+    first = model.weights_
+    assert np.array_equal(fit(model, X, y, nu, 0, None).weights_, first)
 
 
 # The ends ----------------------------------------------------------------------------------------

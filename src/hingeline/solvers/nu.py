@@ -46,10 +46,25 @@ LARGEST_STEP = 16.0
 FAR = 0.2
 #: The level has settled where a pass moves it by less than this share of its way to ν.
 SETTLED = 0.3
-#: Steps beyond all levels known are this much longer than needed.
+#: Steps beyond all levels known are this much longer than needed,
 PAST = 1.2
+#: and while all points are on one side of ν longer by this difference of the level's logarithm.
+BEYOND = 0.01
+#: Above this share of νρ the gap of (7) calls for haste.
+CLOSE = 0.01
 #: ρ is left alone while the gap of the C-problem is at least so many times that of (7).
 MATTERS = 1.5
+#: Averages go on over changes of ρ by less than this difference of logarithms.
+NEAR = 0.3
+#: With so many examples the first ρ is that of samples: one example in so many, or this number
+#: (at most one in four); and, before that, a quarter of it.
+SAMPLED = 300
+PART = 16
+ENOUGH = 400
+#: Passes over the two samples.
+SAMPLE_PASSES = (6, 4)
+#: A sample whose largest ν is less than so many times ν says nothing.
+ROOM = 1.05
 #: Why a run ends where ν is out of reach from below.
 TOO_LOW = "nu is not above its least value: rho is 0"
 
@@ -58,7 +73,8 @@ class Steering:
     """Chooses ρ from the levels ``L`` that passes reach: regula falsi in logarithms, with brakes.
 
     Passes only come near the level of their ρ. While they move it further than what is left to ν,
-    they go on; far from ν the next ρ is guessed from where the level is heading.
+    they go on; far from ν, and while all points are on one side of it, the next ρ is guessed from
+    where the level is heading.
     """
 
     saved_numbers = tuple(
@@ -74,6 +90,8 @@ class Steering:
             "x",
             "value",
             "trusted",
+            "moved",
+            "rate",
         )
     )
 
@@ -82,39 +100,52 @@ class Steering:
         self.high, self.high_value = math.inf, 0.0
         self.side = 0.0  # of the last settled level
         self.visited = math.nan
-        self.slope = 0.4  # of log L over log ρ
+        self.slope = 0.25  # of log L over log ρ
         self.x = math.nan  # where it was measured last
         self.value = 0.0
         self.trusted = False  # whether that level had settled
+        self.moved = 0.0  # by the last pass
+        self.rate = 0.5  # of what is left of that in the next
 
-    def next(self, x: float, level: float, before: float, nu: float) -> float:
-        """The logarithm of the next ρ, after a pass at x moved the level from ``before``."""
+    def next(self, x: float, level: float, before: float, nu: float, enclosed: bool) -> float:
+        """The logarithm of the next ρ, after a pass at x moved the level from ``before``.
+
+        ``enclosed`` is whether points on both sides of ν are known.
+        """
         value = math.log(max(level, 1e-300) / nu)
         if value == 0.0:
             return x
         moved = level - before
         left = level - nu
+        self._note_rate(x, moved)
         # The first pass at a new ρ goes only part of the way.
         settled = SETTLED if x == self.visited else SETTLED / 3.0
         self.visited = x
         if abs(moved) > settled * abs(left) and moved * left < 0.0:
             ahead = self.heading(level, before, nu)
-            if ahead * value <= 0.0 or abs(ahead) <= FAR:
+            if ahead * value <= 0.0 or (enclosed and abs(ahead) <= FAR):
                 return x
             self._measure(x, ahead, False)
-            return self._free(x, ahead)
+            return self._free(x, ahead, enclosed)
         # A level on its way from ν has its side, but does not tell a slope yet.
-        return self._settled(x, value, abs(moved) <= settled * abs(left))
+        return self._settled(x, value, abs(moved) <= settled * abs(left), enclosed)
 
-    @staticmethod
-    def heading(level: float, before: float, nu: float) -> float:
-        """``log L/ν`` after one more pass like the last."""
-        return math.log(max(2.0 * level - before, 1e-3 * nu) / nu)
+    def _note_rate(self, x: float, moved: float) -> None:
+        """What is left of the level's movement from one pass to the next."""
+        if x == self.visited and moved * self.moved > 0.0:
+            self.rate = min(moved / self.moved, 0.8)
+        self.moved = moved
 
-    def _free(self, x: float, value: float) -> float:
+    def heading(self, level: float, before: float, nu: float) -> float:
+        """``log L/ν`` where the level will settle if it goes on as it did."""
+        end = level + (level - before) * self.rate / (1.0 - self.rate)
+        return math.log(max(end, 1e-3 * nu) / nu)
+
+    def _free(self, x: float, value: float, enclosed: bool) -> float:
         most = math.log(LARGEST_STEP)
         # A little too far: two sides of ν make a better dual point than one.
-        there = x - min(max(PAST * value / self.slope, -most), most)
+        past = PAST * value if enclosed else value + math.copysign(BEYOND, value)
+        there = x - min(max(past / self.slope, -most), most)
         if self.low < x < self.high:  # within what is known
             there = min(max(there, 0.5 * (x + self.low)), 0.5 * (x + self.high))
         return there
@@ -126,7 +157,7 @@ class Steering:
             self.slope = min(max((value - self.value) / (x - self.x), 0.05), 1.5)
         self.x, self.value, self.trusted = x, value, settled
 
-    def _settled(self, x: float, value: float, trusted: bool) -> float:
+    def _settled(self, x: float, value: float, trusted: bool, enclosed: bool) -> float:
         self._measure(x, value, trusted)
         side = math.copysign(1.0, value)
         if value < 0.0:
@@ -145,7 +176,7 @@ class Steering:
                 self.low_value *= 0.5
         self.side = side
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            return self._free(x, value)
+            return self._free(x, value, enclosed)
         share = self.low_value / (self.low_value - self.high_value)
         if not 0.02 <= share <= 0.98:  # to the end itself: it may have been judged too early
             share = round(share)
@@ -185,6 +216,45 @@ class NuSearch(NuCertificate, DualSolver):
         self._outer = math.inf  # gap of (7)
         if start is None:
             self.rho = max(float(self.shares[self.active].mean()) * self._mean_square(), 1e-300)
+            if len(self.active) >= SAMPLED:
+                self._ask_samples()
+
+    def _ask_samples(self) -> None:
+        """Take the first ρ from searches over fewer examples.
+
+        Weights fit fewer examples better, and leave them a larger ρ, the more so the smaller ν is:
+        what the step from the smaller sample to the larger took off tells of the step to all.
+        """
+        order = self.rng.permutation(self.active)
+        rho = before = math.nan
+        most = max(len(order) // PART, min(len(order) // 4, ENOUGH))
+        for size, passes in zip((most // 4, most), SAMPLE_PASSES, strict=True):
+            sample = self._sample(order[:size])
+            if sample is None:
+                return
+            if rho > 0.0:
+                sample.rho = rho
+            for _ in range(passes):
+                sample.sweep()
+            self.oracle_calls += sample.oracle_calls
+            before, rho = rho, sample._guess()
+        self.rho = rho * math.sqrt(min(rho / before, 1.0))
+
+    def _sample(self, examples: Array) -> NuSearch | None:
+        """The same search over some of the examples; None where ν is too large for them."""
+        shares = np.zeros_like(self.shares)
+        shares[examples] = self.shares[examples] / self.shares[examples].sum()
+        if Margins(self.compiled, shares, self.workers, self.nu).highest() < ROOM * self.nu:
+            return None
+        seed = int(self.rng.integers(2**31))
+        form = self.form._replace(cap=shares)
+        return type(self)(self.compiled, form, self.workers, seed, self.options)
+
+    def _guess(self) -> float:
+        """The ρ at which the level would be ν, if that is near."""
+        most = math.log(LARGEST_STEP)
+        away = math.log(max(self.level(), 1e-300) / self.nu) / self.steering.slope
+        return self._rho * math.exp(-min(max(away, -most), most))
 
     def _mean_square(self) -> float:
         """Mean of ``‖Δf‖²`` over outputs that matter."""
@@ -210,7 +280,17 @@ class NuSearch(NuCertificate, DualSolver):
     def _go_to(self, rho: float) -> None:
         factor = self._rho / rho
         self.rho = rho
+        visits = self.visits if abs(math.log(factor)) < NEAR else 0.0
+        drift = factor * self._drift() if visits > 0.0 else None
         self._scale(factor)
+        if drift is not None:
+            # In the units of (7) the weights are where they were, and so is their average.
+            self._drift()[:] = drift
+            self.visits = visits
+
+    def _drift(self) -> Array:
+        """The sum that the average is made of, one entry per multiplier."""
+        raise NotImplementedError
 
     def level(self) -> float:
         """``L = Σ β·l``."""
@@ -222,7 +302,9 @@ class NuSearch(NuCertificate, DualSolver):
         """One pass of the inner solver at the ρ that the passes before suggest."""
         if self.clock > 0 and (self._far() or self._inner < MATTERS * self._outer):
             x = math.log(self._rho)
-            there = self.steering.next(x, self.level(), self._before, self.nu)
+            enclosed = self._low is not None and self._high is not None
+            enclosed = enclosed and self._outer < CLOSE * self.nu * self._rho
+            there = self.steering.next(x, self.level(), self._before, self.nu, enclosed)
             if there != x:
                 self._go_to(math.exp(there))
         self._before = self.level()
@@ -295,6 +377,9 @@ class NuSDM(NuSearch, SDM):
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
 
+    def _drift(self) -> Array:
+        return self.ws.drift
+
     def _mean_square(self) -> float:
         squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
         return float(squares.mean()) if len(squares) else 1.0
@@ -305,6 +390,9 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)
+
+    def _drift(self) -> Array:
+        return self.drift
 
     def _mean_square(self) -> float:
         return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0
