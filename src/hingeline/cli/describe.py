@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from hingeline.cli.annealed import Annealed
 from hingeline.cli.app import Json, app, blaming
 from hingeline.cli.predict import load_model
+from hingeline.cli.results import aligned
 from hingeline.cli.samples import Layout
 from hingeline.exporting import write_weights
 from hingeline.importing import import_crfsuite, import_liblinear
@@ -57,6 +59,9 @@ def info(
             "passes": estimator.n_iter_,
             "metadata": getattr(estimator, "metadata_", {}),
         }
+        annealed = Annealed.of(estimator)
+        if annealed is not None:
+            facts |= annealed.facts()
         if "state/weights" in tensors:
             facts["training state"] = f"{tensors['state/weights'].shape[0]} examples"
         with blaming():
@@ -70,7 +75,10 @@ def info(
         typer.echo(json.dumps(facts))
         return
     for name, value in facts.items():
-        if name in ("top features", "transitions"):
+        if name == "annealing":
+            typer.echo(f"{name}:")
+            typer.echo("\n".join(f"  {line}" for line in aligned(value).splitlines()))
+        elif name in ("top features", "transitions"):
             typer.echo(f"{name}:")
             for row in value:
                 typer.echo(
@@ -79,6 +87,8 @@ def info(
         elif isinstance(value, dict):
             typer.echo(f"{name}:")
             for key, entry in value.items():
+                if "annealing" in facts and key == "semisupervised":
+                    continue  # the same table once more
                 typer.echo(f"  {key}: {entry}")
         else:
             text = ", ".join(value) if isinstance(value, list) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,16 @@ import numpy as np
 import typer
 
 from hingeline.cli.app import CommandError, Json, NJobs, Seed, app, blaming, check_n_jobs
+from hingeline.cli.constraints import (
+    Constraints,
+    compare_violations,
+    constraints_for,
+    predict_under,
+    shares_of,
+    violation_table,
+)
 from hingeline.cli.predict import load_model, read_for
+from hingeline.cli.results import aligned
 from hingeline.cli.samples import Samples, file_hash
 from hingeline.data.tokens import TokenTable
 from hingeline.inspection import explain as take_apart
@@ -23,14 +33,19 @@ Format = Annotated[str, typer.Option("--format", "-f", help="Format; auto: as tr
 
 
 def judged(
-    estimator: Any, path: Path, file: str, format: str, **options: Any
+    estimator: Any,
+    path: Path,
+    file: str,
+    format: str,
+    decode: Callable[[Samples], Any] | None = None,
+    **options: Any,
 ) -> tuple[Samples, Any, Evaluation]:
-    """A labelled file, its predicted labels and their scores."""
+    """A labelled file, its predicted labels (by ``decode``, if given) and their scores."""
     samples = read_for(estimator, path, file, format)
     if samples.y is None:
         raise CommandError(f"{file} has no labels to compare with.")
     with blaming(file):
-        predicted = estimator.predict(samples.X)
+        predicted = estimator.predict(samples.X) if decode is None else decode(samples)
         if samples.layout.kind == "flat":
             options["scheme"] = None
             rows = [[label] for label in np.asarray(samples.y).tolist()]
@@ -56,49 +71,50 @@ def evaluate(
     confusion: Annotated[
         bool, typer.Option("--confusion", help="The most frequent confusions.")
     ] = False,
+    constraints: Constraints = None,
     n_jobs: NJobs = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Compare predicted with true labels: accuracy, spans as conlleval and seqeval count them."""
+    """Compare predicted with true labels: accuracy, spans as conlleval and seqeval count them.
+
+    With --constraints labels are predicted under them, and their violations are counted, too.
+    """
     check_n_jobs(n_jobs)
     estimator = load_model(model)
     estimator.set_params(n_jobs=n_jobs)
-    _, _, result = judged(
+    known: list[Any] = []
+
+    def under_constraints(samples: Samples) -> Any:
+        y = shares_of(estimator, samples.y)
+        known.extend(constraints_for(estimator, samples, str(constraints), y))
+        return predict_under(estimator, samples, known)
+
+    samples, predicted, result = judged(
         estimator,
         model,
         data,
         format,
+        None if constraints is None else under_constraints,
         scheme=None if scheme.lower() == "none" else scheme,
         mode="strict" if strict else "default",
         bootstrap=bootstrap,
         random_state=seed,
     )
+    broken = compare_violations(known, samples, predicted) if known else []
     if as_json:
-        typer.echo(json.dumps(result.to_dict()))
+        more = {"constraints": broken} if known else {}
+        typer.echo(json.dumps({**result.to_dict(), **more}))
         return
-    typer.echo(_text(result.summary()))
+    typer.echo(aligned(result.summary()))
+    if known:
+        typer.echo("\n" + violation_table(broken))
     if result.spans is not None:
-        typer.echo("\n" + _text(result.table(by="type")))
+        typer.echo("\n" + aligned(result.table(by="type")))
     if labels or result.spans is None:
-        typer.echo("\n" + _text(result.table(by="label")))
+        typer.echo("\n" + aligned(result.table(by="label")))
     if confusion:
         typer.echo("\n" + _confusions(result))
-
-
-def _text(rows: Any) -> str:
-    """Rows of a table, aligned."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for row in cells:
-        first, *rest = zip(row, widths, strict=True)
-        lines.append("  ".join([first[0].ljust(first[1]), *(c.rjust(w) for c, w in rest)]))
-    return "\n".join(lines)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _confusions(result: Evaluation, most: int = 20) -> str:
@@ -111,7 +127,7 @@ def _confusions(result: Evaluation, most: int = 20) -> str:
         a, b = divmod(int(flat), len(result.labels))
         if counts[a, b]:
             rows.append([str(result.labels[a]), str(result.labels[b]), int(counts[a, b])])
-    return _text(rows)
+    return aligned(rows)
 
 
 @app.command()
@@ -182,5 +198,5 @@ def explain(
         for word, row in zip(words, found.by_position(), strict=True):
             lead = f"{row['contribution']:+.4f}"
             rows.append([row["position"], word, str(row["chosen"]), str(row["other"]), lead])
-        typer.echo(_text(rows) + "\n")
+        typer.echo(aligned(rows) + "\n")
     typer.echo(found.text(n))

@@ -10,7 +10,9 @@ import numpy as np
 import typer
 
 import hingeline
+from hingeline.cli.annealed import without_certificate
 from hingeline.cli.app import CommandError, NJobs, app, blaming, check_n_jobs
+from hingeline.cli.constraints import Constraints, constraints_for, predict_under
 from hingeline.cli.samples import Samples, layout_of, read_like
 from hingeline.data.conll import write_conll
 from hingeline.data.conllu import ConlluDocument, write_conllu
@@ -22,7 +24,7 @@ from hingeline.data.tokens import TokenTable
 def load_model(path: Path) -> Any:
     """The model of a file, or one sentence on what is wrong with it."""
     with blaming():
-        return hingeline.load(path)
+        return without_certificate(hingeline.load(path))
 
 
 def read_for(model: Any, path: Path, file: str, format: str) -> Samples:
@@ -53,12 +55,15 @@ def predict(
     nbest: Annotated[
         int, typer.Option(min=1, help="The n best labellings of each sequence, with scores.")
     ] = 1,
+    constraints: Constraints = None,
     n_jobs: NJobs = None,
 ) -> None:
     """Predict labels and write the input with a column more.
 
     CoNLL columns get the predicted label as a last column; in CoNLL-U the label's own column is
     replaced. Other formats give one label a line, with an empty line after each sequence.
+
+    With --constraints labels are looked for that keep them: the highest score minus penalty.
     """
     check_n_jobs(n_jobs)
     estimator = load_model(model)
@@ -69,14 +74,23 @@ def predict(
         raise CommandError("--margin and --nbest are for models of sequences.")
     if margin and nbest > 1:
         raise CommandError("--margin and --nbest exclude each other: use one of them.")
+    if constraints is not None and (margin or nbest > 1):
+        raise CommandError("--margin and --nbest do not know --constraints: leave one out.")
     if nbest > 1:
         with blaming(data):
             found = estimator.predict_nbest(samples.X, nbest)
         with blaming("--output"):
             _write_nbest(output, samples, found)
         return
+    known = None
+    if constraints is not None:
+        # Shares of labels do not count in prediction: any labels will do for them.
+        known = constraints_for(estimator, samples, constraints, [estimator.classes_.tolist()])
     with blaming(data):
-        labels = estimator.predict(samples.X)
+        if known is not None:
+            labels = predict_under(estimator, samples, known)
+        else:
+            labels = estimator.predict(samples.X)
         margins = None
         if margin:
             scores = np.concatenate(estimator.decision_function(samples.X))

@@ -85,6 +85,33 @@ def balance_of(model: Any) -> dict[str, Any]:
     return facts
 
 
+def aligned(rows: Any, left: tuple[int, ...] = (0,)) -> str:
+    """Rows of a table as text, some columns flush left."""
+    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        padded = [
+            cell.ljust(width) if k in left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def print_annealed(result: dict[str, Any], as_json: bool) -> None:
+    """The outcome of a semi-supervised fit in a line, or as JSON."""
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
+    stopped = ", interrupted" if result["stop_reason"] == "interrupted" else ""
+    typer.echo(
+        f"{result['model']}: C={result['C']:g}, C_u={result['C_u']:g}, no certificate (not "
+        f"convex{stopped}); {seconds}; {result['bytes'] / 1e6:.1f} MB"
+    )
+
+
 def print_result(result: dict[str, Any], as_json: bool) -> None:
     """The outcome in a line, or as JSON."""
     if as_json:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from sklearn.base import clone
 
 from hingeline import (
     ChainSSVM,
@@ -37,14 +36,17 @@ from hingeline.cli.checks import (
     parse_grid,
     parse_nu,
 )
+from hingeline.cli.encoders import attach_encoder, make_encoder, split_names, width_of
 from hingeline.cli.progress import FitProgress, relative_gap
 from hingeline.cli.results import Clock, balance_of, finite, gaps_of, metadata_of, print_result
 from hingeline.cli.samples import Samples, file_hash, read_like, read_training
+from hingeline.cli.unlabelled import (
+    parse_schedule,
+    refuse_with,
+    refuse_without,
+    train_with_unlabelled,
+)
 from hingeline.cli.update import refuse_alone, update_model
-from hingeline.data.text import open_text
-from hingeline.features.dicts import DictEncoder
-from hingeline.features.sequences import SparseSequences
-from hingeline.features.templates import TokenTemplates
 from hingeline.metrics import evaluate
 
 
@@ -124,6 +126,28 @@ def train(
     memory: Annotated[
         int | None, typer.Option(min=1, help="With --update: examples to keep at most.")
     ] = None,
+    unlabelled: Annotated[
+        list[str] | None, typer.Option(help="Text without labels, to learn from as well.")
+    ] = None,
+    constraints: Annotated[
+        str | None,
+        typer.Option(help="With --unlabelled: what labels must keep (TOML, citations, seminars)."),
+    ] = None,
+    unlabelled_C: Annotated[
+        str | None,
+        typer.Option(
+            "--unlabelled-C",
+            help="Weights of the slack of unlabelled text, in turn.",
+            show_default="0.0001,0.0003,…,100",
+        ),
+    ] = None,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            help="Which of these to keep: dev, violations or last.",
+            show_default="dev with --dev, else violations",
+        ),
+    ] = None,
     dtype: Annotated[
         str, typer.Option(help="Of the stored weights: float64, float32, float16.")
     ] = "float64",
@@ -140,9 +164,16 @@ def train(
 
     With --update TRAIN is added to the data of a model that was made with --keep-state: new
     labels and features come behind the known ones, and everything else is as that model has it.
+
+    With --unlabelled and --constraints text without labels is labelled in training, with ever more
+    weight, so that constraints are kept; --dev then chooses the weight.
     """
     check_n_jobs(n_jobs)
     check_seed(seed)
+    if unlabelled:
+        refuse_with(context)
+    else:
+        refuse_without(constraints=constraints, **{"unlabelled-C": unlabelled_C, "select": select})
     if update is not None:
         update_model(
             context,
@@ -187,15 +218,34 @@ def train(
         **({} if C is None else {"C": C}),
         **({} if nu is None else {"nu": parse_nu(nu)}),
     }
+    if unlabelled:
+        train_with_unlabelled(
+            data,
+            model,
+            unlabelled,
+            constraints,
+            schedule=parse_schedule(unlabelled_C),
+            select=select,
+            dev=dev,
+            columns=(format, split_names(columns), split_names(use), label),
+            features=(template, min_count, hash_bits),
+            params=params,
+            scheme=scheme,
+            dtype=dtype,
+            sparse=sparse,
+            quiet=quiet,
+            as_json=as_json,
+        )
+        return
     check_params(params, values, scheme, dtype)
     seconds: dict[str, float] = {}
     clock = Clock(seconds)
     with FitProgress(quiet or as_json) as progress:
-        samples = read_training(data, format, _split(columns), _split(use), label)
+        samples = read_training(data, format, split_names(columns), split_names(use), label)
         held_out = None
         clock.took("read")
         progress.say(f"{data}: {samples.about()} ({samples.layout.format})")
-        encoder = _encoder(samples, template, min_count, hash_bits)
+        encoder = make_encoder(samples, template, min_count, hash_bits)
         X = samples.X
         with blaming(data):
             if encoder is not None:
@@ -204,7 +254,7 @@ def train(
                 progress.say(f"{X.matrix.shape[1]:,} features in {seconds['encode']:.1f} s")
         estimator = _estimator(samples, params, scheme)
         if dev is not None:
-            width = _width(X) if encoder is None else None
+            width = width_of(X) if encoder is None else None
             held_out = read_like(dev, samples.layout, width)
             if held_out.y is None:
                 raise CommandError(f"--dev: {dev} has no labels to compare with.")
@@ -253,41 +303,6 @@ def train(
         if checkpoint is not None and checkpoint.exists():
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
         raise typer.Exit(INTERRUPTED)
-
-
-def _split(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
-
-
-def _width(X: Any) -> int:
-    """Features of numbered data."""
-    return int(X.matrix.shape[1] if isinstance(X, SparseSequences) else X.shape[1])
-
-
-def _encoder(
-    samples: Samples, template: Path | None, min_count: int | None, hash_bits: int | None
-) -> TokenTemplates | DictEncoder | None:
-    """What turns tokens into numbers; None where the file has numbers."""
-    kind = samples.layout.kind
-    if kind == "tokens":
-        templates = "default"
-        if template is not None:
-            with blaming(), open_text(template) as text:
-                templates = "\n".join(line for _, line in text.lines())
-        with blaming("--template"):
-            encoder = TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
-            encoder.fit(samples.X[:1])  # a bad template is refused before the work begins
-        return encoder
-    if template is not None or hash_bits is not None:
-        option = "--template" if template is not None else "--hash-bits"
-        raise CommandError(
-            f"{option} is for files of words in columns; {samples.layout.format} has features."
-        )
-    if kind == "sequences" and isinstance(samples.X, list):
-        return DictEncoder(min_count=min_count or 1)
-    if min_count is not None:
-        raise CommandError(f"--min-count is for named features; {samples.layout.format} has none.")
-    return None
 
 
 def _estimator(samples: Samples, params: dict[str, Any], scheme: str | None) -> Any:
@@ -348,9 +363,7 @@ def _fit_all(
         if estimator.stop_reason_ == "interrupted":
             break
     best.set_params(warm_start=False)
-    if encoder is not None:
-        best.features = None if isinstance(encoder, DictEncoder) else clone(encoder)
-        best.encoder_ = encoder
+    attach_encoder(best, encoder)
     return best, tried
 
 

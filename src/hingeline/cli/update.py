@@ -34,7 +34,7 @@ def refuse_alone(passes: int | None, memory: int | None) -> None:
             raise CommandError(f"{name} is for more data: pass --update MODEL.")
 
 
-def _given(context: typer.Context) -> set[str]:
+def given(context: typer.Context) -> set[str]:
     """Names of the options that stand on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {n for n, source in sources.items() if source is not None and source.name != "DEFAULT"}
@@ -57,8 +57,8 @@ def update_model(
     as_json: bool,
 ) -> None:
     """Add the examples of a file to those of a model, and write what comes of it."""
-    given = _given(context)
-    for name in sorted(given - _TAKEN):
+    there = given(context)
+    for name in sorted(there - _TAKEN):
         raise CommandError(
             f"--{name.replace('_', '-')} was decided when {update} was made: leave it out with "
             "--update, or train on all data."
@@ -86,7 +86,7 @@ def update_model(
             raise CommandError(f"{data} has no labels to learn from.")
         clock.took("read")
         progress.say(f"{data}: {samples.about()} ({samples.layout.format})")
-        estimator.set_params(**{_NAMES.get(n, n): v for n, v in params.items() if n in given})
+        estimator.set_params(**{_NAMES.get(n, n): v for n, v in params.items() if n in there})
         known = (len(estimator.classes_), width)
         with blaming(data):
             progress.fit(
