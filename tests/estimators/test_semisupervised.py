@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -216,10 +217,33 @@ def test_files_hold_the_chosen_model_and_the_record(fitted, tmp_path):
         assert a._asdict() == pytest.approx(b._asdict(), nan_ok=True)
     with pytest.raises(ValueError, match="chosen step only"):
         _ = restored.step_models_
-    assert isinstance(load(path), ChainSSVM)
+    plain = load(path)
+    assert isinstance(plain, ChainSSVM)
+    assert math.isnan(plain.duality_gap_)  # that of fixed labels is not one of this problem
+    assert "not a convex problem" in plain.stop_reason_
     fitted.base_.save(tmp_path / "plain.hinge")
     with pytest.raises(ValueError, match=r"ChainSSVM\.load"):
         SemiSupervisedSSVM.load(tmp_path / "plain.hinge")
+
+
+@pytest.mark.parametrize("solves", [0, 2])
+def test_an_interrupted_step_is_not_a_candidate(monkeypatch, solves):
+    X, y = data(unlabelled=10)
+    solve, done = ChainSSVM._solve_with, []
+
+    def cut_short(self, *given):
+        result, *rest = solve(self, *given)
+        done.append(result)
+        if len(done) > solves:
+            result = replace(result, stop_reason="interrupted")
+        return result, *rest
+
+    monkeypatch.setattr(ChainSSVM, "_solve_with", cut_short)
+    with pytest.warns(UserWarning, match="interrupted after"):
+        found = model(C_u=[1.0, 10.0, 100.0], select="last", max_alternations=1).fit(X, y)
+    assert len(done) == solves + 1
+    assert [step.C_u for step in found.steps_] == [0.0, 1.0, 10.0][: max(solves, 1)]
+    assert found.stop_reason_ == "interrupted"
 
 
 def test_constrained_prediction_keeps_the_constraints(fitted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
-    "weights for fixed labels is base_.duality_gap_"
+    "weights for fixed labels is base_.duality_gap_ after a fit"
 )
 
 
@@ -198,7 +199,8 @@ class AnnealedModel(BaseEstimator):
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
 
         The file holds ``base_`` and the record of the annealing; :func:`hingeline.load` and the
-        command line read it as a ChainSSVM. Constraints and weights of other steps are left out.
+        command line read it as a ChainSSVM, without a certificate. Constraints and weights of
+        other steps are left out.
 
         Parameters
         ----------
@@ -214,7 +216,12 @@ class AnnealedModel(BaseEstimator):
         ]
         record = {"steps": rows, "selected": self.selected_}
         both = {**(metadata or {}), "semisupervised": record}
-        return self.base_.save(path, metadata=both, **options)
+        stored = copy(self.base_)  # its certificate is that of another problem
+        stored.primal_objective_ = self.primal_objective_
+        stored.dual_objective_ = stored.duality_gap_ = math.nan
+        stored.history_ = []
+        stored.stop_reason_ = NO_GAP
+        return stored.save(path, metadata=both, **options)
 
     @classmethod
     def load(cls, path: Any) -> Any:

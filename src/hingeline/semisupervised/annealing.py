@@ -127,17 +127,20 @@ class Annealing:
     follow: Callable[[float, int, Switching, int], None] | None = None
 
     def run(self, schedule: Sequence[float]) -> Trajectory:
-        """The labelled sequences alone, then every C_u of the schedule."""
+        """The labelled sequences alone, then every C_u of the schedule.
+
+        An interruption ends it; the steps that are complete are kept.
+        """
         began = time.perf_counter()
         result = self.solve(0.0, np.zeros(0, dtype=np.int64))
-        path = Trajectory([], [], [])
+        path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
         plain = self._plain(result.weights)
         self._record(path, 0.0, result, [], True, plain, plain, began)
         try:
             for C_u in schedule:
                 if not path.interrupted:
                     self._step(path, float(C_u))
-        except KeyboardInterrupt:  # between two solves: the steps that are complete are kept
+        except KeyboardInterrupt:  # between two solves
             path.interrupted = True
         return path
 
@@ -174,7 +177,7 @@ class Annealing:
             result = self.solve(C_u, changed)
             if result.stop_reason == "interrupted":
                 path.interrupted = True
-                break
+                return
         labels = problem.labels[at:].copy()
         self._record(path, C_u, result, done, settled, labels, self._plain(result.weights), began)
 
