@@ -26,6 +26,7 @@ from above is that of the largest losses.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -102,7 +103,6 @@ class Subgradient:
     restricted = False
     defaults: ClassVar[dict[str, Any]] = {}
     words: ClassVar[dict[str, tuple[str, ...]]] = {}
-    idle: ClassVar[dict[str, tuple[str, ...]]] = {}
     saved_numbers: ClassVar[tuple[str, ...]] = (
         "clock",
         "oracle_calls",
@@ -110,6 +110,11 @@ class Subgradient:
         "_best_primal",
     )
     saved_arrays: ClassVar[tuple[str, ...]] = ("planes", "moments", "state", "_best")
+
+    @classmethod
+    def idle_options(cls, given: Mapping[str, Any], slack: str) -> set[str]:
+        """Options that have no meaning here: none."""
+        return set()
 
     def __init__(
         self,
