@@ -91,10 +91,18 @@ def assignment_score(
 ) -> float:
     """Score of an assignment."""
     total = 0.0
-    for i in range(graph.n_states.shape[0]):
-        total += unary[graph.unary_start[i] + y[i]]
-    for c in range(graph.scope_start.shape[0] - 1):
-        total += tables[table_start[c] + joint_index(graph, c, y)]
+    n_states = graph.n_states
+    unary_start = graph.unary_start
+    scope_start = graph.scope_start
+    scope = graph.scope
+    for i in range(n_states.shape[0]):
+        total += unary[unary_start[i] + y[i]]
+    for c in range(scope_start.shape[0] - 1):
+        index = 0
+        for p in range(scope_start[c], scope_start[c + 1]):
+            i = scope[p]
+            index = index * n_states[i] + y[i]
+        total += tables[table_start[c] + index]
     return total
 
 

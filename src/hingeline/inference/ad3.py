@@ -1,0 +1,323 @@
+"""LP relaxation by alternating directions, as in AD3 (Martins et al. 2015).
+
+Guarantee: the bound returned is at least the score of every assignment (up to rounding), and with
+enough iterations it converges to the optimum of the local-polytope relaxation, where block descent
+(:mod:`hingeline.inference.lp`) can get stuck. Any number of states, factors of any order, loops.
+Scores must be finite.
+
+Every factor holds marginals of its own, ``q_ci``, and all scores of its variables through its
+messages; an iteration solves for each factor
+
+    max_μ  table_c·μ + Σ_i (−δ_ci)·q_ci − (ρ/2) Σ_i ‖q_ci − p_i‖²,     q_ci the marginals of μ
+
+and then sets p_i to the mean of the q_ci and adds ``ρ (q_ci − p_i)`` to δ_ci. Pairs of binary
+variables have a closed form; other factors move weight from the worst joint state they use to the
+best one, starting from the weights of the iteration before, until the two are level or a number of
+moves is made that grows with the iterations. From time to time one pass of block descent turns a
+copy of the messages into a bound and labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hingeline._numba import helper
+from hingeline.inference.factor_graph import Topology, table_size
+from hingeline.inference.lp import SWEEPS, keep_better, sweep
+from hingeline.inference.messages import message_start, most_states, node_beliefs, top_sum
+
+Array = np.ndarray[Any, Any]
+
+#: Iterations between two bounds, and between two changes of the penalty.
+_CHECK = 10
+#: Moves of weight within one factor in the first iteration, and iterations until one more.
+_MOVES = 5
+_MORE_AFTER = 10
+
+
+@helper
+def _clip(x: float) -> float:
+    return min(max(x, 0.0), 1.0)
+
+
+@helper
+def _project_pair(
+    tables: Array, at: int, messages: Array, m: int, k: int, x: float, z: float, rho: float
+) -> tuple[float, float]:
+    """Marginals of state 1 for a pair of binary variables near x and z; messages from m and k."""
+    c1 = x + (tables[at + 2] - tables[at] - messages[m + 1] + messages[m]) / (2.0 * rho)
+    c2 = z + (tables[at + 1] - tables[at] - messages[k + 1] + messages[k]) / (2.0 * rho)
+    both = (tables[at] - tables[at + 1] - tables[at + 2] + tables[at + 3]) / (2.0 * rho)
+    repel = both < 0.0
+    if repel:  # the second variable turned round attracts
+        c1 += both
+        c2 = 1.0 - c2
+        both = -both
+    if c1 > c2 + both:
+        first = _clip(c1)
+        second = _clip(c2 + both)
+    elif c2 > c1 + both:
+        first = _clip(c1 + both)
+        second = _clip(c2)
+    else:
+        first = _clip(0.5 * (c1 + c2 + both))
+        second = first
+    return first, 1.0 - second if repel else second
+
+
+@helper
+def _project(
+    scope_start: Array,
+    starts: Array,
+    c: int,
+    tables: Array,
+    at: int,
+    size: int,
+    messages: Array,
+    near: Array,
+    weight: Array,
+    w: int,
+    rho: float,
+    tol: float,
+    moves: int,
+    force: Array,
+    q: Array,
+) -> None:
+    """Solve the problem of a factor of any kind; its weights over joint states are at w."""
+    begin = scope_start[c]
+    end = scope_start[c + 1]
+    for e in range(starts[begin], starts[end]):
+        force[e] = -messages[e] + rho * near[e]
+    last = starts[end - 1]
+    states = starts[end] - last  # of the last variable, whose joint states are neighbours
+    for k in range(size):
+        if weight[w + k] > 0.0:
+            rest = k
+            for p in range(end - 1, begin - 1, -1):
+                here = starts[p + 1] - starts[p]
+                force[starts[p] + rest % here] -= rho * weight[w + k]
+                rest //= here
+    for _ in range(moves):
+        best = 0
+        worst = 0
+        high = -np.inf
+        low = np.inf
+        for row in range(size // states):
+            base = 0.0
+            rest = row
+            for p in range(end - 2, begin - 1, -1):
+                here = starts[p + 1] - starts[p]
+                base += force[starts[p] + rest % here]
+                rest //= here
+            for t in range(states):
+                k = row * states + t
+                value = tables[at + k] + base + force[last + t]
+                if value > high:
+                    high = value
+                    best = k
+                if weight[w + k] > 0.0 and value < low:
+                    low = value
+                    worst = k
+        if high - low <= tol or best == worst:
+            break
+        differ = 0
+        a = best
+        b = worst
+        for p in range(end - 1, begin - 1, -1):
+            here = starts[p + 1] - starts[p]
+            differ += 1 if a % here != b % here else 0
+            a //= here
+            b //= here
+        step = min(weight[w + worst], (high - low) / (2.0 * rho * differ))
+        weight[w + best] += step
+        weight[w + worst] = max(weight[w + worst] - step, 0.0)
+        a = best
+        b = worst
+        for p in range(end - 1, begin - 1, -1):
+            here = starts[p + 1] - starts[p]
+            force[starts[p] + a % here] -= rho * step
+            force[starts[p] + b % here] += rho * step
+            a //= here
+            b //= here
+    for e in range(starts[begin], starts[end]):
+        q[e] = near[e] - (force[e] + messages[e]) / rho
+
+
+@helper
+def _first_weights(
+    graph: Topology, starts: Array, y: Array, near: Array, weight: Array, weight_start: Array
+) -> None:
+    """Everything on the assignment y."""
+    for c in range(weight_start.shape[0] - 1):
+        index = 0
+        for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+            i = graph.scope[p]
+            near[starts[p] + y[i]] = 1.0
+            index = index * graph.n_states[i] + y[i]
+        weight[weight_start[c] + index] = 1.0
+
+
+@helper
+def _mean_range(tables: Array, table_start: Array, weight_start: Array) -> float:
+    """Mean range of the tables: the scale of the penalty."""
+    total = 0.0
+    count = 0
+    for c in range(table_start.shape[0]):
+        low = np.inf
+        high = -np.inf
+        for k in range(weight_start[c + 1] - weight_start[c]):
+            low = min(low, tables[table_start[c] + k])
+            high = max(high, tables[table_start[c] + k])
+        if high > low:
+            total += high - low
+            count += 1
+    return total / count if count > 0 else 1.0
+
+
+@helper
+def _agree(
+    graph: Topology, starts: Array, q: Array, rho: float, near: Array, mean: Array, messages: Array
+) -> tuple[float, float]:
+    """Means of the marginals, messages moved towards them; primal and dual residuals, squared."""
+    for p in range(graph.scope.shape[0]):
+        i = graph.scope[p]
+        for s in range(graph.n_states[i]):
+            mean[graph.unary_start[i] + s] = 0.0
+    for p in range(graph.scope.shape[0]):
+        i = graph.scope[p]
+        first = graph.unary_start[i]
+        share = 1.0 / (graph.incident_start[i + 1] - graph.incident_start[i])
+        for s in range(graph.n_states[i]):
+            mean[first + s] += share * q[starts[p] + s]
+    primal = 0.0
+    dual = 0.0
+    for p in range(graph.scope.shape[0]):
+        i = graph.scope[p]
+        first = graph.unary_start[i]
+        for s in range(graph.n_states[i]):
+            e = starts[p] + s
+            apart = q[e] - mean[first + s]
+            moved = near[e] - mean[first + s]
+            messages[e] += rho * apart
+            near[e] = mean[first + s]
+            primal += apart * apart
+            dual += moved * moved
+    return primal, dual
+
+
+@helper
+def _push(graph: Topology, beliefs: Array, starts: Array, messages: Array) -> None:
+    """Give the factors what their variables have, in equal parts."""
+    for p in range(graph.scope.shape[0]):
+        i = graph.scope[p]
+        share = 1.0 / (graph.incident_start[i + 1] - graph.incident_start[i])
+        for s in range(graph.n_states[i]):
+            messages[starts[p] + s] -= share * beliefs[graph.unary_start[i] + s]
+
+
+@helper
+def alternating_directions(
+    graph: Topology,
+    unary: Array,
+    tables: Array,
+    table_start: Array,
+    messages: Array,
+    y: Array,
+    max_iterations: int,
+    tol: float,
+) -> float:
+    """Best bound of the iterations, its messages in ``messages``; the best labels in ``y``.
+
+    Stops when the bound meets the score of the labels, or when the root mean square of both
+    residuals (marginals against their means, means against those before) is below ``tol``, or
+    after ``max_iterations``. Messages may start anywhere; those of block descent are a good place.
+    """
+    n = graph.n_states.shape[0]
+    m = graph.scope_start.shape[0] - 1
+    starts = message_start(graph)
+    count = starts[graph.scope.shape[0]]
+    weight_start = np.empty(m + 1, dtype=np.int64)
+    weight_start[0] = 0
+    constant = 0.0
+    for c in range(m):
+        weight_start[c + 1] = weight_start[c] + table_size(graph, c)
+        if graph.scope_start[c + 1] == graph.scope_start[c]:
+            constant += tables[table_start[c]]
+    weight = np.zeros(weight_start[m])
+    near = np.zeros(count)
+    q = np.zeros(count)
+    force = np.empty(count)  # what each state of a factor's variables would gain
+    current = messages.copy()
+    polished = messages.copy()
+    beliefs = np.empty(graph.unary_start[n])
+    mean = unary.copy()  # variables without factors keep this
+    out = np.empty(most_states(graph))
+    trial = np.empty(n, dtype=np.int32)
+    rho = 0.5 * _mean_range(tables, table_start, weight_start)
+    score = -np.inf
+    best = np.inf
+    primal = np.inf
+    dual = np.inf
+    for k in range(max_iterations + 1):
+        if k % _CHECK == 0:
+            for e in range(count):
+                polished[e] = current[e]
+            node_beliefs(graph, unary, polished, starts, beliefs)
+            sweep(graph, tables, table_start, polished, starts, beliefs, k % (2 * _CHECK) != 0, out)
+            bound = constant + top_sum(graph, beliefs, trial)
+            for source in range(2 if k > 0 else 1):  # round the beliefs, then the means
+                if source == 1:
+                    for i in range(n):
+                        trial[i] = 0
+                        for e in range(graph.unary_start[i], graph.unary_start[i + 1]):
+                            if mean[e] > mean[graph.unary_start[i] + trial[i]]:
+                                trial[i] = e - graph.unary_start[i]
+                score = keep_better(graph, unary, tables, table_start, trial, SWEEPS, score, y)
+            if bound < best:
+                best = bound
+                for e in range(count):
+                    messages[e] = polished[e]
+            if best - score <= 1e-12 * (1.0 + abs(best)) or max(primal, dual) <= tol * tol * count:
+                break
+            if k == 0:
+                _first_weights(graph, starts, y, near, weight, weight_start)
+                for e in range(count):
+                    current[e] = polished[e]
+                _push(graph, beliefs, starts, current)
+            elif primal > 10.0 * dual:
+                rho *= 2.0
+            elif dual > 10.0 * primal:
+                rho *= 0.5
+        for c in range(m):
+            a = graph.scope_start[c]
+            size = weight_start[c + 1] - weight_start[c]
+            d = starts[a]
+            if size == 4 and graph.scope_start[c + 1] - a == 2 and starts[a + 1] - d == 2:
+                e = starts[a + 1]
+                q[d + 1], q[e + 1] = _project_pair(
+                    tables, table_start[c], current, d, e, near[d + 1], near[e + 1], rho
+                )
+                q[d] = 1.0 - q[d + 1]
+                q[e] = 1.0 - q[e + 1]
+            elif graph.scope_start[c + 1] > a:
+                _project(
+                    graph.scope_start,
+                    starts,
+                    c,
+                    tables,
+                    table_start[c],
+                    size,
+                    current,
+                    near,
+                    weight,
+                    weight_start[c],
+                    rho,
+                    0.1 * tol * rho,
+                    _MOVES + k // _MORE_AFTER,
+                    force,
+                    q,
+                )
+        primal, dual = _agree(graph, starts, q, rho, near, mean, current)
+    return max(best, score)

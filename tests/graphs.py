@@ -1,0 +1,94 @@
+"""Random factor graphs for the tests of inference, and the best assignment by trying all."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from hingeline.inference.factor_graph import Topology, assignment_score, make_topology
+
+Scored = tuple[Topology, Any, Any, Any]
+
+
+def scored(
+    rng: np.random.Generator,
+    n_states: Any,
+    scopes: Any,
+    *,
+    coupling: float = 1.0,
+    whole: bool = False,
+) -> Scored:
+    """A graph with random scores; whole numbers make ties."""
+    graph = make_topology(n_states, scopes)
+    sizes = np.array([np.prod([n_states[i] for i in scope]) for scope in scopes], dtype=np.int64)
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int64) if len(sizes) else sizes
+
+    def draw(size: int) -> Any:
+        return rng.integers(-2, 3, size).astype(float) if whole else rng.normal(size=size)
+
+    return graph, draw(int(np.sum(n_states))), coupling * draw(int(sizes.sum())), starts
+
+
+def brute_force(graph: Topology, unary: Any, tables: Any, table_start: Any) -> float:
+    """Largest score, by trying every assignment."""
+    return max(
+        assignment_score(graph, unary, tables, table_start, y)
+        for y in itertools.product(*(range(k) for k in graph.n_states))
+    )
+
+
+def grid(rows: int, columns: int) -> list[tuple[int, int]]:
+    """Edges between neighbours."""
+    at = np.arange(rows * columns).reshape(rows, columns)
+    across = zip(at[:, :-1].ravel(), at[:, 1:].ravel(), strict=True)
+    down = zip(at[:-1].ravel(), at[1:].ravel(), strict=True)
+    return [(int(a), int(b)) for a, b in (*across, *down)]
+
+
+@st.composite
+def any_graph(draw: Any, max_order: int = 3, max_states: int = 4) -> Scored:
+    """Loops, parallel factors, factors of different orders, free variables, ties."""
+    n = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_states = rng.integers(1 if draw(st.booleans()) else 2, max_states + 1, n)
+    orders = rng.integers(1, min(n, max_order) + 1, draw(st.integers(0, 9)))
+    scopes = [rng.choice(n, k, replace=False).tolist() for k in orders]
+    coupling = draw(st.sampled_from([0.1, 1.0, 4.0]))
+    return scored(rng, n_states, scopes, coupling=coupling, whole=draw(st.booleans()))
+
+
+@st.composite
+def forest(draw: Any, max_order: int = 3) -> Scored:
+    """Factors that join variables not connected before."""
+    n = draw(st.integers(1, 7))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_states = rng.integers(1, 5, n)
+    parts = [[i] for i in range(n)]
+    scopes = []
+    for _ in range(draw(st.integers(0, n))):
+        order = int(rng.integers(1, max_order + 1))
+        if len(parts) < order:
+            break
+        chosen = sorted(rng.choice(len(parts), order, replace=False), reverse=True)
+        scopes.append([int(rng.choice(parts[k])) for k in chosen])
+        parts.append([i for k in chosen for i in parts.pop(k)])
+    rng.shuffle(scopes)
+    return scored(rng, n_states, scopes, coupling=2.0, whole=draw(st.booleans()))
+
+
+@st.composite
+def binary_pairs(draw: Any, submodular: bool = False) -> Scored:
+    """Binary variables and pairs; submodular ones prefer equal values."""
+    n = draw(st.integers(2, 8))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    pairs = [p for p in itertools.permutations(range(n), 2) if rng.random() < 0.4]
+    graph, unary, tables, starts = scored(rng, [2] * n, pairs, whole=draw(st.booleans()))
+    if submodular:
+        for start in starts:
+            a, b, c, d = tables[start : start + 4]
+            if a + d < b + c:
+                tables[start : start + 4] = b, a, d, c
+    return graph, unary, tables, starts
