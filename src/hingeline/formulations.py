@@ -42,8 +42,8 @@ import numpy as np
 
 from hingeline._numba import helper
 from hingeline.structures.base import (
-    decode,
     decode_by_loss,
+    decode_excess,
     plane_loss,
     plane_score,
 )
@@ -158,9 +158,11 @@ def most_violated_sum(
     """:func:`most_violated` where the hinge is a sum of score and loss: one augmented decode.
 
     That is margin rescaling with linear slack. Kernels for it alone compile in half the time.
+    Where decoding is not exact the value is an upper bound, so that primals stay true bounds.
     """
-    decode(problem, i, w, 1.0 / stretch, y_out)
-    return plane_loss(problem, i, y_out) - stretch * plane_score(problem, i, y_out, w)
+    excess = decode_excess(problem, i, w, 1.0 / stretch, y_out)
+    hinge = plane_loss(problem, i, y_out) - stretch * plane_score(problem, i, y_out, w)
+    return hinge + stretch * excess
 
 
 @helper

@@ -26,7 +26,7 @@ from hingeline._numba import kernel
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.base import (
     Compiled,
-    decode,
+    decode_excess,
     output_length,
     plane_loss,
     plane_score,
@@ -58,9 +58,9 @@ def hinges_at(
         losses[i] = 0.0
         if shares[i] > 0.0:
             y = buffer[: output_length(problem, i)]
-            decode(problem, i, w, rho, y)
+            excess = decode_excess(problem, i, w, rho, y)
             loss = plane_loss(problem, i, y)
-            h = rho * loss - plane_score(problem, i, y, w)
+            h = rho * loss - plane_score(problem, i, y, w) + excess
             if h > 0.0:
                 hinges[i] = h
                 losses[i] = loss

@@ -11,6 +11,9 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
     length of the int vector that is an output of example i
 ``decode(problem, i, w, loss_scale, y_out)``
     ``max_y w·f(x_i, y) + loss_scale·l_i(y)``; the maximiser is written to ``y_out``
+``decode_excess(problem, i, w, loss_scale, y_out)``
+    decodes likewise, and says how far the true maximum may lie above the value of ``y_out``: 0
+    where decoding is exact, which is taken for granted where a structure does not say otherwise
 ``plane_score(problem, i, y, w)``
     ``w·Δf_i(y)``
 ``plane_add(problem, i, y, step, w)``
@@ -51,6 +54,7 @@ from hingeline._numba import FASTMATH
 PRIMITIVES = (
     "output_length",
     "decode",
+    "decode_excess",
     "plane_score",
     "plane_add",
     "planes_score",
@@ -83,7 +87,7 @@ def register(problem_type: type, **primitives: Callable[..., Any]) -> None:
     unknown = set(primitives) - set(PRIMITIVES)
     if unknown:
         raise TypeError(f"unknown primitives {sorted(unknown)}; known are {list(PRIMITIVES)}")
-    _IMPLEMENTATIONS[problem_type] = primitives
+    _IMPLEMENTATIONS[problem_type] = {"decode_excess": _no_excess, **primitives}
 
 
 def _primitive(stub: F) -> F:
@@ -109,6 +113,17 @@ def output_length(problem: Any, i: int) -> int:
 def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     """Best output under score plus scaled loss, and its value."""
     return _IMPLEMENTATIONS[type(problem)]["decode"](problem, i, w, loss_scale, y_out)
+
+
+@_primitive
+def decode_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    """Best output found, and how far the maximum may lie above its value."""
+    return _IMPLEMENTATIONS[type(problem)]["decode_excess"](problem, i, w, loss_scale, y_out)
+
+
+def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    decode(problem, i, w, loss_scale, y_out)
+    return 0.0
 
 
 @_primitive

@@ -1,0 +1,348 @@
+"""Factor graphs block by block: what solvers of the relaxation know of a graph problem.
+
+A *block* is a variable or a factor of one example: a table of scores over a few states. The dual
+of the relaxation has a point on a simplex for each block. Vectors over all blocks are laid out by
+:class:`Blocks`; this module scores a block, adds a change of its marginals to the weights and gives
+the squared norm of its features. Who the neighbours of a block are is said by the topology.
+
+With marginals μ the weights are ``Σ_i c_i Σ_blocks Σ_s μ(s)·(φ(truth) − φ(s))``: a change d of a
+block's marginals, which sums to 0, changes them by ``−c_i·Σ_s d(s)·φ(s)``. The features of the
+states of one block are disjoint copies of the same vector x, so that ``‖Σ d(s)·φ(s)‖² = ‖x‖²‖d‖²``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._numba import helper
+from hingeline._vector import rows_add, rows_dot
+from hingeline.inference.factor_graph import Topology, joint_index, table_size
+from hingeline.inference.map_inference import ENUMERATION
+from hingeline.structures.base import Compiled
+from hingeline.structures.graph_problem import GraphProblem, decodes_exactly
+
+Array = np.ndarray[Any, Any]
+
+#: Assignments of all examples together that are enumerated without being asked for.
+CHEAP = 2.0**20
+
+
+class Blocks(NamedTuple):
+    """Where the blocks of each example lie in vectors over all of them.
+
+    Vectors over (variable, state) have all states of a variable. Vectors over factors leave out the
+    true joint state, whose share is what the others leave: all zeros is the truth. Vectors over
+    messages have the states of every variable of every factor.
+    """
+
+    unary_at: Array  # (n + 1,) int64: first (variable, state) of each example
+    mass_at: Array  # (n + 1,) int64: first joint state of each example's factors
+    mass_start: Array  # as scope_start of the topologies: first joint state of a graph's factors
+    block_at: Array  # (n + 1,) int64: blocks before each example; variables, then factors
+    message_at: Array  # (n + 1,) int64: first entry of each example in vectors over messages
+    message_start: Array  # as scope of the topologies: first entry of each place of a graph
+    widest: int  # most states of a block
+    most_blocks: int  # of an example
+    most_unary: int  # most (variable, state) pairs of an example
+
+    @property
+    def n(self) -> int:
+        """Number of blocks."""
+        return int(self.block_at[-1])
+
+
+def blocks_of(compiled: Compiled, solver: str) -> Blocks:
+    """The blocks of a problem; ValueError for structures that are not graphs."""
+    problem = compiled.problem
+    if not isinstance(problem, GraphProblem):
+        raise ValueError(
+            f"solver={solver!r} works on the factors of graphs (GraphSSVM, MultilabelSSVM), and "
+            "this structure has none: use solver='sdm'."
+        )
+    graphs = problem.graphs
+    count = len(graphs.node_ptr) - 1
+    starts, unary, mass, widest = [], [], [], 1
+    places, messages = [], []
+    for g in range(count):
+        a, b = graphs.node_ptr[g], graphs.node_ptr[g + 1]
+        c, d = graphs.factor_ptr[g], graphs.factor_ptr[g + 1]
+        scope = graphs.scope[graphs.scope_ptr[g] : graphs.scope_ptr[g + 1]]
+        states = graphs.n_states[a:b].astype(np.int64)
+        first = graphs.scope_start[c + g : d + g + 1]
+        # Products over the scopes; an empty scope has one joint state.
+        logs = np.concatenate(([0.0], np.cumsum(np.log(states[scope]))))
+        sizes = np.rint(np.exp(logs[first[1:]] - logs[first[:-1]])).astype(np.int64)
+        starts.append(np.concatenate(([0], np.cumsum(sizes - 1))))
+        ends = np.cumsum(states[scope])
+        places.append(ends - states[scope])
+        messages.append(int(states[scope].sum()))
+        unary.append(int(states.sum()))
+        mass.append(int(starts[-1][-1]))
+        widest = max(widest, int(sizes.max(initial=1)), int(states.max(initial=1)))
+    blocks = np.diff(graphs.node_ptr) + np.diff(graphs.factor_ptr)
+    graph = problem.graph
+    return Blocks(
+        unary_at=_starts(np.array(unary)[graph]),
+        mass_at=_starts(np.array(mass)[graph]),
+        mass_start=np.concatenate(starts).astype(np.int64),
+        block_at=_starts(blocks[graph]),
+        message_at=_starts(np.array(messages)[graph]),
+        message_start=np.concatenate(places).astype(np.int64),
+        widest=widest,
+        most_blocks=int(blocks.max(initial=1)),
+        most_unary=max(unary, default=1),
+    )
+
+
+def decodes_cheaply(problem: GraphProblem) -> bool:
+    """Whether all examples can be decoded exactly for about the price of a look at their blocks."""
+    if not decodes_exactly(problem):
+        return False
+    logs = np.concatenate(([0.0], np.cumsum(np.log2(problem.graphs.n_states))))
+    assignments = np.exp2(np.minimum(np.diff(logs[problem.graphs.node_ptr]), 60.0))
+    enumerated = problem.method[problem.graph] == ENUMERATION
+    return float(assignments[problem.graph][enumerated].sum()) <= CHEAP
+
+
+def mean_square(problem: GraphProblem, cap: Array) -> float:
+    """``c_i‖x‖²`` of a factor, on average; 1 where there are none."""
+    counts = np.diff(problem.factor_offset)
+    total = float(counts[cap > 0.0].sum())
+    squares = counts.astype(np.float64)
+    if len(problem.factor_start) > 0:
+        upto = np.concatenate(([0.0], np.cumsum(problem.factor_values**2)))
+        squares = np.diff(upto[problem.factor_start[problem.factor_offset]])
+    return float(cap @ squares) / total if total > 0.0 and cap @ squares > 0.0 else 1.0
+
+
+def _starts(sizes: Array) -> Array:
+    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
+# Variables -----------------------------------------------------------------------------------
+
+
+@helper
+def group_end(problem: GraphProblem, i: int, v: int, n: int) -> int:
+    """End of the run of variables from v that share a row of features and no weight."""
+    at = problem.node_offset[i]
+    first = problem.graphs.node_ptr[problem.graph[i]]
+    end = v + 1
+    while (
+        end < n
+        and problem.row[at + end] == problem.row[at + v]
+        and problem.node_template[first + end] > problem.node_template[first + end - 1]
+    ):
+        end += 1
+    return end
+
+
+@helper
+def row_scores(problem: GraphProblem, i: int, v: int, w: Array, out: Array) -> None:
+    """Scores of all columns for the features of variable v; ``out`` has ``n_columns`` entries."""
+    row = problem.row[problem.node_offset[i] + v]
+    lo, hi = problem.indptr[row], problem.indptr[row + 1]
+    rows_dot(problem.indices, problem.values, lo, hi, w, problem.n_columns, out, 0)
+
+
+@helper
+def row_add(problem: GraphProblem, i: int, v: int, steps: Array, w: Array) -> None:
+    """Add ``steps`` times the features of variable v to all columns."""
+    row = problem.row[problem.node_offset[i] + v]
+    lo, hi = problem.indptr[row], problem.indptr[row + 1]
+    rows_add(problem.indices, problem.values, lo, hi, steps, w, problem.n_columns)
+
+
+@helper
+def first_column(problem: GraphProblem, i: int, v: int) -> int:
+    """Column of state 0 of variable v."""
+    first = problem.graphs.node_ptr[problem.graph[i]]
+    return problem.column_start[problem.node_template[first + v]]
+
+
+@helper
+def variable_scores(problem: GraphProblem, i: int, v: int, n: int, w: Array, out: Array) -> None:
+    """Scores of the n states of variable v, nothing else."""
+    row = problem.row[problem.node_offset[i] + v]
+    column = first_column(problem, i, v)
+    for s in range(n):
+        out[s] = 0.0
+    for p in range(problem.indptr[row], problem.indptr[row + 1]):
+        at = problem.indices[p] * problem.n_columns + column
+        x = problem.values[p]
+        for s in range(n):
+            out[s] += x * w[at + s]
+
+
+@helper
+def variable_add(problem: GraphProblem, i: int, v: int, n: int, steps: Array, w: Array) -> None:
+    """Add ``steps`` times the features of variable v to its n columns."""
+    row = problem.row[problem.node_offset[i] + v]
+    column = first_column(problem, i, v)
+    for p in range(problem.indptr[row], problem.indptr[row + 1]):
+        at = problem.indices[p] * problem.n_columns + column
+        x = problem.values[p]
+        for s in range(n):
+            w[at + s] += x * steps[s]
+
+
+@helper
+def variable_square(problem: GraphProblem, i: int, v: int) -> float:
+    """``‖x‖²`` of variable v."""
+    return problem.row_sqnorm[problem.row[problem.node_offset[i] + v]]
+
+
+@helper
+def variable_loss(problem: GraphProblem, i: int, v: int, s: int) -> float:
+    """What state s of variable v costs."""
+    at = problem.node_offset[i] + v
+    return problem.node_weight[at] * problem.cost[problem.labels[at], s]
+
+
+@helper
+def true_state(problem: GraphProblem, i: int, v: int) -> int:
+    """True state of variable v."""
+    return problem.labels[problem.node_offset[i] + v]
+
+
+# Factors -------------------------------------------------------------------------------------
+
+
+@helper
+def true_joint(problem: GraphProblem, graph: Topology, i: int, c: int) -> int:
+    """True joint state of factor c."""
+    at = problem.node_offset[i]
+    return joint_index(graph, c, problem.labels[at : at + graph.n_states.shape[0]])
+
+
+@helper
+def factor_scores(
+    problem: GraphProblem, graph: Topology, i: int, c: int, w: Array, out: Array
+) -> int:
+    """Scores of the joint states of factor c; how many there are."""
+    size = table_size(graph, c)
+    at = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c]
+    if problem.factor_start.shape[0] == 0:
+        for s in range(size):
+            out[s] = w[at + s]
+        return size
+    for s in range(size):
+        out[s] = 0.0
+    p = problem.factor_offset[i] + c
+    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
+        x = problem.factor_values[q]
+        if x != 0.0:
+            for s in range(size):
+                out[s] += x * w[at + s]
+        at += size
+    return size
+
+
+@helper
+def factor_add(
+    problem: GraphProblem, i: int, c: int, size: int, step: float, change: Array, w: Array
+) -> None:
+    """Add ``step·change`` times the features of factor c to its template."""
+    at = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c]
+    if problem.factor_start.shape[0] == 0:
+        for s in range(size):
+            w[at + s] += step * change[s]
+        return
+    p = problem.factor_offset[i] + c
+    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
+        x = step * problem.factor_values[q]
+        if x != 0.0:
+            for s in range(size):
+                w[at + s] += x * change[s]
+        at += size
+
+
+@helper
+def factor_square(problem: GraphProblem, i: int, c: int) -> float:
+    """``‖x‖²`` of the features of factor c."""
+    if problem.factor_start.shape[0] == 0:
+        return 1.0
+    p = problem.factor_offset[i] + c
+    total = 0.0
+    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
+        total += problem.factor_values[q] ** 2
+    return total
+
+
+@helper
+def factor_mass(blocks: Blocks, problem: GraphProblem, i: int, c: int) -> int:
+    """Where the marginals of factor c begin in vectors over factors."""
+    g = problem.graph[i]
+    return blocks.mass_at[i] + blocks.mass_start[problem.graphs.factor_ptr[g] + g + c]
+
+
+@helper
+def place_messages(blocks: Blocks, problem: GraphProblem, i: int, p: int) -> int:
+    """Where the messages between a factor and the variable at place p of all scopes begin."""
+    first = problem.graphs.scope_ptr[problem.graph[i]]
+    return blocks.message_at[i] + blocks.message_start[first + p]
+
+
+@helper
+def load_masses(mass: Array, at: int, size: int, truth: int, out: Array) -> None:
+    """Marginals of all joint states of a factor, the true one's among them."""
+    total = 0.0
+    for s in range(truth):
+        out[s] = mass[at + s]
+        total += out[s]
+    for s in range(truth + 1, size):
+        out[s] = mass[at + s - 1]
+        total += out[s]
+    out[truth] = max(1.0 - total, 0.0)
+
+
+@helper
+def store_masses(mass: Array, at: int, size: int, truth: int, values: Array) -> None:
+    """Round marginals to storage; ``values`` become what :func:`load_masses` will give."""
+    total = 0.0
+    largest = 0 if truth != 0 or size == 1 else 1
+    for s in range(size):
+        if s != truth:
+            rounded = np.float32(values[s])
+            values[s] = rounded
+            total += values[s]
+            if values[s] > values[largest] or largest == truth:
+                largest = s
+    if total > 1.0:  # by rounding: the largest one gives way
+        less = np.float32(values[largest] - (total - 1.0) - 1.2e-7)
+        total += less - values[largest]
+        values[largest] = less
+    for s in range(truth):
+        mass[at + s] = values[s]
+    for s in range(truth + 1, size):
+        mass[at + s - 1] = values[s]
+    values[truth] = max(1.0 - total, 0.0)
+
+
+@helper
+def add_message(
+    values: Array, size: int, states: int, stride: int, message: Array, at: int, step: float
+) -> None:
+    """``values[y] += step·message[at + y_slot]`` over joint states; ``stride`` as of C order."""
+    for outer in range(0, size, states * stride):
+        for s in range(states):
+            x = step * message[at + s]
+            first = outer + s * stride
+            for k in range(first, first + stride):
+                values[k] += x
+
+
+@helper
+def marginal(values: Array, size: int, states: int, stride: int, out: Array, at: int) -> None:
+    """``out[at + s]`` sums ``values`` over the joint states with ``y_slot = s``."""
+    for s in range(states):
+        out[at + s] = 0.0
+    for outer in range(0, size, states * stride):
+        for s in range(states):
+            first = outer + s * stride
+            total = 0.0
+            for k in range(first, first + stride):
+                total += values[k]
+            out[at + s] += total
