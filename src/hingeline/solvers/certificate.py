@@ -182,6 +182,14 @@ class CertifiedSolver(ABC):
         """The non-negative part of a primal value, which gaps are relative to."""
         return primal
 
+    def measures(self) -> dict[str, Any]:
+        """Columns of a history row beside the certificate, by name."""
+        return {}
+
+    def findings(self, weights: Array) -> dict[str, float]:
+        """What else is known of the weights that a run ends with, by name."""
+        return {}
+
     def tables(self) -> dict[str, Array]:
         """Arrays that change their shape in a run, for a snapshot."""
         return {}

@@ -25,6 +25,8 @@ class HistoryRow(NamedTuple):
     planes: int  # planes in the working set
     restricted: float = math.nan  # primal over the planes known, where that is all there is
     scale: float = math.nan  # what the gap is relative to: the primal's non-negative part
+    relaxed: float = math.nan  # graphs: LP-relaxed objective g(w, δ) of the best weights
+    fractional: float = math.nan  # graphs: share of variables whose marginals are not integral
 
     @property
     def relative_gap(self) -> float:
@@ -84,6 +86,8 @@ class Result:
     restricted: bool  # primal and gap are those over the planes found
     stop_reason: str
     history: list[HistoryRow]
+    #: What the solver says of its weights beside the certificate, by the name of the attribute.
+    findings: dict[str, float] = field(default_factory=dict)
 
 
 def relative(gap: float, primal: float) -> float:

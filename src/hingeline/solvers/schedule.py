@@ -66,6 +66,12 @@ class Solver(Protocol):
     def best(self) -> tuple[Array, float]:
         """Weights of the least primal certified so far, and that primal."""
 
+    def measures(self) -> dict[str, Any]:
+        """Columns of a history row beside the certificate, by name."""
+
+    def findings(self, weights: Array) -> dict[str, float]:
+        """What else is known of the weights that a run ends with, by name."""
+
     def repair(self) -> None:
         """Make state consistent again after an interruption anywhere."""
 
@@ -250,7 +256,8 @@ def _result(
         reason = "converged on the outputs found" if solver.restricted else "converged"
     last = history[-1]._replace(dual=progress.best_dual)
     history[-1] = _certified(last, solver, primal, gap)
-    _warn(limits, reason, converged, rel, passes, solver.restricted)
+    bounded = progress.best_dual > -math.inf
+    _warn(limits, reason, converged, rel, passes, solver.restricted, bounded)
     return Result(
         weights=weights,
         primal=primal,
@@ -263,6 +270,7 @@ def _result(
         restricted=solver.restricted,
         stop_reason=reason,
         history=history,
+        findings=solver.findings(weights),
     )
 
 
@@ -270,7 +278,8 @@ def _certified(row: HistoryRow, solver: Solver, primal: float, gap: float) -> Hi
     """The row with what a certificate found; a restricted primal is not called one."""
     if solver.restricted:
         return row._replace(restricted=primal)
-    return row._replace(primal=primal, gap=gap, scale=solver.positive_part(primal))
+    scale = solver.positive_part(primal)
+    return row._replace(primal=primal, gap=gap, scale=scale, **solver.measures())
 
 
 def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> snapshots.Snapshot:
@@ -323,11 +332,19 @@ def outside() -> int:
 
 
 def _warn(
-    limits: Limits, reason: str, converged: bool, rel: float, passes: int, restricted: bool
+    limits: Limits,
+    reason: str,
+    converged: bool,
+    rel: float,
+    passes: int,
+    restricted: bool,
+    bounded: bool,
 ) -> None:
     if converged or reason.startswith("callback"):
         return
-    if math.isnan(rel):
+    if math.isnan(rel) and not bounded:
+        bound = "this solver has no dual point, so no gap can be certified"
+    elif math.isnan(rel):
         bound = "its oracle is not exact, so no gap can be certified"
     elif restricted:
         bound = f"its relative gap over the outputs found is {rel:.3g}, above tol={limits.tol:g}"

@@ -9,6 +9,7 @@ generator's state and the loop's own bookkeeping. What can be computed again wit
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -66,9 +67,7 @@ def restore(solver: CertifiedSolver, progress: Any, snapshot: Snapshot) -> None:
 def identity(compiled: Compiled, *parts: Any) -> str:
     """A hash of the problem and of whatever else must be the same for a run to go on."""
     digest = hashlib.blake2b(digest_size=16)
-    problem = compiled.problem
-    named = zip(problem._fields, problem, strict=True) if hasattr(problem, "_fields") else ()
-    for name, value in named:
+    for name, value in _fields_of(compiled.problem):
         if name != "token_gram" and isinstance(value, (np.ndarray, int, float)):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(value).data)
@@ -77,6 +76,14 @@ def identity(compiled: Compiled, *parts: Any) -> str:
         digest.update(np.ascontiguousarray(part).data if isinstance(part, np.ndarray) else b"")
         digest.update(repr(part).encode() if not isinstance(part, np.ndarray) else b"")
     return digest.hexdigest()
+
+
+def _fields_of(problem: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values of a problem, those of tuples inside it included."""
+    if hasattr(problem, "_fields"):
+        for name, value in zip(problem._fields, problem, strict=True):
+            yield name, value
+            yield from _fields_of(value)
 
 
 def _numbers(owner: Any, names: tuple[str, ...]) -> Array:

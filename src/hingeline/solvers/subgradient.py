@@ -160,6 +160,14 @@ class Subgradient:
         """Nothing: there are no multipliers to start from."""
         return
 
+    def measures(self) -> dict[str, Any]:
+        """Columns of a history row beside the certificate, by name."""
+        return {}
+
+    def findings(self, weights: Array) -> dict[str, float]:
+        """What else is known of the weights that a run ends with, by name."""
+        return {}
+
     def tables(self) -> dict[str, Array]:
         """Nothing changes its shape."""
         return {}

@@ -1,0 +1,278 @@
+"""Messages and weights in turn: the baselines that soft constraints are compared with.
+
+Both minimise the LP-relaxed objective g(w, δ) of :mod:`hingeline.solvers.soft_bcfw` over weights
+and messages: an example is drawn, its messages make ``rounds`` rounds of block descent, and the
+weights a step against the (sub)gradient of the example at these messages.
+
+``"dlpw"``
+    O. Meshi, D. Sontag, T. Jaakkola, A. Globerson, *Learning Efficiently with Approximate Inference
+    via Dual Losses* (2010): MPLP messages, subgradient steps.
+``"dlpw-smooth"``
+    T. Hazan, R. Urtasun, *A Primal-Dual Message-Passing Algorithm for Approximated Large Scale
+    Structured Prediction* (2010): every maximum is soft, ``ε log Σ exp(·/ε)``, messages have a
+    closed form by variables, and the steps are gradient steps of a smooth function.
+
+Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge. In pass k
+``η = k/W``, where W sums the k of all steps so far: about ``2/t``, the schedule for strongly convex
+problems (:mod:`hingeline.solvers.subgradient`). W does not start at 0 but so large that the noise
+of the first steps, ``(η/2)·Σ_i n·c_i²‖g_i‖²``, is a tenth of the objective at w = 0: with the
+schedule's own first steps the weights leave for a place some passes away. Candidates are the last
+weights and the average of the iterates, each with a few rounds of messages made for it.
+
+Certificate. g(w, δ) is what it says whatever the temperature. For ``"dlpw-smooth"`` the soft
+marginals of all examples, factors' coupled to variables', are a feasible dual point: the gap is
+that of the relaxation. It goes down to ``2ε Σ_i c_i Σ_blocks log(states)`` at most, and not to 0.
+``"dlpw"`` has no dual point, so that its dual is −inf and its gap ``nan``: it runs until
+``max_iter`` or ``max_time``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline._vector import aligned_zeros
+from hingeline.formulations import Formulation
+from hingeline.solvers.certificate import CertifiedSolver
+from hingeline.solvers.dlpw_messages import Messages
+from hingeline.solvers.dlpw_steps import (
+    MASS,
+    STEPS,
+    TOTAL,
+    add_beliefs_weights,
+    descend,
+    hinges_of,
+)
+from hingeline.solvers.parallel import Workers
+from hingeline.structures.base import Compiled
+from hingeline.structures.graph_blocks import blocks_of
+
+Array = np.ndarray[Any, Any]
+
+#: Share of the objective at w = 0 that the first steps may cost, and examples it is judged by.
+NOISE = 0.1
+SAMPLED = 32
+#: Rounds of messages for weights that are to be certified.
+FITTED = 3
+
+
+class DLPW(CertifiedSolver):
+    """Dual losses; see the head of this module.
+
+    Options
+    -------
+    rounds : int
+        Rounds of messages in an example before each step of the weights.
+    step : float, optional
+        Relative length η of the first step, at most 1; by default as the head of this module says.
+    """
+
+    name = "dlpw"
+    defaults: ClassVar[dict[str, Any]] = {"rounds": 1, "step": None}
+    saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
+    saved_arrays = ("planes", "moments", "state", "values", "_best")
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: Any = None,
+    ) -> None:
+        super().__init__(compiled, form, workers, seed, options)
+        if self.hard or form.rescaled:
+            raise ValueError(
+                f"solver={self.name!r} needs a finite C and rescale='margin': the relaxation has "
+                "no other form."
+            )
+        self.blocks = blocks_of(compiled, self.name)
+        problem = compiled.problem
+        graphs = problem.graphs
+        starts, counts = [], []
+        for g in range(len(graphs.node_ptr) - 1):
+            scope = graphs.scope[graphs.scope_ptr[g] : graphs.scope_ptr[g + 1]]
+            sizes = graphs.n_states[graphs.node_ptr[g] + scope]
+            ends = np.cumsum(sizes, dtype=np.int64)
+            starts.append(ends - sizes)
+            counts.append(int(ends[-1]) if len(ends) else 0)
+        at = np.concatenate(([0], np.cumsum(np.array(counts, dtype=np.int64)[problem.graph])))
+        self.values = np.zeros(int(at[-1]), dtype=np.float32)
+        self._places = (at.astype(np.int64), np.concatenate(starts).astype(np.int64))
+        self.exact = self.temperature > 0.0
+        self.planes = aligned_zeros(compiled.n_weights)
+        self.moments = aligned_zeros(compiled.n_weights)
+        self.state = np.zeros(3)
+        self.bound = -math.inf
+        self.hinges = np.zeros(compiled.n)
+        self.state[TOTAL] = 1.0 / min(self.options["step"] or self._first_step(), 1.0)
+
+    @property
+    def temperature(self) -> float:
+        """ε; 0 where maxima are hard."""
+        return float(self.options.get("temperature", 0.0))
+
+    @property
+    def messages(self) -> Messages:
+        """The messages, as the kernels take them."""
+        return Messages(*self._places, self.values)
+
+    @property
+    def n_planes(self) -> int:
+        """None are kept."""
+        return 0
+
+    def _first_step(self) -> float:
+        """The η at which the noise of steps from w = 0 is :data:`NOISE` of the objective there."""
+        n = len(self.active)
+        zero = aligned_zeros(self.compiled.n_weights)
+        noise = objective = 0.0
+        some = self.active[:: max(n // SAMPLED, 1)]
+        for i in some:
+            gradient = np.zeros_like(zero)
+            state = np.zeros(3)
+            state[TOTAL] = 1.0
+            self._descend(np.array([i]), 1.0, 0, state, gradient, np.zeros_like(zero))
+            noise += 0.5 * n * float(gradient @ gradient)
+            hinges_of(
+                self.compiled.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges
+            )
+            objective += float(self.form.cap[i] * self.hinges[i])
+        return NOISE * objective / noise if noise > 0.0 else 1.0
+
+    def _descend(
+        self,
+        order: Array,
+        weight: float,
+        rounds: int,
+        state: Array,
+        planes: Array,
+        moments: Array,
+    ) -> None:
+        """Pass over some examples; with weight 0 only messages move."""
+        descend(
+            self.compiled.problem,
+            self.blocks,
+            order,
+            self.form.cap,
+            weight,
+            rounds,
+            self.temperature,
+            state,
+            planes,
+            moments,
+            self.messages,
+        )
+
+    def sweep(self) -> float:
+        """One pass in a new random order; its gap is not known."""
+        self.clock += 1
+        self._descend(
+            self.rng.permutation(self.active),
+            float(self.clock),
+            int(self.options["rounds"]),
+            self.state,
+            self.planes,
+            self.moments,
+        )
+        self.oracle_calls += len(self.active)
+        return math.inf
+
+    def last(self) -> Array:
+        """The last iterate."""
+        return np.asarray(self.planes / self.state[TOTAL])
+
+    def candidate(self) -> Array:
+        """The average of the iterates."""
+        if self.state[MASS] == 0.0:
+            return self.last()
+        steps = self.state[STEPS] + 1.0
+        return np.asarray((steps * self.planes - self.moments) / self.state[MASS])
+
+    def certify(self) -> float:
+        """G of the average and of the last iterate; a dual bound where there is one."""
+        best, primal = None, math.inf
+        for weights in (self.last(), self.candidate()):
+            self._fit_messages(weights)
+            value = self.primal_of(weights)
+            if best is None or value < primal:
+                best, primal = weights, value
+        assert best is not None
+        if primal < self._best_primal or self._best is None:
+            self._best, self._best_primal = best, primal
+        if self.temperature > 0.0:
+            weights = aligned_zeros(self.compiled.n_weights)
+            linear = add_beliefs_weights(
+                self.compiled.problem,
+                self.blocks,
+                self.active,
+                self.form.cap,
+                best,
+                self.temperature,
+                self.messages,
+                weights,
+            )
+            self.bound = max(self.bound, linear - 0.5 * float(weights @ weights))
+        return primal
+
+    def _fit_messages(self, weights: Array) -> None:
+        """A few rounds of messages for given weights.
+
+        Those of an example belong to the weights of its last visit, and the noise of the steps in
+        between would count as slack.
+        """
+        state = np.zeros(3)
+        state[TOTAL] = 1.0
+        self._descend(self.active, 0.0, FITTED, state, weights, np.zeros_like(weights))
+
+    def primal_of(self, weights: Array) -> float:
+        """``g(w, δ)`` of given weights with the messages of this moment."""
+        self.workers.map(
+            lambda part, scratch: hinges_of(
+                self.compiled.problem, self.blocks, part, weights, self.messages, self.hinges
+            ),
+            self.active,
+        )
+        return 0.5 * float(weights @ weights) + float(self.form.cap @ self.hinges)
+
+    def dual(self) -> float:
+        """The best dual bound so far."""
+        return self.bound
+
+    def measures(self) -> dict[str, Any]:
+        """What history rows say beside the certificate."""
+        return {"relaxed": self._best_primal}
+
+    def findings(self, weights: Array) -> dict[str, float]:
+        """The relaxed objective, which is the primal, and its gap."""
+        gap = self._best_primal - self.bound if self.exact else math.nan
+        return {"relaxed_objective_": self._best_primal, "relaxed_gap_": gap}
+
+    def repair(self) -> None:
+        """Any messages and weights are feasible."""
+
+    def memory(self) -> None:
+        """Nothing: there are no multipliers to start from."""
+
+    def _find_violations(self) -> None:
+        """Asked of no one: :meth:`primal_of` does it."""
+
+
+class SmoothDLPW(DLPW):
+    """Dual losses with soft maxima; see the head of this module.
+
+    Options
+    -------
+    rounds : int
+        Rounds of messages in an example before each step of the weights.
+    step : float, optional
+        Relative length of the first step; by default as the head of this module says.
+    temperature : float
+        ε of the soft maxima, in units of the loss.
+    """
+
+    name = "dlpw-smooth"
+    defaults: ClassVar[dict[str, Any]] = {"rounds": 1, "step": None, "temperature": 0.01}

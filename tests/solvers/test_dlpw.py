@@ -1,0 +1,205 @@
+"""Dual losses: messages that descend, gradients, and how near the baselines come."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from hingeline import MulticlassSSVM
+from hingeline.formulations import make_formulation
+from hingeline.inference.factor_graph import make_topology
+from hingeline.solvers.dlpw import DLPW, SmoothDLPW
+from hingeline.solvers.dlpw_steps import TOTAL, choose_near, descend
+from hingeline.solvers.parallel import Workers
+from hingeline.solvers.schedule import Limits, run
+from hingeline.structures.graph_problem import compile_problem
+
+# isort: split
+from relaxation import Small, optimum, random_small
+
+C = 0.7
+KINDS = {
+    "pairs and triples": {"states": 3},
+    "binary": {"states": 2},
+    "featured": {"states": 3, "featured": True},
+}
+
+
+def solver_for(kind: Any, small: Small, n_jobs: int = 1, **options: Any) -> Any:
+    compiled = compile_problem(small.problem())
+    form = make_formulation(C, "max", "margin", np.ones(compiled.n))
+    return kind(compiled, form, Workers(n_jobs, compiled.scratch_size), 0, options)
+
+
+def solve(solver: Any, **limits: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return run(solver, Limits(**limits))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_comes_near_the_relaxed_optimum(kind: str) -> None:
+    small = random_small(3, **KINDS[kind])
+    solver = solver_for(DLPW, small)
+    result = solve(solver, max_iter=1500)
+    truth = optimum(small, solver.compiled.problem, np.full(4, C), 0.0, 4.0).value
+    assert truth * (1 - 1e-7) <= result.primal <= truth * 1.03
+    assert np.isnan(result.gap)
+    assert result.dual == -np.inf
+    assert result.findings["relaxed_objective_"] == result.primal
+
+
+@pytest.mark.parametrize("temperature", [0.003, 0.03])
+@pytest.mark.parametrize("kind", KINDS)
+def test_soft_maxima_come_as_near_as_their_temperature(kind: str, temperature: float) -> None:
+    small = random_small(3, **KINDS[kind])
+    solver = solver_for(SmoothDLPW, small, temperature=temperature)
+    result = solve(solver, tol=1e-4, max_iter=1500)
+    truth = optimum(small, solver.compiled.problem, np.full(4, C), 0.0, 4.0).value
+    # A soft maximum over k states exceeds the hard one by up to ε log k.
+    k = KINDS[kind]["states"]
+    blocks = sum(
+        4 * np.log(k) + sum(len(scope) * np.log(k) for scope in e.scopes) for e in small.examples
+    )
+    share = temperature * C * blocks
+    assert truth * (1 - 1e-7) <= result.primal <= truth + share + 0.01 * truth
+    assert result.dual <= truth * (1 + 1e-7)
+    if temperature == 0.03:  # colder ones take longer than this to have a dual point
+        assert result.dual >= truth - share
+    assert result.gap == pytest.approx(result.primal - result.dual)
+    assert result.findings["relaxed_objective_"] == result.primal
+
+
+def test_of_tied_maximisers_the_one_that_agrees_with_the_variables() -> None:
+    graph = make_topology([2, 3, 2], [(0, 1), (1, 2)])
+    values = np.zeros(8)
+    values[:6] = [1.0, 0.0, 1.0, 1.0 - 1e-7, 1.0, 0.9]
+    choose_near(graph, 0, values, 6, np.array([1, 2, 0]))
+    # (0, 2), (1, 0) and (1, 1) agree in one variable each; (1, 2) in both, but is no maximiser.
+    np.testing.assert_array_equal(values[:6], [0, 0, 1, 0, 0, 0])
+
+
+def test_a_first_step_can_be_given() -> None:
+    small = random_small(3)
+    assert solver_for(DLPW, small, step=0.25).state[TOTAL] == 4.0
+    assert 0.0 < 1.0 / solver_for(DLPW, small).state[TOTAL] <= 1.0
+
+
+def smooth_value(small: Small, solver: Any, w: Any, temperature: float) -> float:
+    """Σ over blocks of soft maxima in the open, for pairs without features."""
+    values, at, total = solver.values.astype(float), 0, 0.0
+    problem = solver.compiled.problem
+    U = w[: problem.n_features * problem.n_columns].reshape(problem.n_features, -1)
+
+    def top(scores: Any) -> float:
+        if temperature == 0.0:
+            return float(scores.max())
+        m = scores.max()
+        return float(m + temperature * np.log(np.exp((scores - m) / temperature).sum()))
+
+    kinds = small.kinds()
+    for e in small.examples:
+        k = e.n_states[0]
+        b = np.array([(e.X[v] @ U)[:k] + e.weight[v] * small.cost[e.labels[v]] for v in range(4)])
+        total -= sum(float((e.X[v] @ U)[e.labels[v]]) for v in range(4))
+        for scope in e.scopes:
+            kind = tuple(e.n_states[v] for v in scope)
+            table = problem.table_offset[kinds.index(kind)]
+            scores = w[table : table + int(np.prod(kind))].reshape(kind).copy()
+            total -= float(scores[tuple(e.labels[v] for v in scope)])
+            for p, v in enumerate(scope):
+                message = values[at : at + k]
+                at += k
+                b[v] += message
+                shape = [1] * len(scope)
+                shape[p] = k
+                scores -= message.reshape(shape)
+            total += top(scores)
+        total += sum(top(row) for row in b)
+    return total
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.1])
+def test_messages_descend_and_values_are_true(temperature: float) -> None:
+    small = random_small(6)
+    options = {"temperature": temperature} if temperature else {}
+    solver = solver_for(SmoothDLPW if temperature else DLPW, small, **options)
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=solver.compiled.n_weights)
+    before = smooth_value(small, solver, w, temperature)
+    for _ in range(6):
+        solver.state[TOTAL] = 1.0
+        solver.planes[:] = w
+        # Weight 0: only messages move.
+        descend(
+            solver.compiled.problem,
+            solver.blocks,
+            solver.active,
+            solver.form.cap,
+            0.0,
+            1,
+            temperature,
+            solver.state,
+            solver.planes,
+            solver.moments,
+            solver.messages,
+        )
+        np.testing.assert_array_equal(solver.planes, w)
+        after = smooth_value(small, solver, w, temperature)
+        assert after <= before + 1e-5
+        before = after
+    hard = smooth_value(small, solver, w, 0.0)
+    expected = 0.5 * float(w @ w) + C * hard
+    assert solver.primal_of(w) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_step_is_the_gradient_of_the_smooth_loss() -> None:
+    small = random_small(2, n=1)
+    solver = solver_for(SmoothDLPW, small, temperature=0.5)
+    rng = np.random.default_rng(1)
+    w = 0.3 * rng.normal(size=solver.compiled.n_weights)
+    solver.state[TOTAL] = 1.0
+    solver.planes[:] = w
+    descend(
+        solver.compiled.problem,
+        solver.blocks,
+        solver.active,
+        solver.form.cap,
+        1.0,
+        3,
+        0.5,
+        solver.state,
+        solver.planes,
+        solver.moments,
+        solver.messages,
+    )
+    step = solver.planes - w
+    eps = 1e-5
+    for j in np.flatnonzero(step)[::3]:
+        up, down = w.copy(), w.copy()
+        up[j] += eps
+        down[j] -= eps
+        slope = (smooth_value(small, solver, up, 0.5) - smooth_value(small, solver, down, 0.5)) / (
+            2 * eps
+        )
+        assert step[j] == pytest.approx(-C * slope, abs=1e-5)
+
+
+@pytest.mark.parametrize("solver_class", [DLPW, SmoothDLPW])
+def test_threads_do_not_change_the_weights(solver_class: Any) -> None:
+    small = random_small(6, n=12)
+    results = [
+        solve(solver_for(solver_class, small, n_jobs=n_jobs), max_iter=20).weights
+        for n_jobs in (1, 3)
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("name", ["dlpw", "dlpw-smooth"])
+def test_other_structures_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}.*GraphSSVM, MultilabelSSVM"):
+        MulticlassSSVM(solver=name).fit(np.eye(3), [0, 1, 2])
