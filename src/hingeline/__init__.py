@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hingeline.callbacks import Checkpoint, EarlyStopping
+    from hingeline.data.graph import Graph
     from hingeline.estimators.chain import ChainSSVM
     from hingeline.estimators.chain_crf import ChainCRF
     from hingeline.estimators.custom import SSVM
+    from hingeline.estimators.graph import GraphSSVM
     from hingeline.estimators.multiclass import MulticlassSSVM
+    from hingeline.estimators.multilabel import MultilabelSSVM
     from hingeline.estimators.paths import C_path, Path, nu_path
     from hingeline.estimators.semisupervised import SemiSupervisedSSVM
     from hingeline.estimators.storage import load
@@ -28,8 +31,11 @@ _HOME = {
     "ChainSSVM": "estimators.chain",
     "Checkpoint": "callbacks",
     "EarlyStopping": "callbacks",
+    "Graph": "data.graph",
+    "GraphSSVM": "estimators.graph",
     "HistoryRow": "solvers.history",
     "MulticlassSSVM": "estimators.multiclass",
+    "MultilabelSSVM": "estimators.multilabel",
     "PassState": "solvers.history",
     "Path": "estimators.paths",
     "SemiSupervisedSSVM": "estimators.semisupervised",
@@ -45,8 +51,11 @@ __all__ = [
     "ChainSSVM",
     "Checkpoint",
     "EarlyStopping",
+    "Graph",
+    "GraphSSVM",
     "HistoryRow",
     "MulticlassSSVM",
+    "MultilabelSSVM",
     "PassState",
     "Path",
     "SemiSupervisedSSVM",

@@ -45,6 +45,11 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
             f"{type(model).__name__} has no named weights: its structure alone knows what "
             "weights_ means."
         )
+    if hasattr(model, "_weight_layout"):
+        raise TypeError(
+            f"the weights of {type(model).__name__} are tables of different shapes: read "
+            "unary_coef_ and pairwise_coef_ instead."
+        )
     check_is_fitted(model, "weights_")
     labels = model.classes_.tolist()
     for block, table in split_blocks(model).items():

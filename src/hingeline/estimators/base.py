@@ -14,12 +14,13 @@ from sklearn.utils import check_random_state
 
 from hingeline.estimators import nu as nu_fits
 from hingeline.estimators.compiling import announced
-from hingeline.estimators.fitted import FittedEstimator
+from hingeline.estimators.fitted import FittedEstimator, forget_findings
 from hingeline.estimators.validation import as_callbacks, check_common
 from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
 from hingeline.formulations import make_formulation, needs_losses
 from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.certificate import CertifiedSolver
+from hingeline.solvers.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.history import HistoryRow, Result
@@ -31,6 +32,7 @@ from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.snapshot import identity
+from hingeline.solvers.soft_bcfw import SoftBCFW
 from hingeline.solvers.subgradient import NuSubgradient, Subgradient
 from hingeline.structures.base import Compiled
 
@@ -50,9 +52,13 @@ OTHER_SOLVERS: dict[tuple[str, str], Any] = {
     ("fsmo", "squared"): FSMO,
     ("one-slack", "max"): OneSlack,
     ("one-slack", "sum"): OneSlack,
+    ("dlpw", "max"): DLPW,
+    ("dlpw-smooth", "max"): SmoothDLPW,
+    ("soft-bcfw", "max"): SoftBCFW,
     ("subgradient", "max"): Subgradient,
     ("subgradient", "nu"): NuSubgradient,
 }
+
 
 #: A dense (examples, outputs) table of multipliers may take this much memory.
 ENUMERATED_MB = 1024
@@ -122,12 +128,12 @@ class BaseSSVM(FittedEstimator):
     def _known_options(self) -> dict[str, Any]:
         """The options that have a meaning here: what each is by default, or the words it may be.
 
-        ``violators`` is a parameter of the estimator.
+        ``violators`` is a parameter of the estimator, ``total_weight`` comes from the examples.
         """
         solver = self._solver_class(None)
         known = {**solver.defaults, **solver.words}
         given = self.solver_options if isinstance(self.solver_options, Mapping) else {}
-        idle = {"violators"} | solver.idle_options(given, str(self.slack))
+        idle = {"violators", "total_weight"} | solver.idle_options(given, str(self.slack))
         return {name: value for name, value in known.items() if name not in idle}
 
     def _check_parameters(self) -> None:
@@ -146,6 +152,7 @@ class BaseSSVM(FittedEstimator):
     ) -> tuple[Result, DualMemory]:
         """Run the solver and take over its certificate."""
         nu_fits.forget(self)
+        forget_findings(self)
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights, kind)
         if self.slack == "nu":
@@ -165,6 +172,8 @@ class BaseSSVM(FittedEstimator):
         form = make_formulation(float(self.C), self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
         options = {**self._options(solver_class), **given}
+        if "total_weight" in solver_class.defaults:
+            options["total_weight"] = float(weights.sum())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
         multipliers = None if start is None else carried_over(start, compiled, form, solver_class)
@@ -229,6 +238,8 @@ class BaseSSVM(FittedEstimator):
         self.oracle_exact_ = result.exact
         self.stop_reason_ = result.stop_reason
         self.history_ = result.history
+        for name, value in result.findings.items():
+            setattr(self, name, value)
 
     def _report(self, row: HistoryRow, relative_gap: float) -> None:
         if self.verbose >= 2 or not np.isnan([row.primal, row.restricted]).all():

@@ -13,6 +13,22 @@ from hingeline.estimators import nu as nu_fits
 Array = np.ndarray[Any, Any]
 
 
+#: What only solvers of relaxations leave behind.
+FINDINGS = (
+    "relaxed_objective_",
+    "relaxed_gap_",
+    "structured_objective_",
+    "fractional_",
+    "soft_rho_",
+)
+
+
+def forget_findings(estimator: Any) -> None:
+    """Drop what an earlier fit by a solver of relaxations left."""
+    for name in FINDINGS:
+        vars(estimator).pop(name, None)
+
+
 class FittedEstimator(BaseEstimator):
     """An estimator with flat weights and a certificate."""
 
@@ -41,6 +57,7 @@ class FittedEstimator(BaseEstimator):
         other.stop_reason_ = "weights were replaced"
         other.history_ = []
         nu_fits.forget(other)
+        forget_findings(other)
         return other
 
     def save(

@@ -25,6 +25,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline.estimators import nu
+from hingeline.estimators.fitted import FINDINGS
 from hingeline.estimators.stored_state import PREFIX, StoredState, state_to_arrays
 from hingeline.estimators.typed_json import (
     NotStorable,
@@ -50,7 +51,9 @@ Array = np.ndarray[Any, Any]
 ESTIMATORS = {
     "ChainCRF": "hingeline.estimators.chain_crf:ChainCRF",
     "ChainSSVM": "hingeline.estimators.chain:ChainSSVM",
+    "GraphSSVM": "hingeline.estimators.graph:GraphSSVM",
     "MulticlassSSVM": "hingeline.estimators.multiclass:MulticlassSSVM",
+    "MultilabelSSVM": "hingeline.estimators.multilabel:MultilabelSSVM",
 }
 #: Fitted attribute -> its key in the stored certificate.
 CERTIFICATE = {
@@ -131,6 +134,8 @@ def save(
             )
         except NotStorable as error:
             raise TypeError(f"the model cannot be stored, because its {error}.") from None
+    if hasattr(model, "_fitted_to_json"):  # what graphs know beside labels and features
+        header["fitted"] = model._fitted_to_json(arrays)
     stored, restored, report = compact(model, dtype, threshold)
     arrays.update(stored)
     if check is not None:
@@ -140,6 +145,9 @@ def save(
     }
     if hasattr(model, "nu_"):
         header["nu"] = nu.to_header(model)
+    found = {name: getattr(model, name) for name in FINDINGS if hasattr(model, name)}
+    if found:
+        header["relaxation"] = {name: to_json(float(v), {}, name) for name, v in found.items()}
     header["history"] = list(HistoryRow._fields)
     arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(
         -1, len(HistoryRow._fields)
@@ -311,6 +319,8 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     if "encoder" in header or hasattr(model, "features"):
         stored = header["encoder"]
         model.encoder_ = None if stored is None else encoder_from_json(stored, arrays)
+    if hasattr(model, "_fitted_from_json"):
+        model._fitted_from_json(header["fitted"], arrays)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
     if "state" in header and hasattr(model, "partial_fit"):
@@ -349,6 +359,12 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
     report = header["weights"]
     if report["exact"] is True and "nu" in header:
         nu.from_header(model, header["nu"])
+    if report["exact"] is True:
+        for name, stored_value in header.get("relaxation", {}).items():
+            value = from_json(stored_value, {})
+            if name not in FINDINGS or type(value) is not float:
+                raise ValueError(f"{name!r:.40} is no number of a relaxation")
+            setattr(model, name, value)
     if report["exact"] is not True:
         model.primal_objective_ = model.duality_gap_ = float("nan")
         model.restricted_objective_ = model.restricted_gap_ = float("nan")

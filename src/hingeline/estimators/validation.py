@@ -25,20 +25,33 @@ SOLVERS = {
     "one-slack": ("max", "sum"),
     "bcfw": ("max",),
     "subgradient": ("max", "nu"),
+    "soft-bcfw": ("max",),
+    "dlpw": ("max",),
+    "dlpw-smooth": ("max",),
 }
 
 #: Solvers without hard margins, and why.
 _SOFT_ONLY = {
     "one-slack": "it puts a price on all slack together",
     "bcfw": "it steps towards corners of the feasible set, which must be bounded",
+    "soft-bcfw": "it steps towards corners of the feasible set, which must be bounded",
+    "dlpw": "it descends on the price of slack",
+    "dlpw-smooth": "it descends on the price of slack",
 }
 #: What knows the loss only as the margin asked for.
-_MARGIN_ONLY = (("slack", "nu"), ("solver", "subgradient"))
+_MARGIN_ONLY = (
+    ("slack", "nu"),
+    ("solver", "subgradient"),
+    ("solver", "soft-bcfw"),
+    ("solver", "dlpw"),
+    ("solver", "dlpw-smooth"),
+)
 
 #: Solver options for which 0 means "not at all".
-_MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps"}
+_MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps", "rounds", "proximal"}
 #: The others count something.
 _MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta", "step", "gain"}
+_MAY_BE_REAL |= {"rho", "rho_factor", "temperature", "proximal"}
 
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")

@@ -12,6 +12,7 @@ from hingeline.formulations import Formulation, feasible
 from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.one_slack import CutMemory, OneSlack, carried
+from hingeline.solvers.soft_bcfw import Marginals, SoftBCFW
 from hingeline.solvers.stream import as_table
 from hingeline.structures.base import Compiled
 from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
@@ -33,7 +34,7 @@ class DualMemory:
 def same_examples(a: Any, b: Any) -> bool:
     """Whether two problems hold the same examples (a table that fills up apart)."""
     return type(a) is type(b) and all(
-        np.array_equal(x, y)
+        same_examples(x, y) if hasattr(x, "_fields") else np.array_equal(x, y)
         for name, x, y in zip(a._fields, a, b, strict=True)
         if name != "token_gram"
     )
@@ -41,7 +42,7 @@ def same_examples(a: Any, b: Any) -> bool:
 
 def carried_over(
     start: DualMemory, compiled: Compiled, form: Formulation, solver_class: type[CertifiedSolver]
-) -> WorkingSet | Array | CutMemory | None:
+) -> WorkingSet | Array | CutMemory | Marginals | None:
     """Multipliers made feasible for another C, other weights or more examples; None if impossible.
 
     Under linear slack an example's multipliers are scaled with its bound, so that those at the
@@ -54,6 +55,13 @@ def carried_over(
     if table and isinstance(multipliers, WorkingSet) and compiled.n_outputs is not None:
         multipliers = as_table(multipliers, compiled.n_outputs)  # of a stream
     dense = isinstance(multipliers, np.ndarray)
+    if isinstance(multipliers, Marginals) or issubclass(solver_class, SoftBCFW):
+        # Marginals are feasible for any C; the layout of other examples is another.
+        same = start.compiled.problem is compiled.problem or same_examples(
+            start.compiled.problem, compiled.problem
+        )
+        fits = isinstance(multipliers, Marginals) and issubclass(solver_class, SoftBCFW)
+        return multipliers if fits and same else None
     kinds = [(f.root, f.rescaled, f.summed) for f in (before, form)]
     if multipliers is None or not issubclass(solver_class, CertifiedSolver):
         return None

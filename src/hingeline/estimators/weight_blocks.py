@@ -1,4 +1,4 @@
-"""The flat weight vector as named blocks (rows, labels), and blocks as arrays of a file.
+"""The flat weight vector as named blocks (rows, columns), and blocks as arrays of a file.
 
 Blocks lack the padding of rows. A sparse block is one bit for every weight, then the values of
 those that are stored.
@@ -7,7 +7,7 @@ those that are stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,46 +17,67 @@ from hingeline.structures.chain import padded
 Array = np.ndarray[Any, Any]
 
 
-def blocks_of(model: Any) -> dict[str, int]:
-    """Name and rows of each block of an estimator, in the order of ``weights_``."""
+class Block(NamedTuple):
+    """A table in the flat vector; rows may be padded."""
+
+    start: int
+    rows: int
+    columns: int
+    stride: int
+
+
+def layout_of(model: Any) -> dict[str, Block]:
+    """Name and place of each block of an estimator, in the order of ``weights_``."""
+    own = getattr(model, "_weight_layout", None)
+    if own is not None:
+        layout: dict[str, Block] = own()
+        return layout
+    n_labels = len(model.classes_)
     chain = hasattr(model, "boundary")
     blocks = {"emission" if chain else "coef": int(model.n_features_in_)}
     if model.fit_intercept:
         blocks["intercept"] = 1
     if chain:
-        blocks["transition"] = len(model.classes_)
+        blocks["transition"] = n_labels
         if model.boundary:
             blocks["start"] = blocks["end"] = 1
-    return blocks
-
-
-def split_blocks(model: Any) -> dict[str, Array]:
-    """Views of ``weights_`` by block, each (rows, labels)."""
-    n_labels = len(model.classes_)
-    blocks = blocks_of(model)
-    if model.weights_.size != sum(blocks.values()) * padded(n_labels):
-        raise ValueError(
-            f"weights_ has {model.weights_.size} entries, which is not what the parameters ask "
-            "for: fit again after changing fit_intercept or boundary."
-        )
-    table = model.weights_.reshape(-1, padded(n_labels))
+    stride = padded(n_labels)
     found, first = {}, 0
     for name, rows in blocks.items():
-        found[name] = table[first : first + rows, :n_labels]
+        found[name] = Block(first * stride, rows, n_labels, stride)
         first += rows
     return found
 
 
+def size_of(layout: Mapping[str, Block]) -> int:
+    """Length of the flat vector."""
+    return max(block.start + block.rows * block.stride for block in layout.values())
+
+
+def table_of(weights: Array, block: Block) -> Array:
+    """The block as a view (rows, columns)."""
+    rows = weights[block.start : block.start + block.rows * block.stride]
+    return rows.reshape(block.rows, block.stride)[:, : block.columns]
+
+
+def split_blocks(model: Any) -> dict[str, Array]:
+    """Views of ``weights_`` by block, each (rows, labels)."""
+    layout = layout_of(model)
+    if model.weights_.size != size_of(layout):
+        raise ValueError(
+            f"weights_ has {model.weights_.size} entries, which is not what the parameters ask "
+            "for: fit again after changing fit_intercept or boundary."
+        )
+    return {name: table_of(model.weights_, block) for name, block in layout.items()}
+
+
 def join_blocks(model: Any, tables: Mapping[str, Array]) -> Array:
     """The flat vector of these blocks, float64 and padded with zeros."""
-    n_labels = len(model.classes_)
-    blocks = blocks_of(model)
-    flat = np.zeros((sum(blocks.values()), padded(n_labels)))
-    first = 0
-    for name, rows in blocks.items():
-        flat[first : first + rows, :n_labels] = tables[name]
-        first += rows
-    return flat.reshape(-1)
+    layout = layout_of(model)
+    flat = np.zeros(size_of(layout))
+    for name, block in layout.items():
+        table_of(flat, block)[:] = tables[name]
+    return flat
 
 
 def compact(
@@ -116,15 +137,15 @@ def bits_of(values: Array) -> Array:
 
 def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Fill ``weights_``; a mask of bits bounds what a small file can ask for."""
-    n_labels = len(model.classes_)
     dtype = np.dtype({"float64": "f8", "float32": "f4", "float16": "f2"}[report["dtype"]])
-    blocks = blocks_of(model)
+    layout = layout_of(model)
     parts = {True: ("/mask", "/values"), False: ("",)}[report["sparse"]]
-    expected = {f"weights/{name}{part}" for name in blocks for part in parts}
+    expected = {f"weights/{name}{part}" for name in layout for part in parts}
     if expected != {name for name in arrays if name.startswith("weights/")}:
         raise ValueError("the blocks of weights are not those that the parameters ask for")
     tables: dict[str, Array] = {}
-    for name, rows in blocks.items():
+    for name, block in layout.items():
+        rows, n_labels = block.rows, block.columns
         if report["sparse"]:
             mask, values = arrays[f"weights/{name}/mask"], arrays[f"weights/{name}/values"]
             count = rows * n_labels

@@ -31,7 +31,8 @@ class Blocks:
 
 def blocks_of(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
-    if not any(hasattr(type(model), name) for name in ("emission_coef_", "coef_")):
+    known = any(hasattr(type(model), name) for name in ("emission_coef_", "coef_"))
+    if not known or hasattr(model, "_weight_layout"):  # graphs score pairs of labels besides
         raise TypeError(
             f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."
         )

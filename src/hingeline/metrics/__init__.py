@@ -1,7 +1,8 @@
-"""How good labels are: tokens, spans, labels and sequences, with confidence intervals."""
+"""How good labels are: tokens, spans, sequences and sets, with confidence intervals."""
 
 from hingeline.metrics.bootstrap import bootstrap_intervals
 from hingeline.metrics.evaluation import Evaluation, evaluate
+from hingeline.metrics.multilabel import MultilabelScores, multilabel_scores
 from hingeline.metrics.scores import (
     Score,
     SpanScores,
@@ -14,11 +15,13 @@ from hingeline.metrics.scores import (
 
 __all__ = [
     "Evaluation",
+    "MultilabelScores",
     "Score",
     "SpanScores",
     "bootstrap_intervals",
     "confusion_matrix",
     "evaluate",
+    "multilabel_scores",
     "per_label",
     "span_f1_score",
     "span_scores",

@@ -1,0 +1,398 @@
+"""Labelling of graphs: one label per node, with scores of pairs along edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from hingeline.estimators.graph_base import Decoded, GraphModel, tight
+from hingeline.estimators.graph_layout import (
+    Templates,
+    check_graphs,
+    check_templates,
+    find_templates,
+    lay_out,
+    node_matrix,
+)
+from hingeline.estimators.sequences import (
+    find_classes,
+    number_labels,
+    plain_labels,
+    with_constant,
+)
+from hingeline.estimators.validation import check_class_weight, check_loss, check_sample_weight
+from hingeline.estimators.weight_blocks import Block, table_of
+from hingeline.structures import graph
+
+Array = np.ndarray[Any, Any]
+
+
+class GraphSSVM(GraphModel):
+    """Structured SVM for graphs, solved to a certificate.
+
+    The score of labels y for the nodes of a graph is
+    ``Σ_i x_i·U[y_i] + Σ_{(i, j)} z_ij·T[y_i, y_j] + Σ_c T_c[y_c]``, over nodes, edges and the
+    larger sets of nodes that ``Graph.factors`` names; training minimises
+    ``½‖w‖² + C Σ_g s_g·max_y [l_g(y) − w·Δf_g(y)]₊``.
+
+    Parameters
+    ----------
+    C : float, default=0.1
+        Weight of a graph's slack; ``float("inf")`` for a hard margin (exact inference only).
+    slack : {"max", "sum", "nu"}, default="max"
+        As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
+    nu : float or "auto", optional
+        With ``slack="nu"`` instead of C; see :class:`hingeline.ChainSSVM`.
+    loss : "hamming", array, or (scale, loss)
+        Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
+        a cost matrix (true, predicted), in the order of ``classes_``.
+    inference : str, default="auto"
+        How the best labelling is found, in training and prediction. ``"auto"`` is exact where the
+        graph allows it (forests, few labellings, …); elsewhere the relaxed problem is solved, and
+        its solution rounded: see :meth:`certify`.
+    solver : str, default="auto"
+        ``"auto"`` is ``"sdm"`` for forests and where no graph has more than 16,384 labellings, and
+        ``"soft-bcfw"`` for other graphs with loops: it trains the LP relaxation with constraints
+        softened by ``solver_options={"rho": 1.0}``, so that primal and dual are those of that
+        problem. Name ``"sdm"`` for the structured hinge. See :class:`hingeline.ChainSSVM` for
+        the others.
+    class_weight : dict or "balanced", optional
+        Multiplies the loss of nodes whose true label it is.
+    void_label : label, optional
+        Nodes with this label are unknown: training leaves them, their edges and factors out, and
+        :meth:`score` does not count them. Predictions label all nodes, never with it.
+    fit_intercept : bool, default=True
+        Append a constant feature to every node. Its weights are regularised like any other.
+    tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
+        As in :class:`hingeline.MulticlassSSVM`.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    unary_coef_ : ndarray of shape (labels, features)
+        With node types, (types, labels, features).
+    intercept_ : ndarray of shape (labels,), or (types, labels)
+    pairwise_coef_ : ndarray of shape (labels, labels)
+        ``[label of the first node, label of the second]``; with edge features
+        (features, labels, labels), with edge types one of these for each type.
+    factor_coef_ : dict of ndarray
+        Tables of ``Graph.factors`` by name, (labels, labels, …).
+    oracle_exact_ : bool
+        Whether every decode of the final certificate found the best labelling. Otherwise the
+        primal objective is an upper bound, and so is the gap. Solvers of the relaxation decode
+        nothing: theirs are exact, of another problem.
+    relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
+        Of solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
+        distance to the optimum, share of variables that are not integral, the last ρ, and the
+        objective with the exact hinge where decoding all examples exactly is cheap.
+    weights_, primal_objective_, dual_objective_, duality_gap_, n_iter_, converged_,
+    stop_reason_, history_
+        As in :class:`hingeline.ChainSSVM`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hingeline import Graph, GraphSSVM
+    >>> X = [Graph([[1.0], [1.0], [-1.0]], edges=[(0, 1), (1, 2)]), Graph([[-1.0], [1.0]])]
+    >>> y = [["sky", "sky", "grass"], ["grass", "sky"]]
+    >>> model = GraphSSVM(C=10.0, random_state=0).fit(X, y)
+    >>> [list(map(str, labels)) for labels in model.predict(X)]
+    [['sky', 'sky', 'grass'], ['grass', 'sky']]
+    """
+
+    def __init__(
+        self,
+        C: float = 0.1,
+        *,
+        slack: str = "max",
+        nu: float | str | None = None,
+        loss: Any = "hamming",
+        inference: str = "auto",
+        solver: str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        class_weight: Any = None,
+        void_label: Any = None,
+        fit_intercept: bool = True,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            slack=slack,
+            nu=nu,
+            loss=loss,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            max_time=max_time,
+            class_weight=class_weight,
+            warm_start=warm_start,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+            solver_options=solver_options,
+        )
+        self.inference = inference
+        self.void_label = void_label
+        self.fit_intercept = fit_intercept
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GraphSSVM:
+        """Train on graphs.
+
+        Parameters
+        ----------
+        X : list of Graph
+        y : list of label sequences
+            One label per node.
+        sample_weight : array-like, one per graph, optional
+            Multiplies a graph's slack; 0 drops it.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        graphs = check_graphs(X)
+        labels = self._node_labels(graphs, y)
+        weights = check_sample_weight(sample_weight, len(graphs))
+        whole = graphs  # weights are for all there is, also where training leaves it out
+        if self.void_label is not None:
+            known = [[label != self.void_label for label in own] for own in labels]
+            some = [any(own) for own in known]
+            if not any(some):
+                raise ValueError(f"y holds nothing but the void label {self.void_label!r}.")
+            graphs = [
+                g if all(k) else g.subgraph(k)
+                for g, k, s in zip(graphs, known, some, strict=True)
+                if s
+            ]
+            labels = [[label for label in own if label != self.void_label] for own in labels]
+            labels = [own for own in labels if own]
+            weights = weights[np.array(some)]
+            if not weights.any():
+                raise ValueError("sample_weight is zero wherever y holds labels that are not void.")
+        flat = [label for own in labels for label in own]
+        self.classes_, index = find_classes(flat)
+        numbers = number_labels(flat, index)
+        n_labels = len(self.classes_)
+        cost = check_loss(self.loss, "hamming", n_labels, vector=True)
+        cost = check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None] * cost
+        matrix, _ = node_matrix(graphs)
+        self.n_features_in_ = matrix.shape[1]
+        matrix = with_constant(matrix) if self.fit_intercept else matrix
+        templates = find_templates(whole, matrix.shape[1], n_labels)
+        self.n_node_types_ = templates.node_types
+        self.n_edge_types_ = templates.edge_types
+        self.n_edge_features_ = templates.edge_features
+        self.factor_orders_ = templates.factors
+        method = graph.INFERENCE[self.inference]
+        self._fit_problem(lay_out(graphs, matrix, templates, numbers, cost, method), weights)
+        return self
+
+    def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
+        """Labels of every graph as plain lists."""
+        if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
+            raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
+        if len(y) != len(graphs):
+            raise ValueError(f"X has {len(graphs)} graphs and y has {len(y)}: they must agree.")
+        found = []
+        for i, (x, own) in enumerate(zip(graphs, y, strict=True)):
+            if isinstance(own, (str, bytes)) or not hasattr(own, "__len__"):
+                raise TypeError(f"y[{i}] must be a sequence of labels, got {own!r:.60}.")
+            if len(own) != x.n_nodes:
+                raise ValueError(
+                    f"X[{i}] has {x.n_nodes} nodes and y[{i}] has {len(own)} labels: give one "
+                    "label per node."
+                )
+            found.append(plain_labels(own))
+        return found
+
+    # Weights by name -----------------------------------------------------------------------
+
+    @property
+    def _templates(self) -> Templates:
+        check_is_fitted(self, "weights_")
+        return self._make_templates()
+
+    def _make_templates(self) -> Templates:
+        return Templates(
+            int(self.n_features_in_) + bool(self.fit_intercept),
+            len(self.classes_),
+            self.n_node_types_,
+            self.n_edge_types_,
+            self.n_edge_features_,
+            self.factor_orders_,
+        )
+
+    def _weight_layout(self) -> dict[str, Block]:
+        return self._make_templates().layout
+
+    def _unary(self) -> Array:
+        """(types, labels, features), the constant one included: a view."""
+        templates = self._templates
+        table = table_of(self.weights_, templates.layout["unary"])
+        shape = (templates.n_features, templates.node_types, templates.n_states)
+        return table.reshape(shape).transpose(1, 2, 0)
+
+    @property
+    def unary_coef_(self) -> Array:
+        """(labels, features), or (types, labels, features): a view."""
+        table = self._unary()[:, :, : self.n_features_in_]
+        return table[0] if self.n_node_types_ == 1 else table
+
+    @property
+    def intercept_(self) -> Array:
+        """Weights of the constant feature, zero without one."""
+        table = self._unary()
+        own = table[:, :, -1] if self.fit_intercept else np.zeros(table.shape[:2])
+        return own[0] if self.n_node_types_ == 1 else own
+
+    @property
+    def pairwise_coef_(self) -> Array:
+        """Weights of pairs of labels: a view; see the class for its shape."""
+        templates = self._templates
+        k = templates.n_states
+        table = table_of(self.weights_, templates.layout["pairwise"])
+        types = () if templates.edge_types == 1 else (templates.edge_types,)
+        features = (templates.edge_features,) if templates.edge_features else ()
+        return table.reshape((*types, *features, k, k))
+
+    @property
+    def factor_coef_(self) -> dict[str, Array]:
+        """Tables of larger sets of nodes, by name: views."""
+        templates = self._templates
+        layout = templates.layout
+        return {
+            name: table_of(self.weights_, layout[f"factor/{name}"]).reshape(
+                (templates.n_states,) * order
+            )
+            for name, order in templates.factors.items()
+        }
+
+    # Prediction ----------------------------------------------------------------------------
+
+    def _ready(self, X: Any) -> graph.GraphProblem:
+        templates = self._templates
+        graphs = check_graphs(X)
+        check_templates(graphs, templates)
+        matrix: sp.csr_matrix = node_matrix(graphs)[0]
+        if matrix.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {matrix.shape[1]} node features, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}."
+            )
+        matrix = with_constant(matrix) if self.fit_intercept else matrix
+        labels = np.zeros(matrix.shape[0], dtype=np.int32)
+        cost = np.zeros((templates.n_states, templates.n_states))
+        method = graph.INFERENCE[self.inference]
+        return lay_out(graphs, matrix, templates, labels, cost, method)
+
+    def predict(self, X: Any) -> list[Array]:
+        """Labels of the nodes of every graph.
+
+        Parameters
+        ----------
+        X : list of Graph
+
+        Returns
+        -------
+        list of ndarray, one per graph
+        """
+        problem = self._ready(X)
+        states = self._decode(problem)[0]
+        return np.split(self.classes_[states], problem.node_offset[1:-1])
+
+    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
+        """Predictions with what is known of their quality.
+
+        Parameters
+        ----------
+        X : list of Graph
+        settle : bool, default=False
+            Find the best labelling of the graphs where inference left it open, by integer
+            programming (HiGHS): exact, and slow for large graphs.
+
+        Returns
+        -------
+        Decoded
+            ``labels`` as :meth:`predict` gives them, their ``scores``, upper ``bounds`` on the
+            score of any labelling, and ``exact``: where the two meet.
+        """
+        problem = self._ready(X)
+        states, bounds, scores = self._decode(problem)
+        if settle:
+            self._settle(problem, states, bounds, scores)
+        labels = np.split(self.classes_[states], problem.node_offset[1:-1])
+        return Decoded(labels, scores, bounds, tight(bounds, scores))
+
+    def decision_function(self, X: Any) -> list[Array]:
+        """Score of every label of every node, the other nodes being as predicted.
+
+        Parameters
+        ----------
+        X : list of Graph
+
+        Returns
+        -------
+        list of ndarray of shape (nodes, labels)
+            What does not depend on the node's label is left out.
+        """
+        scores, start = self._conditional_scores(self._ready(X))
+        return [own.reshape(-1, len(self.classes_)) for own in np.split(scores, start[1:-1])]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the nodes that are labelled rightly, void ones left out.
+
+        Nodes count by ``Graph.node_weights``, so that with pixels it is pixel accuracy.
+
+        Parameters
+        ----------
+        X, y : as for :meth:`fit`
+        sample_weight : array-like, one per graph, optional
+        """
+        found = self.predict(X)
+        weights = check_sample_weight(sample_weight, len(found))
+        truth = self._node_labels(X, y)
+        right = total = 0.0
+        for x, guess, own, weight in zip(X, found, truth, weights, strict=True):
+            # Not arrays: labels of different types must not become equal.
+            hits = np.array([a == b for a, b in zip(guess.tolist(), own, strict=True)], dtype=float)
+            known = np.array([self.void_label is None or b != self.void_label for b in own])
+            each = weight * known * (1.0 if x.node_weights is None else x.node_weights)
+            right += float(each @ hits)
+            total += float(each.sum())
+        if total == 0.0:
+            raise ValueError("there is no node to judge by: all are void or weigh nothing.")
+        return right / total
+
+    # Storage -------------------------------------------------------------------------------
+
+    def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
+        return {
+            "node_types": self.n_node_types_,
+            "edge_types": self.n_edge_types_,
+            "edge_features": self.n_edge_features_,
+            "factors": [[name, order] for name, order in self.factor_orders_.items()],
+        }
+
+    def _fitted_from_json(self, stored: dict[str, Any], arrays: dict[str, Array]) -> None:
+        counts = [stored[name] for name in ("node_types", "edge_types", "edge_features")]
+        orders = dict(stored["factors"])
+        if any(type(n) is not int or n < 0 for n in (*counts, *orders.values())):
+            raise ValueError("types, edge features and orders must be counts")
+        if min(counts[:2]) < 1 or any(not isinstance(name, str) for name in orders):
+            raise ValueError("types must be counts and factors have names")
+        if any(order > 30 for order in orders.values()):
+            raise ValueError("factors of more than 30 nodes")
+        self.n_node_types_, self.n_edge_types_, self.n_edge_features_ = counts
+        self.factor_orders_ = orders

@@ -1,0 +1,333 @@
+"""Multi-label classification: sets of labels, with scores of pairs of labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hingeline.estimators.graph_base import Decoded, GraphModel, tight
+from hingeline.estimators.label_graph import check_pairs, read_indicator
+from hingeline.estimators.sequences import with_constant
+from hingeline.estimators.validation import (
+    check_class_weight,
+    check_loss,
+    check_sample_weight,
+    refuse_none,
+)
+from hingeline.estimators.weight_blocks import Block, table_of
+from hingeline.inference.factor_graph import join, make_topology
+from hingeline.structures import graph
+from hingeline.structures.graph_problem import padded_columns
+
+Array = np.ndarray[Any, Any]
+
+
+class MultilabelSSVM(ClassifierMixin, GraphModel):
+    """Multi-label support vector machine over a graph of labels, solved to a certificate.
+
+    A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
+    ``Σ_l x·U[l, y_l] + Σ_{(k, l) ∈ edges} T_kl[y_k, y_l]``; training minimises
+    ``½‖w‖² + C Σ_i s_i·max_y [l_i(y) − w·Δf_i(y)]₊`` with the number of wrong indicators as loss.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of an example's slack; ``float("inf")`` for a hard margin (exact inference only).
+    edges : {"full", "tree", "none"} or list of pairs, default="full"
+        Pairs of labels that are scored together: all, those of the maximum spanning tree of their
+        mutual information (Chow and Liu), none, or pairs of column numbers of y.
+    slack : {"max", "sum", "nu"}, default="max"
+        As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
+    nu : float or "auto", optional
+        With ``slack="nu"`` instead of C; see :class:`hingeline.ChainSSVM`.
+    loss : "hamming", array, or (scale, loss)
+        Summed over labels: wrong indicators, or a matrix ``[[0, a], [b, 0]]`` with the costs of a
+        label too many and of one that is missing.
+    inference, solver
+        As in :class:`hingeline.GraphSSVM`: with loops among more than ten labels ``"auto"`` trains
+        by ``"soft-bcfw"``.
+    class_weight : dict or "balanced", optional
+        Multiplies the loss of indicators whose true value it is: ``{0: …, 1: …}``; "balanced"
+        lets those of either value weigh the same in total, label by label. With y of one
+        dimension it multiplies the weight of the examples, as in
+        :class:`hingeline.MulticlassSSVM`.
+    fit_intercept : bool, default=True
+        Append a constant feature. Its weights are regularised like any other.
+    tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
+        As in :class:`hingeline.MulticlassSSVM`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (labels,)
+        Names of the labels: the columns of y if it is a data frame, else their numbers. With y of
+        one dimension its two classes.
+    n_labels_ : int
+    edges_ : ndarray of shape (pairs, 2)
+    unary_coef_ : ndarray of shape (labels, 2, features)
+        Weights of a label's absence and presence.
+    coef_ : ndarray of shape (labels, features)
+        The difference of the two: what speaks for a label.
+    intercept_ : ndarray of shape (labels,)
+        Likewise, of the constant feature.
+    pairwise_coef_ : ndarray of shape (pairs, 2, 2)
+        ``[indicator of the first label, of the second]``.
+    oracle_exact_, relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_
+        As in :class:`hingeline.GraphSSVM`.
+    weights_, primal_objective_, dual_objective_, duality_gap_, n_iter_, converged_,
+    stop_reason_, history_
+        As in :class:`hingeline.ChainSSVM`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from hingeline import MultilabelSSVM
+    >>> X, y = make_multilabel_classification(n_classes=4, random_state=0)
+    >>> model = MultilabelSSVM(C=0.01, random_state=0).fit(X, y)
+    >>> model.predict(X[:2]).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        edges: Any = "full",
+        slack: str = "max",
+        nu: float | str | None = None,
+        loss: Any = "hamming",
+        inference: str = "auto",
+        solver: str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        solver_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            slack=slack,
+            nu=nu,
+            loss=loss,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            max_time=max_time,
+            class_weight=class_weight,
+            warm_start=warm_start,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+            solver_options=solver_options,
+        )
+        self.edges = edges
+        self.inference = inference
+        self.fit_intercept = fit_intercept
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
+        """Train on X (n, features) and label indicators y.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0 and 1. One dimension with two classes is taken as a single label.
+        sample_weight : array-like of shape (n_samples,), optional
+            Multiplies an example's slack; 0 drops it.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        refuse_none(y)
+        names = getattr(y, "columns", None)
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            multi_output=True,
+        )
+        indicator, self.classes_ = read_indicator(y, names)
+        n, self.n_labels_ = indicator.shape
+        weights = check_sample_weight(sample_weight, n)
+        self.edges_ = check_pairs(self.edges, indicator, weights)
+        cost = check_loss(self.loss, "hamming", 2, vector=True)
+        values = [0, 1] if self.n_labels_ > 1 else self.classes_.tolist()
+        node_weight = np.empty(indicator.shape)
+        for k in range(self.n_labels_):
+            own = check_class_weight(self.class_weight, values, indicator[:, k])
+            node_weight[:, k] = own[indicator[:, k]]
+        if self.n_labels_ == 1:  # one variable: weight the example, as MulticlassSSVM does
+            weights = weights * node_weight[:, 0]
+            node_weight[:] = 1.0
+            if not weights.any():
+                raise ValueError("class_weight leaves every example a weight of zero.")
+        self._fit_problem(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
+        return self
+
+    def _make(
+        self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None
+    ) -> graph.GraphProblem:
+        """One graph for all examples; the variables of an example share its row."""
+        matrix = sp.csr_matrix(X)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        if self.fit_intercept:
+            matrix = with_constant(matrix)
+        n, n_labels, n_pairs = matrix.shape[0], self.n_labels_, len(self.edges_)
+        return graph.make_problem(
+            join([make_topology(np.full(n_labels, 2), self.edges_)]),
+            np.arange(n_labels),
+            np.arange(n_pairs),
+            np.full(n_labels, 2),
+            np.ones(n_pairs),
+            np.full(n_pairs, 4),
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            matrix.shape[1],
+            labels,
+            cost,
+            graph=np.zeros(n),
+            row=np.repeat(np.arange(n), n_labels),
+            node_weight=node_weight,
+            inference=graph.INFERENCE[self.inference],
+        )
+
+    # Weights by name -----------------------------------------------------------------------
+
+    def _weight_layout(self) -> dict[str, Block]:
+        rows = int(self.n_features_in_) + bool(self.fit_intercept)
+        columns = 2 * self.n_labels_
+        stride = padded_columns(columns)
+        return {
+            "unary": Block(0, rows, columns, stride),
+            "pairwise": Block(rows * stride, len(self.edges_), 4, 4),
+        }
+
+    def _unary(self) -> Array:
+        """(labels, 2, features), the constant one included: a view."""
+        check_is_fitted(self, "weights_")
+        table = table_of(self.weights_, self._weight_layout()["unary"])
+        return table.reshape(-1, self.n_labels_, 2).transpose(1, 2, 0)
+
+    @property
+    def unary_coef_(self) -> Array:
+        """(labels, 2, features), a view."""
+        return self._unary()[:, :, : self.n_features_in_]
+
+    @property
+    def coef_(self) -> Array:
+        """What speaks for a label: (labels, features), computed from ``unary_coef_``."""
+        coef = self.unary_coef_
+        return np.asarray(coef[:, 1] - coef[:, 0])
+
+    @property
+    def intercept_(self) -> Array:
+        """The constant's part of ``coef_``: (labels,), zero without it."""
+        table = self._unary()
+        if not self.fit_intercept:
+            return np.zeros(self.n_labels_)
+        return np.asarray(table[:, 1, -1] - table[:, 0, -1])
+
+    @property
+    def pairwise_coef_(self) -> Array:
+        """(pairs, 2, 2), in the order of ``edges_``: a view."""
+        check_is_fitted(self, "weights_")
+        return table_of(self.weights_, self._weight_layout()["pairwise"]).reshape(-1, 2, 2)
+
+    # Prediction ----------------------------------------------------------------------------
+
+    def _ready(self, X: Any) -> graph.GraphProblem:
+        check_is_fitted(self, "weights_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
+        return self._make(X, labels, np.zeros((2, 2)))
+
+    def _as_output(self, states: Array) -> Array:
+        if self.n_labels_ == 1:
+            return np.asarray(self.classes_[states])
+        return states.reshape(-1, self.n_labels_).astype(np.int64)
+
+    def predict(self, X: Any) -> Array:
+        """Indicators of the best sets of labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels); classes (n_samples,) if y had one dimension
+        """
+        return self._as_output(self._decode(self._ready(X))[0])
+
+    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
+        """Predictions with what is known of their quality; as :meth:`hingeline.GraphSSVM.certify`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        settle : bool, default=False
+        """
+        problem = self._ready(X)
+        states, bounds, scores = self._decode(problem)
+        if settle:
+            self._settle(problem, states, bounds, scores)
+        return Decoded(self._as_output(states), scores, bounds, tight(bounds, scores))
+
+    def decision_function(self, X: Any) -> Array:
+        """How far the score falls without a label, or rises with it, the others as predicted.
+
+        It is the label's lead ``x·coef_[l] + intercept_[l]`` plus what its pairs with the
+        predicted values of the other labels add. Where inference is exact it is positive for the
+        labels predicted and for no others.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels); (n_samples,) if y had one dimension
+        """
+        scores = self._conditional_scores(self._ready(X))[0].reshape(-1, self.n_labels_, 2)
+        leads = np.asarray(scores[:, :, 1] - scores[:, :, 0])
+        return leads[:, 0] if self.n_labels_ == 1 else leads
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    # Storage -------------------------------------------------------------------------------
+
+    def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
+        arrays["edges"] = self.edges_
+        return {"n_labels": self.n_labels_}
+
+    def _fitted_from_json(self, stored: dict[str, Any], arrays: dict[str, Array]) -> None:
+        n_labels, edges = stored["n_labels"], arrays["edges"]
+        if type(n_labels) is not int or len(self.classes_) != (n_labels if n_labels > 1 else 2):
+            raise ValueError("the number of labels is not that of classes_")
+        if edges.dtype != np.int64 or edges.ndim != 2 or edges.shape[1] != 2:
+            raise ValueError("edges must be pairs of labels")
+        self.n_labels_ = n_labels
+        self.edges_ = check_pairs(edges, np.zeros((0, n_labels)), np.zeros(0))

@@ -1,0 +1,140 @@
+"""Estimators trained by soft-bcfw: agreement with exact solvers, and what a fit keeps."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from hingeline import Checkpoint, Graph, GraphSSVM, MultilabelSSVM, load
+
+FOUND = ("relaxed_objective_", "relaxed_gap_", "fractional_", "soft_rho_", "structured_objective_")
+HARD = {"constraints": "hard"}
+
+
+def labelled(seed: int = 0, n: int = 15, labels: int = 5) -> Any:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    Y = (X @ rng.normal(size=(3, labels)) + rng.normal(size=(n, labels)) > 0).astype(int)
+    return X, Y
+
+
+def trees(seed: int = 0, n: int = 8) -> Any:
+    rng = np.random.default_rng(seed)
+    y = [rng.integers(0, 3, size=4).tolist() for _ in range(n)]
+    X = [
+        Graph(rng.normal(size=(4, 2)) + np.eye(3)[own][:, :2], [(0, 1), (1, 2), (1, 3)])
+        for own in y
+    ]
+    return X, y
+
+
+def multilabel(**params: Any) -> Any:
+    params = {"C": 0.5, "solver": "soft-bcfw", "tol": 1e-3, "random_state": 0, **params}
+    return MultilabelSSVM(**params)
+
+
+def test_solvers_agree_on_trees() -> None:
+    """The relaxation is exact there: one optimum for hard constraints, bcfw and sdm."""
+    cases = [
+        (GraphSSVM(0.5), trees()),
+        (MultilabelSSVM(0.5, edges="tree"), labelled()),
+    ]
+    for model, data in cases:
+        found = {}
+        for solver in ("soft-bcfw", "bcfw", "sdm"):
+            model.set_params(solver=solver, tol=2e-5, max_iter=3000, random_state=0)
+            model.set_params(solver_options=HARD if solver == "soft-bcfw" else None)
+            model.fit(*data)
+            assert model.converged_
+            found[solver] = model.primal_objective_
+        assert found["soft-bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
+        assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
+
+
+def test_auto() -> None:
+    """Loops with many labellings are relaxed, few are enumerated."""
+    X, Y = labelled(labels=11)
+    assert hasattr(MultilabelSSVM(0.1, random_state=0).fit(X, Y), "relaxed_objective_")
+    for params in ({"edges": "tree"}, {"inference": "enumeration"}):
+        assert not hasattr(
+            MultilabelSSVM(0.1, tol=0.1, random_state=0, **params).fit(X, Y), "relaxed_objective_"
+        )
+    assert not hasattr(MultilabelSSVM(0.1).fit(X, Y[:, :10]), "relaxed_objective_")
+
+
+def test_files_keep_what_was_found(tmp_path: Path) -> None:
+    X, Y = labelled()
+    model = multilabel().fit(X, Y)
+    model.save(tmp_path / "m.hinge")
+    again = load(tmp_path / "m.hinge")
+    for name in FOUND:
+        assert getattr(again, name) == getattr(model, name)
+    assert model.structured_objective_ <= model.relaxed_objective_ * (1 + 1e-9)
+    assert model.relaxed_objective_ <= model.primal_objective_ * (1 + 1e-9)
+    model.save(tmp_path / "r.hinge", dtype="float16")
+    rounded = load(tmp_path / "r.hinge")
+    assert not any(hasattr(rounded, name) for name in FOUND)
+    model.set_params(solver="sdm").fit(X, Y)
+    assert not any(hasattr(model, name) for name in FOUND)
+
+
+def test_weights_of_examples_and_threads() -> None:
+    X, Y = labelled()
+    weights = np.ones(len(X))
+    weights[0], weights[1] = 2.0, 0.0
+    twice = multilabel(tol=1e-5).fit(np.vstack([X[:1], X[:1], X[2:]]), Y[[0, 0, *range(2, len(Y))]])
+    weighted = multilabel(tol=1e-5).fit(X, Y, sample_weight=weights)
+    assert weighted.primal_objective_ == pytest.approx(twice.primal_objective_, rel=1e-4)
+    other = multilabel(tol=1e-5, n_jobs=2).fit(X, Y, sample_weight=weights)
+    np.testing.assert_array_equal(other.weights_, weighted.weights_)
+
+
+@pytest.mark.parametrize("options", [{}, HARD])
+def test_warm_start_and_checkpoint(options: Any, tmp_path: Path) -> None:
+    X, Y = labelled()
+    model = multilabel(warm_start=True, solver_options=options).fit(X, Y)
+    passes = model.n_iter_
+    assert model.fit(X, Y).n_iter_ <= passes
+
+    def stop_at(limit: int) -> Any:
+        return lambda state: state.row.passes >= limit
+
+    whole = multilabel(tol=1e-6, solver_options=options).fit(X, Y)
+    path = tmp_path / "run.ckpt"
+    multilabel(
+        tol=1e-6, solver_options=options, callbacks=[stop_at(6), Checkpoint(path, every=0)]
+    ).fit(X, Y)
+    resumed = multilabel(
+        tol=1e-6,
+        solver_options=options,
+        callbacks=[stop_at(10**6), Checkpoint(path, every=0, resume=True)],
+    ).fit(X, Y)
+    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
+
+
+def test_interruptions() -> None:
+    X, Y = labelled()
+
+    def interrupt(state: Any) -> None:
+        if state.row.passes == 3:
+            raise KeyboardInterrupt
+
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = multilabel(tol=1e-9, callbacks=interrupt).fit(X, Y)
+    assert model.stop_reason_ == "interrupted"
+    assert 0.0 < model.duality_gap_ < model.primal_objective_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        timed = multilabel(tol=1e-12, max_time=0.2).fit(X, Y)
+    assert timed.stop_reason_.startswith(("max_time", "max_iter"))
+
+
+def test_dlpw_says_why_it_has_no_gap() -> None:
+    X, Y = labelled()
+    with pytest.warns(ConvergenceWarning, match="no dual point"):
+        multilabel(solver="dlpw", max_iter=2).fit(X, Y)
