@@ -191,8 +191,6 @@ def test_files_of_another_kind(models, model, file):
 def test_kinds_that_cannot_be_learnt(tmp_path):
     file = write(tmp_path / "file", "(S (N dogs) (V bark))\n")
     assert "trees" in refused("train", file, "-m", tmp_path / "m.hinge")
-    file = write(tmp_path / "file", "1,2 3:1\n2 4:1\n")
-    assert "multilabel" in refused("train", file, "-m", tmp_path / "m.hinge")
 
 
 def test_labels_that_training_has_not_seen(models, folder):

@@ -60,10 +60,3 @@ def test_rows(tmp_path):
     MulticlassSSVM().fit(X, y).save(model)
     write_svmlight(file, X, y)
     assert done("predict", model, file).split() == [str(label) for label in y]
-
-
-def test_several_labels_a_row_are_refused_without_a_wrong_remedy(tmp_path):
-    file = write(tmp_path / "yeast.txt", "1,3 1:1 2:0.5\n2 1:0.5\n1,2 2:1\n" * 5)
-    said = refused("train", file, "-m", tmp_path / "m.hinge", "--format", "multilabel")
-    assert "there is no model for rows with several labels" in said
-    assert "convert it first" not in said

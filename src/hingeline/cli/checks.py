@@ -8,6 +8,7 @@ from typing import Any
 
 from hingeline import ChainSSVM
 from hingeline.cli.app import CommandError, blaming
+from hingeline.estimators.label_graph import EDGES
 from hingeline.estimators.validation import check_common, one_of, positive
 from hingeline.persistence import ModelFileError, read_header
 from hingeline.schemes import scheme_name
@@ -92,13 +93,18 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def check_params(
-    params: dict[str, Any], values: list[float], scheme: str | None, dtype: str
+    params: dict[str, Any],
+    values: list[float],
+    scheme: str | None,
+    dtype: str,
+    edges: str | None = None,
 ) -> None:
     """Refuse what the fit or the writing would refuse, before the data are read."""
     estimator = ChainSSVM(**params)
     with blaming():
         check_common(estimator, {})
         one_of("dtype", dtype, ("float64", "float32", "float16"))
+        one_of("edges", edges or "full", EDGES)
         if scheme is not None and scheme != "auto":
             scheme_name(scheme)
     with blaming("--grid"):

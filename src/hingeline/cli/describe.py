@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from hingeline import MultilabelSSVM
 from hingeline.cli.annealed import Annealed
 from hingeline.cli.app import Json, app, blaming
+from hingeline.cli.label_sets import refuse
 from hingeline.cli.predict import load_model
 from hingeline.cli.results import aligned
-from hingeline.cli.samples import Layout
+from hingeline.cli.samples import Layout, layout_of
 from hingeline.exporting import write_weights
 from hingeline.importing import import_crfsuite, import_liblinear
 from hingeline.inspection import top_features, transition_table
@@ -59,6 +61,8 @@ def info(
             "passes": estimator.n_iter_,
             "metadata": getattr(estimator, "metadata_", {}),
         }
+        if isinstance(estimator, MultilabelSSVM):
+            _about_sets(model, estimator, facts, top, transitions, weights)
         annealed = Annealed.of(estimator)
         if annealed is not None:
             facts |= annealed.facts()
@@ -93,6 +97,16 @@ def info(
         else:
             text = ", ".join(value) if isinstance(value, list) else value
             typer.echo(f"{name}: {text}")
+
+
+def _about_sets(
+    path: Path, model: Any, facts: dict[str, Any], top: int, transitions: bool, weights: Any
+) -> None:
+    """Names and pairs of the labels; their weights are of other shapes than the tables show."""
+    given = {"--top": top, "--transitions": transitions, "--weights": weights is not None}
+    refuse("read coef_ and pairwise_coef_ in Python", [name for name, v in given.items() if v])
+    facts["labels"] = layout_of(model, path).labels
+    facts["pairs of labels"] = len(model.edges_)
 
 
 def _rows(rows: Any) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from hingeline import MultilabelSSVM
 from hingeline.cli.app import CommandError, Json, NJobs, Seed, app, blaming, check_n_jobs
 from hingeline.cli.constraints import (
     Constraints,
@@ -20,6 +21,7 @@ from hingeline.cli.constraints import (
     shares_of,
     violation_table,
 )
+from hingeline.cli.label_sets import judge_sets, refuse
 from hingeline.cli.predict import load_model, read_for
 from hingeline.cli.results import aligned
 from hingeline.cli.samples import Samples, file_hash
@@ -78,11 +80,22 @@ def evaluate(
 ) -> None:
     """Compare predicted with true labels: accuracy, spans as conlleval and seqeval count them.
 
-    With --constraints labels are predicted under them, and their violations are counted, too.
+    With --constraints labels are predicted under them, and their violations are counted, too. Sets
+    of labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
     """
     check_n_jobs(n_jobs)
     estimator = load_model(model)
     estimator.set_params(n_jobs=n_jobs)
+    if isinstance(estimator, MultilabelSSVM):
+        given = {"--scheme": scheme != "auto", "--strict": strict, "--bootstrap": bootstrap}
+        given |= {"--confusion": confusion, "--constraints": constraints is not None}
+        refuse("leave it out", [name for name, value in given.items() if value])
+        samples = read_for(estimator, model, data, format)
+        if samples.y is None:
+            raise CommandError(f"{data} has no labels to compare with.")
+        with blaming(data):
+            judge_sets(estimator, samples.X, samples.y, samples.layout.labels, labels, as_json)
+        return
     known: list[Any] = []
 
     def under_constraints(samples: Samples) -> Any:
@@ -130,6 +143,15 @@ def _confusions(result: Evaluation, most: int = 20) -> str:
     return aligned(rows)
 
 
+def _refuse_sets(command: str, estimator: Any) -> None:
+    """Refuse models of sets of labels, which only some commands know."""
+    if isinstance(estimator, MultilabelSSVM):
+        raise CommandError(
+            f"{command} does not know models of sets of labels (MultilabelSSVM): use hingeline "
+            "evaluate or hingeline info."
+        )
+
+
 @app.command()
 def report(
     model: Model,
@@ -146,6 +168,7 @@ def report(
 
     check_n_jobs(n_jobs)
     estimator = load_model(model)
+    _refuse_sets("report", estimator)
     estimator.set_params(n_jobs=n_jobs)
     known: dict[str, Any] = {}
     metadata = getattr(estimator, "metadata_", {})
@@ -175,6 +198,7 @@ def explain(
 ) -> None:
     """Why these labels: their score against the runner-up's, feature by feature."""
     estimator = load_model(model)
+    _refuse_sets("explain", estimator)
     samples = read_for(estimator, model, data, format)
     if sequence > samples.n_sequences:
         raise CommandError(f"--sequence: {data} has {samples.n_sequences} of them, not {sequence}.")

@@ -13,6 +13,7 @@ import hingeline
 from hingeline.cli.annealed import without_certificate
 from hingeline.cli.app import CommandError, NJobs, app, blaming, check_n_jobs
 from hingeline.cli.constraints import Constraints, constraints_for, predict_under
+from hingeline.cli.label_sets import predict_sets, refuse, write_sets
 from hingeline.cli.samples import Samples, layout_of, read_like
 from hingeline.data.conll import write_conll
 from hingeline.data.conllu import ConlluDocument, write_conllu
@@ -61,7 +62,8 @@ def predict(
     """Predict labels and write the input with a column more.
 
     CoNLL columns get the predicted label as a last column; in CoNLL-U the label's own column is
-    replaced. Other formats give one label a line, with an empty line after each sequence.
+    replaced. Other formats give one label a line, with an empty line after each sequence; models
+    of sets of labels give the set of each row, its names separated by commas.
 
     With --constraints labels are looked for that keep them: the highest score minus penalty.
     """
@@ -69,9 +71,17 @@ def predict(
     estimator = load_model(model)
     estimator.set_params(n_jobs=n_jobs)
     samples = read_for(estimator, model, data, format)
-    flat = samples.layout.kind == "flat"
-    if flat and (margin or nbest > 1):
+    sets = samples.layout.kind == "multilabel"
+    if (sets or samples.layout.kind == "flat") and (margin or nbest > 1):
         raise CommandError("--margin and --nbest are for models of sequences.")
+    if sets:
+        if constraints is not None:
+            refuse("they are for words in columns", ["--constraints"])
+        with blaming(data):
+            found = predict_sets(estimator, samples.X)
+        with blaming("--output"):
+            write_sets(output, samples.layout.labels, found)
+        return
     if margin and nbest > 1:
         raise CommandError("--margin and --nbest exclude each other: use one of them.")
     if constraints is not None and (margin or nbest > 1):

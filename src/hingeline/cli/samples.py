@@ -13,6 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.cli.app import CommandError, blaming
+from hingeline.cli.set_files import (
+    by_name,
+    by_number,
+    check_beside,
+    indicators,
+    labels_argument,
+)
 from hingeline.data.conllu import ConlluDocument, read_conllu
 from hingeline.data.formats import FORMATS, find_format, read_any
 from hingeline.data.idx import read_idx
@@ -26,9 +33,12 @@ from hingeline.features.templates import TokenTemplates
 Array = np.ndarray[Any, Any]
 
 #: Kinds of data that a model can be trained on.
-TRAINABLE = ("tokens", "sequences", "flat")
+TRAINABLE = ("tokens", "sequences", "flat", "multilabel")
 #: Formats whose features are numbers, from 0 or from 1.
-NUMBERED = ("svmhmm", "svmlight")
+NUMBERED = ("svmhmm", "svmlight", "multilabel")
+#: Kinds of data without order, and the models that take them.
+_ROWS = ("flat", "multilabel")
+_OWN_KINDS = {"MulticlassSSVM": "flat", "MultilabelSSVM": "multilabel"}
 #: What the column of the labels is called where it has no name.
 _LABELS = [f"label{'_' * k}" for k in range(100)]
 
@@ -39,10 +49,11 @@ class Layout:
 
     format: str
     kind: str
-    columns: list[str] = field(default_factory=list)  # of the inputs, for tokens
+    columns: list[str] = field(default_factory=list)  # of the inputs, for tokens and ARFF
     label: str = ""  # the column of the labels, for tokens
     names: list[str] = field(default_factory=list)  # all columns of the file, for tokens
     zero_based: bool | None = None  # whether features are numbered from 0, None where unknown
+    labels: list[str] = field(default_factory=list)  # names in order, for sets of labels
 
     def to_dict(self) -> dict[str, Any]:
         """For a model file's metadata."""
@@ -51,7 +62,7 @@ class Layout:
     def is_sound(self) -> bool:
         """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
         texts = [self.format, self.kind, self.label]
-        lists = [self.columns, self.names]
+        lists = [self.columns, self.names, self.labels]
         if not all(isinstance(text, str) for text in texts):
             return False
         if not all(isinstance(part, list) for part in lists):
@@ -63,6 +74,8 @@ class Layout:
             and self.kind in TRAINABLE
             and (self.kind != "tokens" or bool(self.columns and self.label))
             and self.label not in self.columns
+            and bool(self.labels) == (self.kind == "multilabel")
+            and len(set(self.labels)) == len(self.labels)
             and (not self.names or {*self.columns, self.label} <= set(self.names))
             and (self.zero_based is None or isinstance(self.zero_based, bool))
         )
@@ -73,10 +86,12 @@ def layout_of(model: Any, path: Path) -> Layout:
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
         return _usual_layout(model)
-    kind = "flat" if type(model).__name__ == "MulticlassSSVM" else "sequences"
+    own = _OWN_KINDS.get(type(model).__name__)
     try:
         layout = Layout(**found)
-        if not layout.is_sound() or (layout.kind == "flat") != (kind == "flat"):
+        if not layout.is_sound() or own != (layout.kind if layout.kind in _ROWS else None):
+            raise TypeError
+        if layout.kind == "multilabel" and len(layout.labels) != model.n_labels_:
             raise TypeError
     except TypeError:
         raise CommandError(
@@ -94,6 +109,11 @@ def _usual_layout(model: Any) -> Layout:
         return Layout("conll", "tokens", columns, next(n for n in _LABELS if n not in columns))
     if type(model).__name__ == "MulticlassSSVM":
         return Layout("svmlight", "flat")
+    if type(model).__name__ == "MultilabelSSVM":
+        names = [str(name) for name in model.classes_.tolist()]
+        if model.n_labels_ > 1 and model.classes_.dtype == object:
+            return Layout("arff", "multilabel", labels=names)
+        return Layout("multilabel", "multilabel", labels=[str(k) for k in range(model.n_labels_)])
     return Layout("svmhmm" if encoder is None else "crfsuite", "sequences")
 
 
@@ -109,7 +129,7 @@ class Samples:
     @property
     def n_sequences(self) -> int:
         """Sequences, or rows."""
-        return self.X.shape[0] if self.layout.kind == "flat" else len(self.X)
+        return self.X.shape[0] if self.layout.kind in _ROWS else len(self.X)
 
     @property
     def n_tokens(self) -> int:
@@ -118,12 +138,14 @@ class Samples:
             return self.X.n_tokens
         if isinstance(self.X, SparseSequences):
             return int(self.X.offsets[-1])
-        return self.X.shape[0] if self.layout.kind == "flat" else sum(map(len, self.X))
+        return self.X.shape[0] if self.layout.kind in _ROWS else sum(map(len, self.X))
 
     def about(self) -> str:
         """Its size in words."""
         if self.layout.kind == "flat":
             return f"{self.n_sequences:,} rows"
+        if self.layout.kind == "multilabel":
+            return f"{self.n_sequences:,} rows, {len(self.layout.labels)} labels"
         return f"{self.n_sequences:,} sequences, {self.n_tokens:,} tokens"
 
 
@@ -137,20 +159,19 @@ def read_training(
     """A labelled file to train on; the layout follows from the file and the options."""
     if names is not None and len(set(names)) < len(names):
         raise CommandError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
-    kind, data, name = _read(path, format, {"names": names, "zero_based": True})
+    options = {"names": names, "zero_based": True, "labels": labels_argument(label)}
+    kind, data, name = _read(path, format, options)
     if kind not in TRAINABLE:
-        remedy = "convert it first (hingeline convert)."
-        if kind == "multilabel":
-            remedy = "there is no model for rows with several labels, and no way to convert them."
         raise CommandError(
-            f"{path}: {name} holds {kind}, and models are trained on sequences or rows with one "
-            f"label: {remedy}"
+            f"{path}: {name} holds {kind}, and models are trained on sequences or rows: convert it "
+            "first (hingeline convert)."
         )
     if kind != "tokens":
         for option, value in (("--columns", names), ("--use", use), ("--label", label)):
-            if value is not None:
+            if value is not None and (option, name) != ("--label", "arff"):
                 raise CommandError(f"{option} chooses columns, and {name} has none.")
-        if data.y is None:
+        y = indicators(path, data.Y) if kind == "multilabel" else data.y
+        if y is None:
             raise CommandError(
                 f"{path} has no labels to learn from: put the file of labels beside it, named as "
                 "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
@@ -159,7 +180,10 @@ def read_training(
         if name in NUMBERED:
             matrix = data.X.matrix if isinstance(data.X, SparseSequences) else data.X
             layout.zero_based = bool((matrix.indices == 0).any())
-        return Samples(_features(data.X, layout, None), data.y, layout, data)
+        if kind == "multilabel":
+            layout.columns = list(data.feature_names or [])
+            layout.labels = data.label_names or [str(k) for k in range(y.shape[1])]
+        return Samples(_features(data.X, layout, None), y, layout, data)
     table = data.table if isinstance(data, ConlluDocument) else data
     with blaming(path):
         if label is None:
@@ -201,11 +225,20 @@ def read_like(
     """
     wanted = layout.format if format == "auto" else format
     based = None if layout.zero_based is None else True
-    kind, data, name = _read(path, wanted, {"zero_based": based})
+    named = wanted == layout.format == "arff"  # the model knows which attributes are labels
+    kind, data, name = _read(path, wanted, {"zero_based": based, "labels": [] if named else None})
     if kind != layout.kind:
         raise CommandError(
             f"{path} holds {kind} ({name}), but the model takes {layout.kind} ({layout.format})."
         )
+    y: Any
+    if kind == "multilabel":
+        if named:
+            X, y = by_name(path, data, layout.columns, layout.labels, width)
+            return Samples(X, y, layout, data)
+        y = by_number(path, data.Y, len(layout.labels))
+        known = layout if name in NUMBERED else Layout(name, kind)
+        return Samples(_features(sp.csr_matrix(data.X), known, width), y, layout, data)
     if kind != "tokens":
         named = isinstance(data.X, list)
         if named != (width is None) and kind == "sequences":
@@ -274,6 +307,10 @@ def _read(path: str, format: str, options: dict[str, Any]) -> tuple[str, Any, st
             data = FlatData(sp.csr_matrix(pixels, dtype=np.float64), none)
         else:
             given = {k: v for k, v in options.items() if k in FORMATS[name].options}
+            if name == "arff" and given["labels"] is None:
+                check_beside(path)
+            elif name == "idx":
+                given = {}
             _, data = read_any(source, name, **given)
             inputs = data if kind in ("tokens", "trees") else data[0]
             empty = (inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)) == 0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from hingeline import (
@@ -15,6 +16,7 @@ from hingeline import (
     Checkpoint,
     EarlyStopping,
     MulticlassSSVM,
+    MultilabelSSVM,
     PassState,
 )
 from hingeline.cli.app import (
@@ -37,6 +39,7 @@ from hingeline.cli.checks import (
     parse_nu,
 )
 from hingeline.cli.encoders import attach_encoder, make_encoder, split_names, width_of
+from hingeline.cli.label_sets import held_out_score, make_estimator
 from hingeline.cli.progress import FitProgress, relative_gap
 from hingeline.cli.results import Clock, balance_of, finite, gaps_of, metadata_of, print_result
 from hingeline.cli.samples import Samples, file_hash, read_like, read_training
@@ -46,7 +49,7 @@ from hingeline.cli.unlabelled import (
     refuse_without,
     train_with_unlabelled,
 )
-from hingeline.cli.update import refuse_alone, update_model
+from hingeline.cli.update import given, refuse_alone, update_model
 from hingeline.metrics import evaluate
 
 
@@ -66,7 +69,10 @@ def train(
         str | None, typer.Option(help="Columns to predict from; default: all but the label.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column of the labels; default: the last, upos in CoNLL-U.")
+        str | None,
+        typer.Option(
+            help="Column of the labels; default: the last, upos in CoNLL-U. ARFF: Mulan's XML file."
+        ),
     ] = None,
     min_count: Annotated[
         int | None,
@@ -100,6 +106,10 @@ def train(
     ] = "auto",
     scheme: Annotated[
         str | None, typer.Option(help="Forbid invalid tags: auto, IOB2, BIOES, …")
+    ] = None,
+    edges: Annotated[
+        str | None,
+        typer.Option(help="Pairs of labels in sets: full, tree or none.", show_default="full"),
     ] = None,
     max_iter: Annotated[int, typer.Option(min=1, help="Passes at most.")] = 1000,
     max_time: Annotated[float | None, typer.Option(help="Seconds at most.")] = None,
@@ -160,7 +170,8 @@ def train(
     """Learn from a labelled file and write a model.
 
     Reads CoNLL columns, CoNLL-U, SVM^hmm, CRFsuite, letter.data (sequences), SVMlight and IDX
-    (rows). Ctrl-C ends the training early and keeps the best model so far.
+    (rows), LIBSVM and Mulan's ARFF (rows with sets of labels). Ctrl-C ends the training early
+    and keeps the best model so far.
 
     With --update TRAIN is added to the data of a model that was made with --keep-state: new
     labels and features come behind the known ones, and everything else is as that model has it.
@@ -237,7 +248,7 @@ def train(
             as_json=as_json,
         )
         return
-    check_params(params, values, scheme, dtype)
+    check_params(params, values, scheme, dtype, edges)
     seconds: dict[str, float] = {}
     clock = Clock(seconds)
     with FitProgress(quiet or as_json) as progress:
@@ -245,6 +256,7 @@ def train(
         held_out = None
         clock.took("read")
         progress.say(f"{data}: {samples.about()} ({samples.layout.format})")
+        estimator = _estimator(context, samples, params, scheme, edges)
         encoder = make_encoder(samples, template, min_count, hash_bits)
         X = samples.X
         with blaming(data):
@@ -252,7 +264,6 @@ def train(
                 X = encoder.fit_transform(X)
                 clock.took("encode")
                 progress.say(f"{X.matrix.shape[1]:,} features in {seconds['encode']:.1f} s")
-        estimator = _estimator(samples, params, scheme)
         if dev is not None:
             width = width_of(X) if encoder is None else None
             held_out = read_like(dev, samples.layout, width)
@@ -273,6 +284,12 @@ def train(
         best, tried = _fit_all(
             progress, estimator, X, samples.y, values, held_out, patience, watcher, encoder, data
         )
+        if (
+            isinstance(best, MultilabelSSVM)
+            and best.n_labels_ > 1
+            and samples.layout.format == "arff"
+        ):
+            best.classes_ = np.asarray(samples.layout.labels, dtype=object)
         clock.took("train")
     sources = [{"name": Path(data).name, "sha256": file_hash(data)}]
     with blaming("--model"):
@@ -305,7 +322,17 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _estimator(samples: Samples, params: dict[str, Any], scheme: str | None) -> Any:
+def _estimator(
+    context: typer.Context,
+    samples: Samples,
+    params: dict[str, Any],
+    scheme: str | None,
+    edges: str | None,
+) -> Any:
+    if samples.layout.kind == "multilabel":
+        return make_estimator(given(context), context.params, params, edges)
+    if edges is not None:
+        raise CommandError(f"--edges is for sets of labels, and {samples.layout.format} has none.")
     if samples.layout.kind == "flat":
         if scheme is not None:
             raise CommandError("--scheme is for sequences of tags.")
@@ -314,7 +341,9 @@ def _estimator(samples: Samples, params: dict[str, Any], scheme: str | None) -> 
 
 
 def _score(estimator: Any, X: Any, y: Any) -> float:
-    """Span F1 where labels are span tags, else the share of labels that are right."""
+    """Span F1 where labels are span tags, F1 of sets, else the share of labels that are right."""
+    if isinstance(estimator, MultilabelSSVM):
+        return held_out_score(estimator, X, y)
     if isinstance(estimator, MulticlassSSVM):
         return float(estimator.score(X, y))
     scores = evaluate(y, estimator.predict(X))

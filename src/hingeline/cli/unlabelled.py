@@ -32,6 +32,7 @@ _REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "update": (_ADDING, ()),
     "passes": (_ADDING, ()),
     "memory": (_ADDING, ()),
+    "edges": ("it is for sets of labels", ()),
     "grid": ("choose C on labelled data first", ()),
     "nu": ("label switching knows --slack max only", ()),
     "slack": ("label switching knows --slack max only", ("max",)),

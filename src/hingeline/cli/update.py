@@ -73,6 +73,11 @@ def update_model(
     with FitProgress(quiet or as_json) as progress:
         with blaming("--update"):
             estimator = load_model(update)
+        if not hasattr(estimator, "partial_fit"):
+            raise CommandError(
+                f"--update: {update} holds a {type(estimator).__name__}, which takes no more data: "
+                "train on all data together."
+            )
         if isinstance(estimator._dual, NoDual):
             raise CommandError(
                 f"--update: {update} carries no training state to go on from: train it with "
