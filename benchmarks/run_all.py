@@ -21,6 +21,7 @@ SCRIPTS = (
     "paper_lse.py",
     "paper_nu.py",
     "paper_nu_start.py",
+    "paper_soft.py",
     "online.py",
     "memory.py",
 )

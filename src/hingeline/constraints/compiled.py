@@ -54,7 +54,6 @@ def start_state(compiled: CompiledConstraints, offsets: Array, labels: Array) ->
     G = compiled.member.shape[0]
     R = compiled.repeat_cost.shape[0]
     M = compiled.bad_change.shape[0]
-    cap = compiled.length_cost.shape[1] - 1
     tokens = np.zeros((n, G), dtype=np.int32)
     segments = np.zeros((n, G), dtype=np.int32)
     first = np.zeros((n, G), dtype=np.int32)
@@ -66,54 +65,90 @@ def start_state(compiled: CompiledConstraints, offsets: Array, labels: Array) ->
     penalty = np.zeros(1)
     total = 0.0
     for i in range(n):
-        lo = offsets[i]
-        length = offsets[i + 1] - lo
-        for t in range(length):
-            a = labels[lo + t]
-            total += compiled.unary[lo + t, a]
-            if t > 0:
-                before = labels[lo + t - 1]
-                total += compiled.pair[before, a]
-                if before != a:
-                    total += compiled.change[lo + t]
-                    changes[0] += 1
-                    for m in range(M):
-                        if compiled.bad_change[m, lo + t]:
-                            changes[1 + m] += 1
+        total += count_sequence(
+            compiled, i, labels, tokens[i], segments[i], first[i], last[i], repeats[i], changes
+        )
         for g in range(G):
-            first[i, g] = length
-            run = 0
-            for t in range(length):
-                if compiled.member[g, labels[lo + t]]:
-                    if run == 0:
-                        segments[i, g] += 1
-                    run += 1
-                    tokens[i, g] += 1
-                    first[i, g] = min(first[i, g], t)
-                    last[i, g] = t
-                else:
-                    total += compiled.length_cost[g, min(run, cap)]
-                    run = 0
-            total += compiled.length_cost[g, min(run, cap)]
-            total += compiled.token_cost[g, tokens[i, g]]
-            total += compiled.segment_cost[g, segments[i, g]]
             all_tokens[g] += tokens[i, g]
             all_segments[g] += segments[i, g]
-        for r in range(R):
-            for g in range(G):
-                if compiled.repeat_member[r, g] and segments[i, g] > 1:
-                    repeats[i, r] += 1
-            total += compiled.repeat_cost[r, repeats[i, r]]
-        for p in range(compiled.order.shape[0]):
-            if first[i, compiled.order[p, 1]] < last[i, compiled.order[p, 0]]:
-                total += compiled.order_cost[p]
     penalty[0] = total
     return State(tokens, segments, first, last, repeats, all_tokens, all_segments, changes, penalty)
 
 
 @helper
+def count_sequence(
+    compiled: CompiledConstraints,
+    i: int,
+    labels: Array,
+    tokens: Array,
+    segments: Array,
+    first: Array,
+    last: Array,
+    repeats: Array,
+    changes: Array,
+) -> float:
+    """Count everything in sequence ``i``; the penalty of its instance constraints.
+
+    The arrays are rows of a :class:`State` and are overwritten, but for ``changes``, which is
+    added to.
+    """
+    lo = compiled.offsets[i]
+    length = compiled.offsets[i + 1] - lo
+    cap = compiled.length_cost.shape[1] - 1
+    total = 0.0
+    for t in range(length):
+        a = labels[lo + t]
+        total += compiled.unary[lo + t, a]
+        if t > 0:
+            before = labels[lo + t - 1]
+            total += compiled.pair[before, a]
+            if before != a:
+                total += compiled.change[lo + t]
+                changes[0] += 1
+                for m in range(compiled.bad_change.shape[0]):
+                    if compiled.bad_change[m, lo + t]:
+                        changes[1 + m] += 1
+    for g in range(compiled.member.shape[0]):
+        tokens[g] = 0
+        segments[g] = 0
+        first[g] = length
+        last[g] = -1
+        run = 0
+        for t in range(length):
+            if compiled.member[g, labels[lo + t]]:
+                if run == 0:
+                    segments[g] += 1
+                run += 1
+                tokens[g] += 1
+                first[g] = min(first[g], t)
+                last[g] = t
+            else:
+                total += compiled.length_cost[g, min(run, cap)]
+                run = 0
+        total += compiled.length_cost[g, min(run, cap)]
+        total += compiled.token_cost[g, tokens[g]]
+        total += compiled.segment_cost[g, segments[g]]
+    for r in range(compiled.repeat_cost.shape[0]):
+        repeats[r] = 0
+        for g in range(compiled.member.shape[0]):
+            if compiled.repeat_member[r, g] and segments[g] > 1:
+                repeats[r] += 1
+        total += compiled.repeat_cost[r, repeats[r]]
+    for p in range(compiled.order.shape[0]):
+        if first[compiled.order[p, 1]] < last[compiled.order[p, 0]]:
+            total += compiled.order_cost[p]
+    return total
+
+
+@helper
 def switch_costs(
-    compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, out: Array
+    compiled: CompiledConstraints,
+    state: State,
+    labels: Array,
+    i: int,
+    t: int,
+    out: Array,
+    corpus: bool = True,
 ) -> None:
     """What each label at position ``t`` (from 0) of sequence ``i`` adds to the total penalty.
 
@@ -127,11 +162,133 @@ def switch_costs(
         A sequence, and a position within it.
     out : float64 ndarray of shape (K,) or longer
         Receives the differences; 0 for the label that is there.
+    corpus : bool
+        Whether the corpus constraints count.
+
+    Notes
+    -----
+    One long function: a call that passes the tables costs more than most of what is done here.
     """
-    _instance_costs(compiled, state, labels, i, t, out)
-    _add_corpus_costs(compiled, state, labels, i, t, out)
-    held = out[labels[compiled.offsets[i] + t]]
-    for k in range(compiled.unary.shape[1]):
+    offsets = compiled.offsets
+    unary = compiled.unary
+    change = compiled.change
+    pair = compiled.pair
+    member = compiled.member
+    member_ptr = compiled.member_ptr
+    member_labels = compiled.member_labels
+    lo = offsets[i]
+    length = offsets[i + 1] - lo
+    here = lo + t
+    K = unary.shape[1]
+    a = labels[here]
+    left = labels[here - 1] if t > 0 else -1
+    right = labels[here + 1] if t + 1 < length else -1
+    for k in range(K):
+        cost = unary[here, k]
+        if left >= 0:
+            cost += pair[left, k]
+            if k != left:
+                cost += change[here]
+        if right >= 0:
+            cost += pair[k, right]
+            if k != right:
+                cost += change[here + 1]
+        out[k] = cost
+    cap = compiled.length_cost.shape[1] - 1
+    for g in range(member.shape[0]):
+        if not compiled.counted[g]:
+            continue
+        mine = 1 if member[g, a] else 0
+        at_left = left >= 0 and member[g, left]
+        at_right = right >= 0 and member[g, right]
+        joint = 1 - (1 if at_left else 0) - (1 if at_right else 0)
+        n = state.tokens[i, g] - mine
+        s = state.segments[i, g] - mine * joint
+        gain = compiled.token_cost[g, n + 1] - compiled.token_cost[g, n]
+        gain += compiled.segment_cost[g, s + joint] - compiled.segment_cost[g, s]
+        if cap > 0 and compiled.length_cost[g, 1] > 0:
+            before = _run(compiled, labels, here - 1, lo, -1, cap, g)
+            after = _run(compiled, labels, here + 1, lo + length - 1, 1, cap, g)
+            gain += compiled.length_cost[g, min(before + 1 + after, cap)]
+            gain -= compiled.length_cost[g, before] + compiled.length_cost[g, after]
+        for m in range(member_ptr[g], member_ptr[g + 1]):
+            out[member_labels[m]] += gain
+    if compiled.repeat_cost.shape[0] > 0:
+        _add_repeat_costs(compiled, state, i, a, left, right, out)
+    for p in range(compiled.order.shape[0]):
+        A = compiled.order[p, 0]
+        B = compiled.order[p, 1]
+        last = state.last[i, A]
+        if last == t:
+            last = _previous(compiled, labels, lo, t, A)
+        first = state.first[i, B]
+        if first == t:
+            first = _next(compiled, labels, lo, length, t, B)
+        for k in range(K):
+            end = max(last, t) if member[A, k] else last
+            begin = min(first, t) if member[B, k] else first
+            if begin < end:
+                out[k] += compiled.order_cost[p]
+    if corpus and compiled.corpus_kind.shape[0] > 0:
+        sequences = offsets.shape[0] - 1
+        for c in range(compiled.corpus_kind.shape[0]):
+            kind = compiled.corpus_kind[c]
+            target = compiled.corpus_target[c]
+            low = compiled.corpus_bounds[c, 0]
+            high = compiled.corpus_bounds[c, 1]
+            scale = compiled.corpus_scale[c]
+            power = compiled.corpus_power[c]
+            weight = compiled.corpus_weight[c]
+            if kind in (SHARE, SEGMENTS):
+                mine = 1 if member[target, a] else 0
+                if kind == SHARE:
+                    count = state.all_tokens[target] - mine
+                    gain = _cost_beyond(
+                        low, high, scale, power, weight, (count + 1) / unary.shape[0]
+                    )
+                    gain -= _cost_beyond(low, high, scale, power, weight, count / unary.shape[0])
+                else:
+                    joint = 1
+                    if left >= 0 and member[target, left]:
+                        joint -= 1
+                    if right >= 0 and member[target, right]:
+                        joint -= 1
+                    count = state.all_segments[target] - mine * joint
+                    gain = _cost_beyond(
+                        low, high, scale, power, weight, (count + joint) / sequences
+                    )
+                    gain -= _cost_beyond(low, high, scale, power, weight, count / sequences)
+                for m in range(member_ptr[target], member_ptr[target + 1]):
+                    out[member_labels[m]] += gain
+                continue
+            # A label costs what any other does, unless it is that of a neighbour.
+            common = 0.0
+            for case in range(3):
+                k = -1 if case == 0 else (left if case == 1 else right)
+                if case > 0 and (k < 0 or (case == 2 and k == left)):
+                    continue
+                at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
+                at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
+                changes = state.changes[0] + at_left + at_right
+                if kind == ALL_SEGMENTS:
+                    cost = _cost_beyond(
+                        low, high, scale, power, weight, (changes + target) / sequences
+                    )
+                else:
+                    bad = state.changes[1 + target]
+                    if compiled.bad_change[target, here]:
+                        bad += at_left
+                    if right >= 0 and compiled.bad_change[target, here + 1]:
+                        bad += at_right
+                    cost = _cost_beyond(low, high, scale, power, weight, bad / max(changes, 1))
+                if case > 0:
+                    out[k] += cost - common
+                    continue
+                common = cost
+                for other in range(K):
+                    out[other] += common
+    held = out[a]
+    for k in range(K):
         out[k] -= held
 
 
@@ -147,7 +304,7 @@ def commit_switch(
     if a == k:
         return
     costs = np.empty(compiled.unary.shape[1])
-    _instance_costs(compiled, state, labels, i, t, costs)
+    switch_costs(compiled, state, labels, i, t, costs, False)
     state.penalty[0] += costs[k] - costs[a]
     left = labels[here - 1] if t > 0 else -1
     right = labels[here + 1] if t + 1 < length else -1
@@ -216,13 +373,26 @@ def corpus_value(compiled: CompiledConstraints, state: State, c: int) -> float:
 @helper
 def corpus_cost(compiled: CompiledConstraints, c: int, value: float) -> float:
     """The penalty of corpus constraint ``c`` at a value."""
-    beyond = max(compiled.corpus_bounds[c, 0] - value, value - compiled.corpus_bounds[c, 1])
-    violation = compiled.corpus_scale[c] * beyond
+    return _cost_beyond(
+        compiled.corpus_bounds[c, 0],
+        compiled.corpus_bounds[c, 1],
+        compiled.corpus_scale[c],
+        compiled.corpus_power[c],
+        compiled.corpus_weight[c],
+        value,
+    )
+
+
+@helper
+def _cost_beyond(
+    low: float, high: float, scale: float, power: int, weight: float, value: float
+) -> float:
+    violation = scale * max(low - value, value - high)
     if violation <= _ROUNDING:
         return 0.0
-    if compiled.corpus_power[c] == 2:
+    if power == 2:
         violation *= violation
-    return compiled.corpus_weight[c] * violation
+    return weight * violation
 
 
 def unary_costs(compiled: CompiledConstraints) -> Array:
@@ -241,138 +411,36 @@ def pair_costs(compiled: CompiledConstraints) -> Array:
 
 
 @helper
-def _instance_costs(
-    compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, out: Array
-) -> None:
-    """Instance penalty of every label at a position, but for a term common to all."""
-    lo = compiled.offsets[i]
-    length = compiled.offsets[i + 1] - lo
-    here = lo + t
-    K = compiled.unary.shape[1]
-    a = labels[here]
-    left = labels[here - 1] if t > 0 else -1
-    right = labels[here + 1] if t + 1 < length else -1
-    for k in range(K):
-        cost = compiled.unary[here, k]
-        if left >= 0:
-            cost += compiled.pair[left, k]
-            if k != left:
-                cost += compiled.change[here]
-        if right >= 0:
-            cost += compiled.pair[k, right]
-            if k != right:
-                cost += compiled.change[here + 1]
-        out[k] = cost
-    cap = compiled.length_cost.shape[1] - 1
-    for g in range(compiled.member.shape[0]):
-        if not compiled.counted[g]:
-            continue
-        mine = 1 if compiled.member[g, a] else 0
-        at_left = left >= 0 and compiled.member[g, left]
-        at_right = right >= 0 and compiled.member[g, right]
-        joint = 1 - (1 if at_left else 0) - (1 if at_right else 0)
-        n = state.tokens[i, g] - mine
-        s = state.segments[i, g] - mine * joint
-        gain = compiled.token_cost[g, n + 1] - compiled.token_cost[g, n]
-        gain += compiled.segment_cost[g, s + joint] - compiled.segment_cost[g, s]
-        if cap > 0 and compiled.length_cost[g, 1] > 0:
-            before = _run(compiled, labels, here - 1, lo, -1, cap, g)
-            after = _run(compiled, labels, here + 1, lo + length - 1, 1, cap, g)
-            gain += compiled.length_cost[g, min(before + 1 + after, cap)]
-            gain -= compiled.length_cost[g, before] + compiled.length_cost[g, after]
-        for m in range(compiled.member_ptr[g], compiled.member_ptr[g + 1]):
-            out[compiled.member_labels[m]] += gain
-    if compiled.repeat_cost.shape[0] > 0:
-        _add_repeat_costs(compiled, state, i, a, left, right, out)
-    for p in range(compiled.order.shape[0]):
-        A = compiled.order[p, 0]
-        B = compiled.order[p, 1]
-        last = state.last[i, A]
-        if last == t:
-            last = _previous(compiled, labels, lo, t, A)
-        first = state.first[i, B]
-        if first == t:
-            first = _next(compiled, labels, lo, length, t, B)
-        for k in range(K):
-            end = max(last, t) if compiled.member[A, k] else last
-            begin = min(first, t) if compiled.member[B, k] else first
-            if begin < end:
-                out[k] += compiled.order_cost[p]
-
-
-@helper
 def _add_repeat_costs(
     compiled: CompiledConstraints, state: State, i: int, a: int, left: int, right: int, out: Array
 ) -> None:
     """Costs of the number of groups with more than one segment."""
-    K = compiled.unary.shape[1]
+    unary = compiled.unary
+    member = compiled.member
+    member_ptr = compiled.member_ptr
+    member_labels = compiled.member_labels
+    repeat_member = compiled.repeat_member
+    repeat_cost = compiled.repeat_cost
+    segments = state.segments
+    repeats = state.repeats
+    K = unary.shape[1]
     gains = np.empty(K, dtype=np.int64)
-    for r in range(compiled.repeat_cost.shape[0]):
+    for r in range(repeat_cost.shape[0]):
         gains[:] = 0
-        for g in range(compiled.member.shape[0]):
-            if not compiled.repeat_member[r, g]:
+        for g in range(member.shape[0]):
+            if not repeat_member[r, g]:
                 continue
             joint = 1
-            if left >= 0 and compiled.member[g, left]:
+            if left >= 0 and member[g, left]:
                 joint -= 1
-            if right >= 0 and compiled.member[g, right]:
+            if right >= 0 and member[g, right]:
                 joint -= 1
-            s = state.segments[i, g] - (joint if compiled.member[g, a] else 0)
+            s = segments[i, g] - (joint if member[g, a] else 0)
             gain = (1 if s + joint > 1 else 0) - (1 if s > 1 else 0)
-            for m in range(compiled.member_ptr[g], compiled.member_ptr[g + 1]):
-                gains[compiled.member_labels[m]] += gain
+            for m in range(member_ptr[g], member_ptr[g + 1]):
+                gains[member_labels[m]] += gain
         for k in range(K):
-            out[k] += compiled.repeat_cost[r, state.repeats[i, r] + gains[k] - gains[a]]
-
-
-@helper
-def _add_corpus_costs(
-    compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, out: Array
-) -> None:
-    """Add the corpus penalties of every label at a position, but for a common term."""
-    lo = compiled.offsets[i]
-    length = compiled.offsets[i + 1] - lo
-    here = lo + t
-    K = compiled.unary.shape[1]
-    n = compiled.offsets.shape[0] - 1
-    N = compiled.unary.shape[0]
-    a = labels[here]
-    left = labels[here - 1] if t > 0 else -1
-    right = labels[here + 1] if t + 1 < length else -1
-    for c in range(compiled.corpus_kind.shape[0]):
-        kind = compiled.corpus_kind[c]
-        target = compiled.corpus_target[c]
-        if kind in (SHARE, SEGMENTS):
-            mine = 1 if compiled.member[target, a] else 0
-            if kind == SHARE:
-                count = state.all_tokens[target] - mine
-                gain = corpus_cost(compiled, c, (count + 1) / N)
-                gain -= corpus_cost(compiled, c, count / N)
-            else:
-                joint = 1
-                if left >= 0 and compiled.member[target, left]:
-                    joint -= 1
-                if right >= 0 and compiled.member[target, right]:
-                    joint -= 1
-                count = state.all_segments[target] - mine * joint
-                gain = corpus_cost(compiled, c, (count + joint) / n)
-                gain -= corpus_cost(compiled, c, count / n)
-            for m in range(compiled.member_ptr[target], compiled.member_ptr[target + 1]):
-                out[compiled.member_labels[m]] += gain
-            continue
-        for k in range(K):
-            at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
-            at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
-            changes = state.changes[0] + at_left + at_right
-            if kind == ALL_SEGMENTS:
-                out[k] += corpus_cost(compiled, c, (changes + target) / n)
-            else:
-                bad = state.changes[1 + target]
-                if compiled.bad_change[target, here]:
-                    bad += at_left
-                if right >= 0 and compiled.bad_change[target, here + 1]:
-                    bad += at_right
-                out[k] += corpus_cost(compiled, c, bad / max(changes, 1))
+            out[k] += repeat_cost[r, repeats[i, r] + gains[k] - gains[a]]
 
 
 @helper

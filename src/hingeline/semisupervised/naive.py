@@ -1,7 +1,8 @@
-"""Label switching as Algorithm 2 prints it, but for its errors: a Viterbi pass for every trial.
+"""Label switching as Algorithm 2 prints it, but for its errors.
 
-The slow twin of :mod:`.label_switching`, for tests and benchmarks; its decisions are the same up to
-ties.
+Every trial costs a Viterbi pass and the penalty of the sequence, counted anew; what the other
+sequences contribute to corpus constraints is remembered. The slow twin of :mod:`.label_switching`,
+for tests and benchmarks; its decisions are the same up to ties.
 """
 
 from __future__ import annotations
@@ -10,14 +11,47 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
-from hingeline.constraints.compiled import commit_switch, switch_costs
+from hingeline._numba import helper, kernel
+from hingeline.constraints.compiled import commit_switch, corpus_cost, count_sequence
+from hingeline.constraints.tables import CHANGES, SEGMENTS, SHARE
 from hingeline.inference.max_marginals import path_score
 from hingeline.semisupervised.rounding import is_lower
 from hingeline.structures.chain import decode, moves, position_scores
 from hingeline.structures.chain_problem import ChainProblem
 
 Array = np.ndarray[Any, Any]
+
+
+@helper
+def _penalty_anew(
+    constraints: Any, state: Any, labels: Array, i: int, own: Array, rows: Array, changes: Array
+) -> float:
+    """The penalty of sequence ``i`` and of the corpus, the sequence counted from its labels.
+
+    ``own`` are the changes of label that the state counts for this sequence; ``rows`` and
+    ``changes`` are scratch space.
+    """
+    changes[:] = 0
+    total = count_sequence(
+        constraints, i, labels, rows[0], rows[1], rows[2], rows[3], rows[4], changes
+    )
+    n = constraints.offsets.shape[0] - 1
+    for c in range(constraints.corpus_kind.shape[0]):
+        kind = constraints.corpus_kind[c]
+        g = constraints.corpus_target[c]
+        everyone = state.changes[0] - own[0] + changes[0]
+        if kind == SHARE:
+            count = state.all_tokens[g] - state.tokens[i, g] + rows[0, g]
+            value = count / constraints.unary.shape[0]
+        elif kind == SEGMENTS:
+            value = (state.all_segments[g] - state.segments[i, g] + rows[1, g]) / n
+        elif kind == CHANGES:
+            bad = state.changes[1 + g] - own[1 + g] + changes[1 + g]
+            value = bad / max(everyone, 1)
+        else:
+            value = (everyone + g) / n
+        total += corpus_cost(constraints, c, value)
+    return total
 
 
 @kernel
@@ -37,7 +71,10 @@ def naive_sweep(
     The labels switched are those in the problem itself, which ``decode`` reads.
     """
     A = moves(problem, w)
-    penalties = np.zeros(problem.n_labels)
+    groups = max(constraints.member.shape[0], constraints.repeat_cost.shape[0])
+    rows = np.zeros((5, groups), dtype=np.int32)
+    changes = np.zeros_like(state.changes)
+    own = np.zeros_like(state.changes)
     start = problem.offsets[first]
     labels = problem.labels[start:]
     switches = 0
@@ -51,7 +88,9 @@ def naive_sweep(
             if switches >= limit:
                 return switches
             now = y[t]
-            switch_costs(constraints, state, labels, i, t, penalties)
+            own[:] = 0
+            count_sequence(constraints, i, labels, rows[0], rows[1], rows[2], rows[3], rows[4], own)
+            paid = _penalty_anew(constraints, state, labels, i, own, rows, changes)
             best = now
             least = 0.0
             reached = slack[i]
@@ -60,8 +99,9 @@ def naive_sweep(
                     continue
                 y[t] = k
                 trial = decode(problem, first + i, w, 1.0, violator) - path_score(scores, A, y)
-                change = scale * (trial - slack[i]) + penalties[k]
-                if change < least and is_lower(change, scale, maximum, penalties[k]):
+                dearer = _penalty_anew(constraints, state, labels, i, own, rows, changes) - paid
+                change = scale * (trial - slack[i]) + dearer
+                if change < least and is_lower(change, scale, maximum, dearer):
                     least = change
                     best = k
                     reached = trial
