@@ -22,6 +22,9 @@ SCRIPTS = (
     "paper_nu.py",
     "paper_nu_start.py",
     "paper_soft.py",
+    "graphs.py",
+    "paper_semisupervised.py",
+    "label_switching.py",
     "online.py",
     "memory.py",
 )
