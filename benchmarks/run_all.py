@@ -24,7 +24,6 @@ SCRIPTS = (
     "paper_soft.py",
     "graphs.py",
     "paper_semisupervised.py",
-    "label_switching.py",
     "online.py",
     "memory.py",
 )
