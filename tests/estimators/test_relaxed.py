@@ -59,7 +59,9 @@ def test_solvers_agree_on_trees() -> None:
 def test_auto() -> None:
     """Loops with many labellings are relaxed, few are enumerated."""
     X, Y = labelled(labels=15)
-    assert hasattr(MultilabelSSVM(0.1, random_state=0).fit(X, Y), "relaxed_objective_")
+    relaxed = MultilabelSSVM(0.1, random_state=0).fit(X, Y)
+    assert hasattr(relaxed, "relaxed_objective_")
+    assert not relaxed.oracle_exact_  # its certificate is not one of exact training
     for params in ({"edges": "tree"}, {"inference": "enumeration"}):
         assert not hasattr(
             MultilabelSSVM(0.1, tol=0.1, random_state=0, **params).fit(X, Y), "relaxed_objective_"

@@ -82,8 +82,8 @@ class GraphSSVM(GraphModel):
         Tables of ``Graph.factors`` by name, (labels, labels, …).
     oracle_exact_ : bool
         Whether every decode of the final certificate found the best labelling. Otherwise the
-        primal objective is an upper bound, and so is the gap. Solvers of the relaxation decode
-        nothing: theirs are exact, of another problem.
+        primal objective is an upper bound, and so is the gap. False for solvers of the
+        relaxation, which decode nothing: their certificate is that of another problem.
     relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
         Of solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
         distance to the optimum, share of variables that are not integral, the last ρ, and the

@@ -84,7 +84,9 @@ class GraphModel(BaseSSVM):
         start = self._previous(problem)
         result, dual = self._solve(graph.compile_problem(problem), weights, start, "graph")
         self._store(result)
-        if not result.exact:  # the bounds may be met all the same
+        if hasattr(self, "relaxed_objective_"):
+            self.oracle_exact_ = False  # nothing was decoded: the certificate is the relaxation's
+        elif not result.exact:  # the bounds may be met all the same
             _, bounds, values = self._decode(problem, 1.0)
             self.oracle_exact_ = bool(tight(bounds, values).all())
         if self.warm_start:
