@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
 from typing import Any
@@ -27,6 +28,7 @@ Group = tuple[Hashable, ...]
 Match = str | Collection[str] | Callable[[Any], bool]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Constraint:
     """The common part: a weight, a form of penalty, hard or soft, and a name.
 
@@ -42,12 +44,12 @@ class Constraint:
         What reports call it; None writes the constraint itself.
     """
 
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
+    weight: float = WEIGHT
+    penalty: str = "linear"
+    hard: bool = False
+    name: str | None = None
 
-    def _check_common(self) -> None:
+    def __post_init__(self) -> None:
         kind = type(self).__name__
         if isinstance(self.weight, bool) or not isinstance(self.weight, Real):
             raise TypeError(f"{kind}: weight must be a number, got {self.weight!r}.")
@@ -85,7 +87,7 @@ class Constraint:
 
 
 def assign(target: Any, **values: Any) -> None:
-    """Set the fields of a frozen dataclass in its own ``__init__``."""
+    """Set fields of a frozen dataclass while it is made."""
     for name, value in values.items():
         object.__setattr__(target, name, value)
 

@@ -8,17 +8,16 @@ the plain fraction for the share of changes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from hingeline.constraints.base import (
     PUNCTUATION,
     ROUNDING,
-    WEIGHT,
     Constraint,
-    Group,
     Match,
     as_match,
     assign,
@@ -31,13 +30,29 @@ from hingeline.constraints.base import (
 from hingeline.constraints.instance import bad_changes, check_side
 
 
+@dataclass(frozen=True, kw_only=True)
 class CorpusConstraint(Constraint):
     """A constraint that speaks of all sequences together."""
 
-    equals: float | None
-    at_least: float | None
-    at_most: float | None
-    scale: float
+    equals: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    scale: float = 1.0
+    #: The largest value there can be.
+    top: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = type(self).__name__
+        check_bounds(kind, self.equals, self.at_least, self.at_most)
+        if isinstance(self.scale, bool) or not isinstance(self.scale, Real):
+            raise TypeError(f"{kind}: scale must be a number, got {self.scale!r}.")
+        if not self.scale > 0:
+            raise ValueError(f"{kind}: scale must be positive, got {self.scale!r}.")
+        for name in ("equals", "at_least", "at_most"):
+            bound = getattr(self, name)
+            if bound is not None and bound > self.top:
+                raise ValueError(f"{kind}: {name} is a share between 0 and 1, got {bound!r}.")
 
     def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         """The number that the constraint bounds."""
@@ -60,20 +75,6 @@ class CorpusConstraint(Constraint):
         """The penalty: weight included, ``inf`` where a hard constraint is broken."""
         return self.penalise(self.violation(X, Y))
 
-    def _set(self, top: float | None, **values: Any) -> None:
-        kind = type(self).__name__
-        assign(self, **values)
-        self._check_common()
-        check_bounds(kind, self.equals, self.at_least, self.at_most)
-        if isinstance(self.scale, bool) or not isinstance(self.scale, Real):
-            raise TypeError(f"{kind}: scale must be a number, got {self.scale!r}.")
-        if not self.scale > 0:
-            raise ValueError(f"{kind}: scale must be positive, got {self.scale!r}.")
-        for name in ("equals", "at_least", "at_most"):
-            bound = values[name]
-            if top is not None and bound is not None and bound > top:
-                raise ValueError(f"{kind}: {name} is a share between 0 and 1, got {bound!r}.")
-
     def _interval(self) -> str:
         if self.equals is not None:
             return f"{self.equals:g}"
@@ -81,7 +82,7 @@ class CorpusConstraint(Constraint):
         return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Share(CorpusConstraint):
     """The share of tokens that carry a label, between 0 and 1.
 
@@ -99,41 +100,14 @@ class Share(CorpusConstraint):
     20.0
     """
 
-    label: Group
-    equals: float | None
-    at_least: float | None
-    at_most: float | None
-    scale: float
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
+    label: Any
+    scale: float = field(default=100.0, kw_only=True)
+    penalty: str = field(default="squared", kw_only=True)
+    top: ClassVar[float] = 1.0
 
-    def __init__(
-        self,
-        label: Any,
-        *,
-        equals: float | None = None,
-        at_least: float | None = None,
-        at_most: float | None = None,
-        scale: float = 100.0,
-        weight: float = WEIGHT,
-        penalty: str = "squared",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        assign(self, label=one_of("Share", label))
-        self._set(
-            1.0,
-            equals=equals,
-            at_least=at_least,
-            at_most=at_most,
-            scale=scale,
-            weight=weight,
-            penalty=penalty,
-            hard=hard,
-            name=name,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, label=one_of("Share", self.label))
 
     @classmethod
     def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Share]:
@@ -176,7 +150,7 @@ class Share(CorpusConstraint):
         return f"share of {write_label(self.label)} is {self._interval()}"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class ChangeShare(CorpusConstraint):
     """The share of label changes at tokens that do not match, 0 where there are no changes.
 
@@ -190,47 +164,15 @@ class ChangeShare(CorpusConstraint):
     scale : float, default 1
     """
 
-    where: Match
-    equals: float | None
-    at_least: float | None
-    at_most: float | None
-    side: str
-    ignore_case: bool
-    scale: float
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
+    where: Match = PUNCTUATION
+    side: str = field(default="before", kw_only=True)
+    ignore_case: bool = field(default=False, kw_only=True)
+    top: ClassVar[float] = 1.0
 
-    def __init__(
-        self,
-        where: Match = PUNCTUATION,
-        *,
-        equals: float | None = None,
-        at_least: float | None = None,
-        at_most: float | None = None,
-        side: str = "before",
-        ignore_case: bool = False,
-        scale: float = 1.0,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        check_side("ChangeShare", side)
-        match = as_match("ChangeShare", where, "where")
-        assign(self, where=match, side=side, ignore_case=ignore_case)
-        self._set(
-            1.0,
-            equals=equals,
-            at_least=at_least,
-            at_most=at_most,
-            scale=scale,
-            weight=weight,
-            penalty=penalty,
-            hard=hard,
-            name=name,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, where=as_match("ChangeShare", self.where, "where"))
+        check_side("ChangeShare", self.side)
 
     def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         changes = bad = 0
@@ -247,7 +189,7 @@ class ChangeShare(CorpusConstraint):
         return f"share of changes not at {where} is {self._interval()}"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class AverageSegments(CorpusConstraint):
     """The average number of segments of a label per sequence, or of all labels together.
 
@@ -259,41 +201,13 @@ class AverageSegments(CorpusConstraint):
     scale : float, default 1
     """
 
-    label: Group | None
-    equals: float | None
-    at_least: float | None
-    at_most: float | None
-    scale: float
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
+    label: Any = None
+    penalty: str = field(default="squared", kw_only=True)
 
-    def __init__(
-        self,
-        label: Any = None,
-        *,
-        equals: float | None = None,
-        at_least: float | None = None,
-        at_most: float | None = None,
-        scale: float = 1.0,
-        weight: float = WEIGHT,
-        penalty: str = "squared",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        assign(self, label=None if label is None else one_of("AverageSegments", label))
-        self._set(
-            None,
-            equals=equals,
-            at_least=at_least,
-            at_most=at_most,
-            scale=scale,
-            weight=weight,
-            penalty=penalty,
-            hard=hard,
-            name=name,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.label is not None:
+            assign(self, label=one_of("AverageSegments", self.label))
 
     def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         if not len(Y):

@@ -8,7 +8,7 @@ their penalties.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hingeline.constraints.base import (
@@ -45,14 +45,10 @@ class InstanceConstraint(Constraint):
 
 
 @dataclass(frozen=True, init=False)
-class StartsWith(InstanceConstraint):
-    """The first token carries one of the labels."""
+class _End(InstanceConstraint):
+    """A token at one end carries one of the labels."""
 
     labels: Group
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
 
     def __init__(
         self,
@@ -62,9 +58,12 @@ class StartsWith(InstanceConstraint):
         hard: bool = False,
         name: str | None = None,
     ) -> None:
-        group = one_of("StartsWith", labels)
-        assign(self, labels=group, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
+        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
+        assign(self, labels=one_of(type(self).__name__, labels))
+
+
+class StartsWith(_End):
+    """The first token carries one of the labels."""
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [1.0] if len(y) and y[0] not in self.labels else []
@@ -73,27 +72,8 @@ class StartsWith(InstanceConstraint):
         return f"starts with {write_label(self.labels)}"
 
 
-@dataclass(frozen=True, init=False)
-class EndsWith(InstanceConstraint):
+class EndsWith(_End):
     """The last token carries one of the labels."""
-
-    labels: Group
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
-
-    def __init__(
-        self,
-        *labels: Any,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        group = one_of("EndsWith", labels)
-        assign(self, labels=group, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [1.0] if len(y) and y[-1] not in self.labels else []
@@ -102,8 +82,21 @@ class EndsWith(InstanceConstraint):
         return f"ends with {write_label(self.labels)}"
 
 
-@dataclass(frozen=True, init=False)
-class Words(InstanceConstraint):
+@dataclass(frozen=True)
+class _WordRule(InstanceConstraint):
+    """Words and labels that go together."""
+
+    words: Match
+    label: Any
+    ignore_case: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = type(self).__name__
+        assign(self, words=as_match(kind, self.words, "words"), label=one_of(kind, self.label))
+
+
+class Words(_WordRule):
     r"""Words that match carry one of the labels; every such word counts for itself.
 
     Parameters
@@ -121,30 +114,6 @@ class Words(InstanceConstraint):
     1.0
     """
 
-    words: Match
-    label: Group
-    ignore_case: bool
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
-
-    def __init__(
-        self,
-        words: Match,
-        label: Any,
-        *,
-        ignore_case: bool = False,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        match = as_match("Words", words, "words")
-        assign(self, words=match, label=one_of("Words", label), ignore_case=ignore_case)
-        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
-
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         found = matches(self.words, self.ignore_case, x)
         return [1.0 for hit, a in zip(found, y, strict=True) if hit and a not in self.label]
@@ -153,8 +122,7 @@ class Words(InstanceConstraint):
         return f"{_write_match(self.words)} is {write_label(self.label)}"
 
 
-@dataclass(frozen=True, init=False)
-class OnlyWords(InstanceConstraint):
+class OnlyWords(_WordRule):
     r"""Only words that match carry the label (or one of these); every other such token counts.
 
     The converse of :class:`Words`, with the same parameters.
@@ -165,30 +133,6 @@ class OnlyWords(InstanceConstraint):
     1.0
     """
 
-    words: Match
-    label: Group
-    ignore_case: bool
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
-
-    def __init__(
-        self,
-        words: Match,
-        label: Any,
-        *,
-        ignore_case: bool = False,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        match = as_match("OnlyWords", words, "words")
-        assign(self, words=match, label=one_of("OnlyWords", label), ignore_case=ignore_case)
-        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
-
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         found = matches(self.words, self.ignore_case, x)
         return [1.0 for hit, a in zip(found, y, strict=True) if not hit and a in self.label]
@@ -197,7 +141,7 @@ class OnlyWords(InstanceConstraint):
         return f"{write_label(self.label)} only on {_write_match(self.words)}"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class ChangeOnlyAt(InstanceConstraint):
     """The label changes only where a token matches; every other change counts.
 
@@ -211,30 +155,14 @@ class ChangeOnlyAt(InstanceConstraint):
     ignore_case : bool
     """
 
-    where: Match
-    side: str
-    ignore_case: bool
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
+    where: Match = PUNCTUATION
+    side: str = field(default="before", kw_only=True)
+    ignore_case: bool = field(default=False, kw_only=True)
 
-    def __init__(
-        self,
-        where: Match = PUNCTUATION,
-        *,
-        side: str = "before",
-        ignore_case: bool = False,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        match = as_match("ChangeOnlyAt", where, "where")
-        check_side("ChangeOnlyAt", side)
-        assign(self, where=match, side=side, ignore_case=ignore_case)
-        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, where=as_match("ChangeOnlyAt", self.where, "where"))
+        check_side("ChangeOnlyAt", self.side)
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         bad = bad_changes(self.where, self.side, self.ignore_case, x)
@@ -244,7 +172,7 @@ class ChangeOnlyAt(InstanceConstraint):
         return f"label changes only at {_write_match(self.where)}"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Follows(InstanceConstraint):
     """A label stands only directly after one of these labels; at the start only if allowed.
 
@@ -261,28 +189,13 @@ class Follows(InstanceConstraint):
     1.0
     """
 
-    label: Group
-    after: Group
-    start: bool
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
+    label: Any
+    after: Any
+    start: bool = field(default=False, kw_only=True)
 
-    def __init__(
-        self,
-        label: Any,
-        after: Any,
-        *,
-        start: bool = False,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        assign(self, label=one_of("Follows", label), after=one_of("Follows", after), start=start)
-        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, label=one_of("Follows", self.label), after=one_of("Follows", self.after))
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         first = [1.0] if len(y) and not self.start and y[0] in self.label else []
@@ -293,7 +206,7 @@ class Follows(InstanceConstraint):
         return f"{write_label(self.label)} follows {write_label(self.after)}"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Before(InstanceConstraint):
     """No token of ``second`` comes before a token of ``first``; violated or not, 1 or 0.
 
@@ -302,28 +215,14 @@ class Before(InstanceConstraint):
     first, second : label or tuple of labels
     """
 
-    first: Group
-    second: Group
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
+    first: Any
+    second: Any
 
-    def __init__(
-        self,
-        first: Any,
-        second: Any,
-        *,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        assign(self, first=one_of("Before", first), second=one_of("Before", second))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, first=one_of("Before", self.first), second=one_of("Before", self.second))
         if set(self.first) & set(self.second):
             raise ValueError("Before: a label cannot stand before itself; name different labels.")
-        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         seen = False
@@ -337,7 +236,7 @@ class Before(InstanceConstraint):
         return f"{write_label(self.first)} before {write_label(self.second)}"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Predicate(InstanceConstraint):
     """Any Python function of a sequence: the slow way, for what nothing else says.
 
@@ -349,24 +248,13 @@ class Predicate(InstanceConstraint):
     """
 
     function: Callable[[Sequence[Any], Sequence[Any]], Any]
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
 
-    def __init__(
-        self,
-        function: Callable[[Sequence[Any], Sequence[Any]], Any],
-        *,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        if not callable(function):
-            raise TypeError(f"Predicate wants a function of (tokens, labels), got {function!r}.")
-        assign(self, function=function, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.function):
+            raise TypeError(
+                f"Predicate wants a function of (tokens, labels), got {self.function!r}."
+            )
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         value = self.function(x, y)

@@ -39,10 +39,6 @@ class AtMostOneSegment(InstanceConstraint):
     """
 
     labels: Labels
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
 
     def __init__(
         self,
@@ -52,9 +48,8 @@ class AtMostOneSegment(InstanceConstraint):
         hard: bool = False,
         name: str | None = None,
     ) -> None:
-        groups = as_groups("AtMostOneSegment", labels, needed=False)
-        assign(self, labels=groups, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
+        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
+        assign(self, labels=as_groups("AtMostOneSegment", labels, needed=False))
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [max(n - 1.0, 0.0) for n in _segments(self.labels, y)]
@@ -72,10 +67,6 @@ class NoRepeats(InstanceConstraint):
     """
 
     labels: Labels
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
 
     def __init__(
         self,
@@ -85,9 +76,8 @@ class NoRepeats(InstanceConstraint):
         hard: bool = False,
         name: str | None = None,
     ) -> None:
-        groups = as_groups("NoRepeats", labels, needed=False)
-        assign(self, labels=groups, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
+        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
+        assign(self, labels=as_groups("NoRepeats", labels, needed=False))
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [float(sum(n > 1 for n in _segments(self.labels, y)))]
@@ -114,10 +104,6 @@ class Occurs(InstanceConstraint):
     at_most: int | None
     equals: int | None
     unit: str
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
 
     def __init__(
         self,
@@ -131,13 +117,12 @@ class Occurs(InstanceConstraint):
         hard: bool = False,
         name: str | None = None,
     ) -> None:
+        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
         if unit not in ("tokens", "segments"):
             raise ValueError(f"Occurs: unit must be 'tokens' or 'segments', got {unit!r}.")
         check_bounds("Occurs", equals, at_least, at_most)
         groups = as_groups("Occurs", labels, needed=True)
         assign(self, labels=groups, at_least=at_least, at_most=at_most, equals=equals, unit=unit)
-        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -169,10 +154,6 @@ class MinLength(InstanceConstraint):
 
     labels: Labels
     length: int
-    weight: float
-    penalty: str
-    hard: bool
-    name: str | None
 
     def __init__(
         self,
@@ -183,12 +164,10 @@ class MinLength(InstanceConstraint):
         hard: bool = False,
         name: str | None = None,
     ) -> None:
+        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
         if isinstance(length, bool) or not isinstance(length, int) or length < 2:
             raise ValueError(f"MinLength: length must be an integer above 1, got {length!r}.")
-        groups = as_groups("MinLength", labels, needed=False)
-        assign(self, labels=groups, length=length)
-        assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
-        self._check_common()
+        assign(self, labels=as_groups("MinLength", labels, needed=False), length=length)
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [
