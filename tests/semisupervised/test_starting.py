@@ -10,7 +10,7 @@ import pytest
 
 from hingeline import constraints as cs
 from hingeline.semisupervised.penalties import Penalties
-from hingeline.semisupervised.starting import best_labels, constrained_labels
+from hingeline.semisupervised.starting import best_labels, constrained_labels, shared_labels
 from hingeline.solvers.parallel import Workers
 from hingeline.structures import chain
 
@@ -78,3 +78,41 @@ def test_without_constraints_it_is_the_best_path():
         workers = Workers(1, 0)
         found = constrained_labels(problem, 2, w, 0.5, Penalties([], words, range(3)), workers)
         assert found.tolist() == best_labels(problem, 2, w, workers).tolist()
+
+
+@pytest.mark.parametrize("wanted", [0.2, 0.6])
+def test_prices_bring_shares_nearer_and_cost_no_objective(wanted):
+    rng = np.random.default_rng(0)
+    n, m = 400, 3
+    offsets = np.arange(0, n + 1, 4)
+    problem = chain.make_problem(
+        np.arange(n + 1) * 2,
+        np.tile(np.arange(2), n),
+        rng.normal(size=2 * n),
+        offsets,
+        np.zeros(n, dtype=np.int32),
+        2,
+        1.0 - np.eye(m),
+        boundary=True,
+    )
+    w = rng.normal(size=chain.compile_problem(problem).n_weights)
+    words = [["w"] * 4] * (n // 4)
+    rules = [cs.AtMostOneSegment(), cs.Share(1, equals=wanted)]
+    penalties = Penalties(rules, words, range(m))
+    prices = np.zeros(m)
+    with Workers(2, 0) as workers:
+        plain = constrained_labels(problem, 0, w, 0.1, penalties, workers)
+        for _ in range(8):
+            priced = shared_labels(problem, 0, w, 0.1, penalties, workers, prices)
+    before, after = np.mean(plain == 1), np.mean(priced == 1)
+    assert abs(before - wanted) > 0.1  # else this shows nothing
+    assert abs(after - wanted) < 0.02
+    assert (prices[1] > 0) == (wanted > before)
+    assert not prices[[0, 2]].any()
+
+    def objective(labels: Any) -> float:
+        own = sum(score_of(problem, w, i, y) for i, y in enumerate(np.split(labels, offsets[1:-1])))
+        return 0.1 * own - penalties.total(labels)
+
+    assert objective(priced) > objective(plain)
+    assert rules[0].violation(words[0], priced[:4].tolist()) == 0.0

@@ -27,7 +27,7 @@ from hingeline.semisupervised.label_switching import (
     switch_labels,
 )
 from hingeline.semisupervised.penalties import Penalties
-from hingeline.semisupervised.starting import best_labels, constrained_labels
+from hingeline.semisupervised.starting import best_labels, shared_labels
 from hingeline.solvers.history import Result
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.chain_problem import ChainProblem
@@ -132,6 +132,7 @@ class Annealing:
         An interruption ends it; the steps that are complete are kept.
         """
         began = time.perf_counter()
+        self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
         result = self.solve(0.0, np.zeros(0, dtype=np.int64))
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
         plain = self._plain(result.weights)
@@ -232,8 +233,8 @@ class Annealing:
     def _start(self, weights: Array, scale: float) -> Array:
         if self.start == "viterbi" or not self.penalties.constraints:
             return self._plain(weights)
-        return constrained_labels(
-            self.problem, self.first, weights, scale, self.penalties, self.workers
+        return shared_labels(
+            self.problem, self.first, weights, scale, self.penalties, self.workers, self._prices
         )
 
     def _sequences(self, tokens: Array) -> Array:

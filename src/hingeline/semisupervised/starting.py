@@ -3,8 +3,9 @@
 As printed, (8), these are the best labellings without constraints. Single switches seldom lead
 from there to labels that keep the constraints: to move the end of a segment, or to give up a second
 one, several labels must change at once, and the first of these switches costs more than it gains.
-A beam search over ``C_u/u · w·f(x, y) − penalty(y)``, which sees whole segments, starts much lower;
-switching then adds what the beam leaves out, the slack and the corpus-level constraints.
+A beam search over ``C_u/u · w·f(x, y) − penalty(y)``, which sees whole segments, starts much lower,
+with prices on labels where their shares in the corpus are constrained (:func:`shared_labels`);
+switching then adds what the beam leaves out, the slack and the other corpus-level constraints.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from hingeline._numba import kernel
 from hingeline.constraints.prediction import without_corpus
 from hingeline.constraints.search import beam_search
+from hingeline.constraints.tables import SHARE
 from hingeline.semisupervised.penalties import Penalties
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.chain import moves, position_scores
@@ -28,6 +30,11 @@ STARTS = ("beam", "viterbi")
 
 #: Hypotheses of the beam.
 WIDTH = 8
+#: Prices of labels are changed so often in one call, by this times the logarithm of how far a share
+#: is off; shares need not be met more closely than the tolerance.
+PRICE_CHANGES = 4
+PRICE_STEP = 0.3
+SHARE_TOLERANCE = 0.002
 #: What a forbidden label or move costs in the beam, where it must be finite.
 _FORBIDDEN = 1e13
 
@@ -69,19 +76,104 @@ def constrained_labels(
     width: int = WIDTH,
 ) -> Array:
     """Labels by beam search under the instance constraints, Python predicates left out."""
-    n = len(problem.offsets) - 1 - first
-    compiled = without_corpus(penalties.compiled)
-    scores = np.empty(compiled.unary.shape)
-    labels = np.zeros(len(scores), dtype=np.int32)
-    table = move_scores(problem, w)[:, : problem.n_labels]
-    transitions = np.ascontiguousarray(np.maximum(scale * table, -_FORBIDDEN))
+    return _Beam(problem, first, w, scale, penalties, workers, width).labels()
 
-    def search(part: Array, scratch: Array) -> None:
-        score_all(problem, first, part, w, scores)
-        own = compiled.offsets[part[0] : part[-1] + 2]  # parts are ranges of sequences
-        rows = slice(own[0], own[-1])
-        np.maximum(scale * scores[rows], -_FORBIDDEN, out=scores[rows])
-        beam_search(compiled._replace(offsets=own), scores, transitions, labels, width)
 
-    workers.map(search, np.arange(n))
-    return labels
+def shared_labels(
+    problem: ChainProblem,
+    first: int,
+    w: Array,
+    scale: float,
+    penalties: Penalties,
+    workers: Workers,
+    prices: Array,
+) -> Array:
+    """The same with prices on labels such that the shares of labels are as asked for.
+
+    To mend a share whole segments must be relabelled, in the sequences where that costs least;
+    single switches cannot. A price on a label, added to its score everywhere, does: the
+    multipliers of the corpus-level :class:`~hingeline.constraints.Share` constraints.
+
+    Parameters
+    ----------
+    prices : ndarray of shape (labels,)
+        Where the search for prices starts; what it ends with is written here.
+
+    Returns
+    -------
+    int32 ndarray
+        Of all labels met, those of the highest score minus penalty, corpus constraints included.
+    """
+    compiled = penalties.compiled
+    shares = [
+        (compiled.member[compiled.corpus_target[j]] != 0, *compiled.corpus_bounds[j])
+        for j in np.flatnonzero((compiled.corpus_kind == SHARE) & (compiled.corpus_weight > 0.0))
+    ]
+    beam = _Beam(problem, first, w, scale, penalties, workers, WIDTH)
+    best = beam.labels(prices)
+    if not shares:
+        return best
+    labels, value = best, beam.value(best)
+    for _ in range(PRICE_CHANGES):
+        found = np.bincount(labels, minlength=len(prices)) / len(labels)
+        step = np.zeros(len(prices))
+        for member, low, high in shares:
+            share = found[member].sum()
+            wanted = min(max(share, low), high)
+            if abs(wanted - share) > SHARE_TOLERANCE:
+                step[member] += np.log((wanted + SHARE_TOLERANCE) / (share + SHARE_TOLERANCE))
+        if not step.any():
+            break
+        prices += PRICE_STEP * step
+        labels = beam.labels(prices)
+        reached = beam.value(labels)
+        if reached > value:
+            best, value = labels, reached
+    return best
+
+
+class _Beam:
+    """Beam searches for the same weights."""
+
+    def __init__(
+        self,
+        problem: ChainProblem,
+        first: int,
+        w: Array,
+        scale: float,
+        penalties: Penalties,
+        workers: Workers,
+        width: int,
+    ) -> None:
+        self.penalties = penalties
+        self.compiled = without_corpus(penalties.compiled)
+        self.scale, self.width, self.workers = scale, width, workers
+        self.scores: Array = np.empty(self.compiled.unary.shape)
+        table = move_scores(problem, w)[:, : problem.n_labels]
+        self.transitions = np.ascontiguousarray(np.maximum(scale * table, -_FORBIDDEN))
+        self.sequences = np.arange(len(problem.offsets) - 1 - first)
+        workers.map(
+            lambda part, scratch: score_all(problem, first, part, w, self.scores), self.sequences
+        )
+
+    def labels(self, prices: Array | None = None) -> Array:
+        """The best labels found where labels have prices."""
+        compiled = self.compiled
+        labels = np.zeros(len(self.scores), dtype=np.int32)
+        added = np.zeros(self.scores.shape[1]) if prices is None else prices
+        scores = np.maximum(self.scale * (self.scores + added), -_FORBIDDEN)
+
+        def search(part: Array, scratch: Array) -> None:
+            own = compiled.offsets[part[0] : part[-1] + 2]  # parts are ranges of sequences
+            own_tables = compiled._replace(offsets=own)
+            beam_search(own_tables, scores, self.transitions, labels, self.width)
+
+        self.workers.map(search, self.sequences)
+        return labels
+
+    def value(self, labels: Array) -> float:
+        """Score minus penalty, without prices."""
+        moves = self.transitions[labels[:-1], labels[1:]]
+        moves[self.compiled.offsets[1:-1] - 1] = 0.0  # from one sequence to the next
+        own = self.scale * float(self.scores[np.arange(len(labels)), labels].sum())
+        return own + float(moves.sum()) - self.penalties.total(labels)
