@@ -11,7 +11,8 @@ to try for ours.
 
 Results are written after every run and `--resume` goes on from there. Of ours three choices of the
 annealing step are given: the best on test, as the paper does and nobody else can; the best on the
-development data, which counts; and the one that needs no labels.
+development data, which counts; and the one that needs no labels. A fourth column has the
+constraints at prediction, too, and the step that is best on the development data predicted so.
 """
 
 from __future__ import annotations
@@ -93,24 +94,34 @@ def ours(run: Run, part: str, costs: Any, schedule: Any, n_jobs: int) -> Row:
     best = max(range(len(path)), key=lambda k: path[k][key])
     free = least_violating(model.steps_)
     chosen = model.selected_
-    constrained = scores(run, part, model, constrained=True, words=run.test.words)
+    constrained = [model.with_step(k) for k in range(len(path))]
+    dev_constrained = [_constrained_dev(run, part, m)[key] for m in constrained]
+    top = max(range(len(path)), key=lambda k: dev_constrained[k])
     return {
         "C": C,
         "C_tried": list(costs),
         "dev": 100.0 * model.steps_[chosen].dev_score,
         "test": path[chosen],
-        "test_constrained": constrained,
+        "test_constrained": scores(
+            run, part, constrained[top], constrained=True, words=run.test.words
+        ),
         "test_label_free": path[free],
         "test_best": path[best],
         "C_u": {"dev": model.steps_[chosen].C_u, "label_free": model.steps_[free].C_u,
-                "best": model.steps_[best].C_u},
+                "best": model.steps_[best].C_u, "constrained": model.steps_[top].C_u},
         "steps": [
             {"C_u": s.C_u, "objective": s.objective, "penalty": s.penalty if k else None,
-             "dev": 100.0 * s.dev_score, "test": path[k][key], "violations": s.violations,
+             "dev": 100.0 * s.dev_score, "dev_constrained": dev_constrained[k],
+             "test": path[k][key], "violations": s.violations,
              "alternations": s.alternations, "switches": s.switches, "seconds": s.time}
             for k, s in enumerate(model.steps_)
         ],
     }  # fmt: skip
+
+
+def _constrained_dev(run: Run, part: str, model: Any) -> dict[str, float]:
+    swapped = run._replace(test=run.dev)
+    return scores(swapped, part, model, constrained=True, words=run.dev.words)
 
 
 def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
