@@ -2,11 +2,11 @@
 
 Features of a citation's token: the word in lower case, its first three and last three letters,
 six marks (begins with a capital, capitals only, digits only, no letter and no digit, contains a
-digit, one capital letter), its shape (Vol.12 is Aaa.dd), the words on either side (or that
-there is none), and the word together with the one before. Those of the paper are not printed. These were chosen among ten sets
-by the accuracy of the semi-supervised model on the development data of partitions 0 and 1, with 20
-labelled citations. Announcements have the two words on either side, without which times cannot be
-told apart, and neither shapes nor pairs.
+digit, one capital letter), its shape (Vol.12 is Aaa.dd), the words on either side (or that there is
+none), and the word together with the one before. Those of the paper are not printed. These were
+chosen among ten sets by the accuracy of the semi-supervised model on the development data of
+partitions 0 and 1, with 20 labelled citations. Announcements have the two words on either side,
+without which times cannot be told apart, and neither shapes nor pairs.
 """
 
 from __future__ import annotations
