@@ -5,7 +5,7 @@ development, 100 for testing, five random partitions of the 500 labelled ones (n
 ``default_rng(seed).permutation``, seeds 0 to 4) and, as ``published``, the split of
 constraint-driven learning. Test citations are not used in training. C is chosen on the development
 data for the supervised models, and the others take it from there, unless `--our-costs` gives values
-to try for ours.
+to try for ours. `--context`: citations with richer features, in a result file of their own.
 `--part seminars`: announcements of seminars in place of the paper's apartments, token F1 by field.
 `--part figures`: objective and accuracy against C_u, as figures 1 and 2, from the result files.
 
@@ -21,6 +21,7 @@ import argparse
 import json
 import statistics
 import warnings
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -138,7 +139,7 @@ def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
 
 def measure(part: str, options: argparse.Namespace) -> list[Row]:
     """All runs that are asked for and not there yet."""
-    name = f"paper_semisupervised_{part}"
+    name = f"paper_semisupervised_{part}{'_context' if options.context else ''}"
     path = result_path(name, options.quick)
     rows: list[Row] = []
     if options.resume and path.is_file():
@@ -146,7 +147,7 @@ def measure(part: str, options: argparse.Namespace) -> list[Row]:
     done = {(row["labelled"], row["partition"], row["system"]): row for row in rows}
     names = ["published"] if options.published else options.partitions
     for partition, size in product(names, options.sizes or SIZES[part]):
-        make = seminars if part == "seminars" else citations
+        make = seminars if part == "seminars" else partial(citations, context=options.context)
         wanted = [s for s in options.systems if (size, str(partition), s) not in done]
         if wanted:
             run = make(size, partition)
@@ -255,6 +256,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of labelled sequences")
     parser.add_argument("--partitions", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--published", action="store_true", help="the published split instead")
+    parser.add_argument("--context", action="store_true", help="features of neighbours, too")
     parser.add_argument("--costs", type=float, nargs="+", default=list(COSTS), help="C to try")
     parser.add_argument("--our-costs", type=float, nargs="+", help="C to try for ours")
     parser.add_argument("--schedule", type=float, nargs="+", default=list(SCHEDULE), help="C_u")
