@@ -198,6 +198,7 @@ def look_refined(
     order: Array,
     kappa: float,
     rounds: int,
+    least: float,
     w: Array,
     point: DualPoint,
     out: Array,
@@ -205,8 +206,8 @@ def look_refined(
     """What a look would find after some rounds over the blocks with fixed weights.
 
     Any messages make a bound. Those of the marginals are what all weights together made of them;
-    these are made for the given weights. The marginals are put back where they were; their sums
-    must be right.
+    these are made for the given weights. Blocks whose gap is below ``least`` keep theirs. The
+    marginals are put back where they were; their sums must be right.
     """
     room = make_scratch(blocks, problem.n_columns)
     for i in order:
@@ -217,8 +218,9 @@ def look_refined(
         mu, sums = point.mu[a:b].copy(), point.sums[a:b].copy()
         mass, gaps = point.mass[c:d].copy(), point.gaps[e:f].copy()
         for _ in range(rounds):
-            visit_factors(problem, blocks, graph, i, 0.0, 0.0, kappa, PROJECTED, w, point, room)
-            visit_variables(problem, blocks, graph, i, 0.0, 0.0, kappa, PROJECTED, w, point, room)
+            point.gaps[e:f] = gaps
+            visit_factors(problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, room)
+            visit_variables(problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, room)
         look_at(problem, blocks, i, 0.0, kappa, w, point, room, out[i])
         point.mu[a:b] = mu
         point.sums[a:b] = sums

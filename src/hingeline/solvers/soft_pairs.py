@@ -166,9 +166,9 @@ def simplex_level(a: float, b: float, c: float, d: float) -> float:
 
 
 @helper
-def reach(start: float, change: float) -> float:
-    """How often a change can be made before nothing is left."""
-    return start / -change if change < 0.0 else np.inf
+def wear(start: float, change: float) -> float:
+    """Which share of what there is a change takes away; not above 0 where it adds."""
+    return -change / (start + 1e-300)
 
 
 @helper
@@ -184,14 +184,14 @@ def project_pair(mu: Four, theta: Four, cap: float, kappa: float) -> Four:
     d0, d1 = max(v0 - level, 0.0) - mu.s0, max(v1 - level, 0.0) - mu.s1
     d2, d3 = max(v2 - level, 0.0) - mu.s2, max(v3 - level, 0.0) - mu.s3
     slope = theta.s0 * d0 + theta.s1 * d1 + theta.s2 * d2 + theta.s3 * d3
-    if slope <= 0.0:
-        return mu
     x, z = d0 + d1, d0 + d2
     square = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
     quadratic = cap * square + 2.0 * kappa * (x * x + z * z)
-    gamma = min(min(reach(mu.s0, d0), reach(mu.s1, d1)), min(reach(mu.s2, d2), reach(mu.s3, d3)))
-    if quadratic > 0.0:
-        gamma = min(gamma, slope / quadratic)
+    worn = max(max(wear(mu.s0, d0), wear(mu.s1, d1)), max(wear(mu.s2, d2), wear(mu.s3, d3)))
+    bend = max(quadratic, slope * worn)  # no further than to where a state is empty
+    if slope <= 0.0 or bend <= 0.0:
+        return mu
+    gamma = slope / bend
     return Four(
         max(mu.s0 + gamma * d0, 0.0),
         max(mu.s1 + gamma * d1, 0.0),
