@@ -236,17 +236,24 @@ class Watch:
 
 
 def bibtex(options: argparse.Namespace) -> Outcome:
-    """159 labels, all 12,561 pairs: it trains, and the memory is stated."""
+    """159 labels, all 12,561 pairs: it trains, and the memory is stated.
+
+    C is that of the model without pairs. The proximal weight was picked on 500 training examples.
+    """
     data = load_multilabel("bibtex")
-    settings = {"C": 0.1, "tol": TOL, "n_jobs": options.n_jobs}
+    soft = {"solver": "soft-bcfw", "n_jobs": options.n_jobs, "max_time": options.max_time}
+    pairs_too = soft | {"edges": "full", "solver_options": {"rho": 1.0, "proximal": 30.0}}
     few = data._replace(X_train=data.X_train[:50], Y_train=data.Y_train[:50])
-    label_row(few._replace(X_test=data.X_test[:5], Y_test=data.Y_test[:5]), max_iter=1, C=0.1)
-    rows = [label_row(data, edges="none", **settings)[0]]
+    few = few._replace(X_test=data.X_test[:5], Y_test=data.Y_test[:5])
+    label_row(few, C=0.1, max_iter=5, **pairs_too)
+    chosen = best_c(data, (0.03, 0.1, 0.3, 1.0), edges="none", **soft)
+    settings = {"C": chosen["C"], "tol": TOL}
+    rows = [label_row(data, edges="none", **settings, **soft)[0] | {"choice": chosen}]
     settle()
     with Watch() as before:
         time.sleep(0.1)
     with Watch() as during:
-        row, model = label_row(data, edges="full", max_time=options.max_time, **settings)
+        row, model = label_row(data, **settings, **pairs_too)
     pairs, n = len(model.edges_), len(data.Y_train)
     tables = n * pairs * 4 * 8 / 2**20
     row |= {
@@ -254,14 +261,15 @@ def bibtex(options: argparse.Namespace) -> Outcome:
         "memory before MiB": before.peak,
         "peak memory MiB": during.peak,
         "examples x pairs x 4 in float64 MiB": tables,
+        "limit of a fit, s": options.max_time,
     }
     rows.append(row)
+    more = during.peak - before.peak
     return Outcome(
         rows,
         [
-            Judged(
-                "full pairs: peak memory less before, MiB", during.peak - before.peak, tables, False
-            )
+            Judged("full pairs: peak memory less before, MiB", more, tables, False),
+            Judged("full pairs, rho=1: soft gap %", row["gap %"], 100 * TOL, False),
         ],
     )
 

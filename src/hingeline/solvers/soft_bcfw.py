@@ -115,8 +115,8 @@ class SoftBCFW(SoftObjectives):
         Rounds over the blocks of each example, its marginals set apart and the weights fixed, that
         fit messages to the weights of a look.
     skip : float
-        With ``sampling="permutation"``, passes leave out blocks whose last gap was below this
-        fraction of the mean.
+        Blocks whose last gap was below this fraction of the mean are left out: by passes with
+        ``sampling="permutation"``, and where messages are fitted to weights.
     """
 
     name = "soft-bcfw"
@@ -286,7 +286,7 @@ class SoftBCFW(SoftObjectives):
         steps = PROJECTED if self.steps == "projected" else FRANK_WOLFE
         self.oracle_calls += len(self.active)
         if self.sampling == "permutation":
-            least = self.options["skip"] * float(self.gaps.mean(dtype=np.float64))
+            least = self._worth_a_visit()
             order = self.rng.permutation(self.active)
             every = max(len(order) // AVERAGED, 1)
             self.value += pass_examples(

@@ -20,6 +20,7 @@ import numpy as np
 from hingeline._numba import helper, kernel
 from hingeline.inference.factor_graph import Topology, table_size, topology
 from hingeline.solvers.soft_factors import factor_theta
+from hingeline.solvers.soft_pairs import add_pairs, look_at_pairs
 from hingeline.solvers.soft_steps import visit_factors
 from hingeline.solvers.soft_variables import (
     PROJECTED,
@@ -65,30 +66,25 @@ def start_at_truth(problem: Any, blocks: Blocks, point: DualPoint) -> None:
 
 
 @helper
-def look_at(
+def look_at_factors(
     problem: Any,
     blocks: Blocks,
+    graph: Topology,
     i: int,
     cap: float,
     kappa: float,
     w: Array,
     point: DualPoint,
     room: Scratch,
-    out: Array,
-) -> None:
-    """Sums over the blocks of example i, and the gap of each of them, at these weights.
+) -> tuple[float, float, float, float]:
+    """Sums over the factors of example i; their gaps, and their marginals added to ``sums``.
 
-    ``out`` gets ``Σ max θ̂`` relative to the truth, ``Σ μ·l``, ``Σ ‖μ_c^v − μ_v‖²``,
-    ``Σ δ̄·(μ_v − μ_c^v)``, ``c_i·Σ (max θ̂ − θ̂·μ)`` and how many variables are fractional.
+    Returns ``Σ max θ̂`` relative to the truth, ``Σ ‖μ_c^v − μ_v‖²``, ``Σ δ̄·(μ_v − μ_c^v)`` and
+    ``Σ (max θ̂ − θ̂·μ)``.
     """
-    graph = topology(problem.graphs, problem.graph[i])
-    n_variables = graph.n_states.shape[0]
     unary = blocks.unary_at[i]
-    block = blocks.block_at[i]
-    for k in range(unary, blocks.unary_at[i + 1]):
-        point.sums[k] = 0.0
+    block = blocks.block_at[i] + graph.n_states.shape[0]
     hinge = 0.0
-    linear = 0.0
     penalty = 0.0
     drawn = 0.0
     gaps = 0.0
@@ -114,7 +110,39 @@ def look_at(
         gap, best = frank_wolfe_gap(room.theta, room.now, 0, size)
         hinge += room.theta[best]
         gaps += gap
-        point.gaps[block + n_variables + c] = cap * gap
+        point.gaps[block + c] = cap * gap
+    return hinge, penalty, drawn, gaps
+
+
+@helper
+def look_at(
+    problem: Any,
+    blocks: Blocks,
+    i: int,
+    cap: float,
+    kappa: float,
+    w: Array,
+    point: DualPoint,
+    room: Scratch,
+    out: Array,
+) -> None:
+    """Sums over the blocks of example i, and the gap of each of them, at these weights.
+
+    ``out`` gets ``Σ max θ̂`` relative to the truth, ``Σ μ·l``, ``Σ ‖μ_c^v − μ_v‖²``,
+    ``Σ δ̄·(μ_v − μ_c^v)``, ``c_i·Σ (max θ̂ − θ̂·μ)`` and how many variables are fractional.
+    """
+    graph = topology(problem.graphs, problem.graph[i])
+    n_variables = graph.n_states.shape[0]
+    unary = blocks.unary_at[i]
+    block = blocks.block_at[i]
+    for k in range(unary, blocks.unary_at[i + 1]):
+        point.sums[k] = 0.0
+    if blocks.paired[problem.graph[i]]:
+        sights = look_at_pairs(problem, blocks, graph, i, cap, kappa, w, point)
+    else:
+        sights = look_at_factors(problem, blocks, graph, i, cap, kappa, w, point, room)
+    hinge, penalty, drawn, gaps = sights
+    linear = 0.0
     fractional = 0
     v = 0
     while v < n_variables:
@@ -170,6 +198,7 @@ def look_refined(
     order: Array,
     kappa: float,
     rounds: int,
+    least: float,
     w: Array,
     point: DualPoint,
     out: Array,
@@ -177,8 +206,8 @@ def look_refined(
     """What a look would find after some rounds over the blocks with fixed weights.
 
     Any messages make a bound. Those of the marginals are what all weights together made of them;
-    these are made for the given weights. The marginals are put back where they were; their sums
-    must be right.
+    these are made for the given weights. Blocks whose gap is below ``least`` keep theirs. The
+    marginals are put back where they were; their sums must be right.
     """
     room = make_scratch(blocks, problem.n_columns)
     for i in order:
@@ -189,8 +218,9 @@ def look_refined(
         mu, sums = point.mu[a:b].copy(), point.sums[a:b].copy()
         mass, gaps = point.mass[c:d].copy(), point.gaps[e:f].copy()
         for _ in range(rounds):
-            visit_factors(problem, blocks, graph, i, 0.0, 0.0, kappa, PROJECTED, w, point, room)
-            visit_variables(problem, blocks, graph, i, 0.0, 0.0, kappa, PROJECTED, w, point, room)
+            point.gaps[e:f] = gaps
+            visit_factors(problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, room)
+            visit_variables(problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, room)
         look_at(problem, blocks, i, 0.0, kappa, w, point, room, out[i])
         point.mu[a:b] = mu
         point.sums[a:b] = sums
@@ -255,6 +285,9 @@ def add_weights(problem: Any, blocks: Blocks, cap: Array, point: DualPoint, w: A
             if some:
                 row_add(problem, i, v, room.steps, w)
             v = end
+        if blocks.paired[problem.graph[i]]:
+            add_pairs(problem, blocks, graph, i, cap[i], False, point, w)
+            continue
         for c in range(graph.scope_start.shape[0] - 1):
             size = table_size(graph, c)
             truth = true_joint(problem, graph, i, c)
@@ -325,6 +358,9 @@ def add_coupled(problem: Any, blocks: Blocks, cap: Array, point: DualPoint, w: A
         if cap[i] == 0.0:
             continue
         graph = topology(problem.graphs, problem.graph[i])
+        if blocks.paired[problem.graph[i]]:
+            add_pairs(problem, blocks, graph, i, cap[i], True, point, w)
+            continue
         for c in range(graph.scope_start.shape[0] - 1):
             size = table_size(graph, c)
             truth = true_joint(problem, graph, i, c)

@@ -40,6 +40,7 @@ class SoftObjectives(CertifiedSolver):
     rho: float
     balance: float  # ρ at which messages and weights bend the dual alike
     centre: Array
+    gaps: Array
     sights: Array
     value: float
     relaxed: float
@@ -84,6 +85,7 @@ class SoftObjectives(CertifiedSolver):
         hinge, penalty = self.sights[:, HINGE], 0.5 * self.kappa * self.sights[:, PENALTY]
         if rounds > 0:
             refined = np.zeros_like(self.sights)
+            least = self._worth_a_visit()
             self.workers.map(
                 lambda part, scratch: look_refined(
                     self.compiled.problem,
@@ -91,6 +93,7 @@ class SoftObjectives(CertifiedSolver):
                     part,
                     self.kappa,
                     rounds,
+                    least,
                     weights,
                     self.point,
                     refined,
@@ -104,6 +107,10 @@ class SoftObjectives(CertifiedSolver):
             penalty = np.where(better, other, penalty)
         relaxed = half + float(self.form.cap @ hinge)
         return relaxed, relaxed + float(self.form.cap @ penalty)
+
+    def _worth_a_visit(self) -> float:
+        """The gap below which blocks are left out until the next look."""
+        return float(self.options["skip"]) * float(self.gaps.mean(dtype=np.float64))
 
     def _penalty(self) -> float:
         """``(ρM/2) Σ c_i‖δ_i‖²``, which f_ρ loses and g_ρ gains."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from hingeline._numba import helper, kernel
 from hingeline.inference.factor_graph import Topology, topology
-from hingeline.solvers.soft_factors import is_binary_pair, visit_factor, visit_pair
+from hingeline.solvers.soft_factors import visit_factor
+from hingeline.solvers.soft_pairs import visit_pairs
 from hingeline.solvers.soft_variables import (
     PROJECTED,
     DualPoint,
@@ -37,14 +38,12 @@ def visit_factors(
     room: Scratch,
 ) -> float:
     """Visit the factors of example i whose gap is at least ``least``; the gain."""
+    if steps == PROJECTED and blocks.paired[problem.graph[i]]:
+        return visit_pairs(problem, blocks, graph, i, least, cap, kappa, w, point)
     first = blocks.block_at[i] + graph.n_states.shape[0]
     gain = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
-        if point.gaps[first + c] < least:
-            continue
-        if steps == PROJECTED and is_binary_pair(problem, graph, c):
-            gain += visit_pair(problem, blocks, graph, i, c, cap, kappa, w, point, room)
-        else:
+        if point.gaps[first + c] >= least:
             gain += visit_factor(problem, blocks, graph, i, c, cap, kappa, steps, w, point, room)
     return gain
 

@@ -46,6 +46,7 @@ class Blocks(NamedTuple):
     widest: int  # most states of a block
     most_blocks: int  # of an example
     most_unary: int  # most (variable, state) pairs of an example
+    paired: Array  # (graphs,) bool: binary variables, pairs of them without features, nothing else
 
     @property
     def n(self) -> int:
@@ -64,7 +65,7 @@ def blocks_of(compiled: Compiled, solver: str) -> Blocks:
     graphs = problem.graphs
     count = len(graphs.node_ptr) - 1
     starts, unary, mass, widest = [], [], [], 1
-    places, messages = [], []
+    places, messages, paired = [], [], []
     for g in range(count):
         a, b = graphs.node_ptr[g], graphs.node_ptr[g + 1]
         c, d = graphs.factor_ptr[g], graphs.factor_ptr[g + 1]
@@ -81,6 +82,8 @@ def blocks_of(compiled: Compiled, solver: str) -> Blocks:
         unary.append(int(states.sum()))
         mass.append(int(starts[-1][-1]))
         widest = max(widest, int(sizes.max(initial=1)), int(states.max(initial=1)))
+        pairs = bool((np.diff(first) == 2).all() and (states == 2).all())
+        paired.append(pairs and len(problem.factor_start) == 0)
     blocks = np.diff(graphs.node_ptr) + np.diff(graphs.factor_ptr)
     graph = problem.graph
     return Blocks(
@@ -93,6 +96,7 @@ def blocks_of(compiled: Compiled, solver: str) -> Blocks:
         widest=widest,
         most_blocks=int(blocks.max(initial=1)),
         most_unary=max(unary, default=1),
+        paired=np.array(paired, dtype=np.bool_),
     )
 
 
