@@ -9,11 +9,14 @@ superpixels of the training part, neighbours with the edge features of ``graph_t
 prints neither λ nor the features; C (= 1/(λM)) is 0.1, 1 and 1.
 
 Time is the CPU time of the solver's own passes, one thread: neither setting up, nor compiling, nor
-certificates that a pass does not need, nor evaluation. Weights are kept after passes, at times that
-grow by a third, and evaluated afterwards: the best of all passes where a pass
-finds its primal by itself (``soft-bcfw``), else what a certificate would try (averages for ``bcfw``
-and both ``dlpw``, the last iterate for ``soft-bcfw`` as published). Curves end at
-``--max-time``, or where the solver's own relative gap is below 0.001.
+certificates that a pass does not need, nor evaluation. Weights are kept at times that grow by a
+third, and evaluated afterwards: the best of all passes where a pass finds its primal by itself
+(``soft-bcfw``), else what a certificate would try (averages for ``bcfw`` and both ``dlpw``, the
+last iterate for ``soft-bcfw`` as published). The first call of a solver makes its passes in
+``PIECES`` parts, each with the examples, in the order and with the arithmetic of a whole one, so
+that curves begin within the first pass, for all methods alike; there the weights of ``soft-bcfw``
+are its last iterate. Curves end at ``--max-time``, or where the solver's own relative gap is below
+0.001.
 
 Objective. The hard-constrained g(w, δ) with messages δ made for the weights by block descent on the
 relaxation, the same for all methods, on up to ``SAMPLED`` training examples drawn once, and scaled
@@ -29,7 +32,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,11 +52,13 @@ from hingeline import GraphSSVM, MultilabelSSVM
 from hingeline.data import load_msrc21, load_multilabel
 from hingeline.formulations import make_formulation
 from hingeline.metrics import multilabel_scores
+from hingeline.solvers import soft_bcfw
 from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.history import relative
 from hingeline.solvers.margins import hinges_at
 from hingeline.solvers.parallel import Workers
+from hingeline.solvers.sdm import default_block
 from hingeline.solvers.soft_bcfw import SoftBCFW
 from hingeline.structures.graph import compile_problem
 
@@ -66,6 +72,7 @@ POINTS = 0.5  # of the plateau
 NEAR = 0.01  # of the least objective
 GROWTH = 4.0 / 3.0
 TOL = 1e-3
+PIECES = 16  # of a pass, in the first call
 OURS, PUBLISHED = "soft-bcfw, rho=1", "soft-bcfw published, rho=1"
 #: What the paper compares with; the target is on these.
 BASELINES = ("bcfw plain, LP", "dlpw", "dlpw-smooth")
@@ -180,26 +187,86 @@ def make_solver(task: Task, method: Method, examples: int | None = None) -> Any:
     return method.kind(compiled, form, Workers(1, compiled.scratch_size), 0, options)
 
 
+@contextmanager
+def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
+    """Make the solver's passes in parts, one after the other, and call ``seen`` after each."""
+
+    def split(count: int, multiple: int) -> list[slice]:
+        size = max(count // PIECES // multiple, 1) * multiple
+        return [slice(lo, lo + size) for lo in range(0, count, size)]
+
+    def by_order(method: Callable[..., Any], multiple: int) -> Callable[..., float]:
+        def parts(order: Array, *others: Any) -> float:
+            total = 0.0
+            for part in split(len(order), multiple):
+                total += method(order[part], *others) or 0.0
+                seen()
+            return total
+
+        return parts
+
+    kernels = soft_bcfw.pass_examples, soft_bcfw.pass_draws
+
+    def pass_examples(problem: Any, blocks: Any, order: Array, *others: Any) -> float:
+        every = others[4]  # weights are added up after so many examples
+        passed = by_order(lambda part: kernels[0](problem, blocks, part, *others), every)
+        return passed(order)
+
+    def pass_draws(problem: Any, blocks: Any, examples: Array, draws: Array, *others: Any) -> Any:
+        sums = np.zeros(2)
+        for part in split(len(examples), 1):
+            sums += kernels[1](problem, blocks, examples[part], draws[part], *others)
+            seen()
+        return float(sums[0]), float(sums[1])
+
+    if isinstance(solver, DLPW):
+        vars(solver)["_descend"] = by_order(solver._descend, 1)
+    elif isinstance(solver, BCFW):
+        block = default_block(len(solver.active))
+        vars(solver)["_plain"] = by_order(solver._plain, 1)
+        vars(solver)["_decode_and_move"] = by_order(solver._decode_and_move, block)
+    vars(soft_bcfw).update(pass_examples=pass_examples, pass_draws=pass_draws)
+    try:
+        yield
+    finally:
+        vars(soft_bcfw).update(pass_examples=kernels[0], pass_draws=kernels[1])
+        for name in ("_descend", "_plain", "_decode_and_move"):
+            vars(solver).pop(name, None)
+
+
 def run_curve(task: Task, method: Method, seconds: float) -> list[tuple[float, Array]]:
     """Pass over the data; times and weights."""
     warm = make_solver(task, method, 5)
-    warm.sweep()
+    with in_parts(warm, lambda: None):
+        warm.sweep()
     warm.candidate()
     del warm
     solver = make_solver(task, method)
     kept: list[tuple[float, Array]] = []
-    spent = 0.0
-    while True:
-        began = time.process_time()
+    paused = 0.0
+    began = time.process_time()
+
+    def keep(weights: Callable[[], Array], always: bool = False) -> None:
+        nonlocal paused
+        now = time.process_time()
+        at = now - began - paused
+        if not kept or always or at >= GROWTH * kept[-1][0]:
+            kept.append((at, np.array(weights())))
+        paused += time.process_time() - now
+
+    def best() -> Array:
+        return solver.best()[0] if solver.certifies else solver.candidate()
+
+    with in_parts(solver, lambda: keep(solver.candidate)):
         solver.sweep()
-        spent += time.process_time() - began
+    while True:
+        spent = time.process_time() - began - paused
         gap = solver.best()[1] - solver.lower_bound()
         done = spent >= seconds or relative(gap, solver.best()[1]) <= TOL
-        if not kept or spent >= GROWTH * kept[-1][0] or done:
-            best = solver.best()[0] if solver.certifies else solver.candidate()
-            kept.append((spent, np.array(best)))
+        keep(best, done)
         if done:
             return kept
+        solver.sweep()
 
 
 class Evaluator:
