@@ -76,6 +76,8 @@ PIECES = 32  # of a pass, in the first call
 OURS, PUBLISHED = "soft-bcfw, rho=1", "soft-bcfw published, rho=1"
 #: What the paper compares with; the target is on these.
 BASELINES = ("bcfw plain, LP", "dlpw", "dlpw-smooth")
+#: These too, with steps that suit the test measure; the paper does not say how steps were chosen.
+TUNED = ("dlpw, steps x 10", "dlpw-smooth, steps x 10")
 
 
 class Method(NamedTuple):
@@ -111,7 +113,9 @@ def methods(task: Task) -> dict[str, Method]:
     if task.exact:
         found["bcfw plain, exact"] = Method(BCFW, plain, "auto")
     found["dlpw"] = Method(DLPW, {})
+    found["dlpw, steps x 10"] = Method(DLPW, {"noise": 1.0})
     found["dlpw-smooth"] = Method(SmoothDLPW, {})
+    found["dlpw-smooth, steps x 10"] = Method(SmoothDLPW, {"noise": 1.0})
     return found
 
 
@@ -379,11 +383,14 @@ def print_part(name: str, rows: list[dict[str, Any]]) -> None:
             for row in rows
         ],
     )
-    slower = [r[f"plateau s over {OURS}"] for r in rows if r["method"] in BASELINES]
-    worst = None if None in slower else min(slower)
-    verdict = "missed" if worst is None or worst < 10.0 else "met"
-    shown = "no plateau" if worst is None else f"{worst:.3g}"
-    console.print(f"{name}: least ratio over the paper's baselines {shown}; 10 wanted: {verdict}")
+    for what, names in (("the paper's baselines", BASELINES), ("them with longer steps", TUNED)):
+        slower = [r[f"plateau s over {OURS}"] for r in rows if r["method"] in names]
+        if not slower:
+            continue
+        worst = None if None in slower else min(slower)
+        verdict = "missed" if worst is None or worst < 10.0 else "met"
+        shown = "no plateau" if worst is None else f"{worst:.3g}"
+        console.print(f"{name}: least ratio over {what} {shown}; 10 wanted: {verdict}")
 
 
 def draw(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
@@ -400,7 +407,7 @@ def draw(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
         seconds = [point["seconds"] for point in row["curve"]]
         published = "published" in row["method"]
         style = {
-            "color": f"C{k % 3 if row['method'].startswith('soft') else k - 3}",
+            "color": f"C{k % 3 if row['method'].startswith('soft') else (k - 3) % 10}",
             "linestyle": "--" if published else "-",
             "marker": "." if len(seconds) < 4 else "",
             "label": row["method"],

@@ -171,12 +171,13 @@ def test_of_tied_maximisers_the_one_that_agrees_with_the_variables() -> None:
     np.testing.assert_array_equal(values[:6], [0, 0, 1, 0, 0, 0])
 
 
-def test_a_first_step_can_be_given() -> None:
+def test_first_steps_are_as_long_as_their_noise_allows() -> None:
     small = random_small(3)
-    given = solver_for(DLPW, small, step=0.25).state
-    assert given[FIRST] / given[TOTAL] == 0.25
-    chosen = solver_for(DLPW, small).state
-    assert 0.0 < chosen[FIRST] / chosen[TOTAL] <= 1.0
+    one, ten = (solver_for(DLPW, small, noise=noise).state for noise in (1e-5, 1e-4))
+    assert 0.0 < one[FIRST] / one[TOTAL] < 1.0
+    assert ten[FIRST] / ten[TOTAL] == pytest.approx(10.0 * one[FIRST] / one[TOTAL])
+    most = solver_for(DLPW, small, noise=1e9).state
+    assert most[FIRST] / most[TOTAL] == pytest.approx(1.0)
 
 
 def smooth_value(small: Small, solver: Any, w: Any, temperature: float) -> float:

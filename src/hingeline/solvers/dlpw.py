@@ -22,9 +22,9 @@ at the same weights make it −156.
 
 Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
 ``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that
-the noise of the first steps, ``(η/2)·Σ_i n·c_i²‖g_i‖²``, is a tenth of the objective at w = 0: with
-``t₀ = 0`` the weights leave for a place some passes away. Candidates are the last weights and the
-average of the iterates, each with a few rounds of messages made for it.
+the noise of the first steps, ``(η/2)·Σ_i n·c_i²‖g_i‖²``, is the share ``noise`` of the objective at
+w = 0: with ``t₀ = 0`` the weights leave for a place some passes away. Candidates are the last
+weights and the average of the iterates, each with a few rounds of messages made for it.
 
 Certificate. g(w, δ) is what it says whatever the temperature. For ``"dlpw-smooth"`` the soft
 marginals of all examples, factors' coupled to variables', are a feasible dual point: the gap is
@@ -63,8 +63,7 @@ from hingeline.structures.graph_blocks import blocks_of
 
 Array = np.ndarray[Any, Any]
 
-#: Share of the objective at w = 0 that the first steps may cost, and examples it is judged by.
-NOISE = 0.1
+#: Examples that the noise of steps is judged by.
 SAMPLED = 32
 #: Rounds of messages for weights that are to be certified.
 FITTED = 3
@@ -79,12 +78,13 @@ class DLPW(CertifiedSolver):
         Rounds of messages in an example before each step of the weights.
     messages_by : {"variables", "factors"}
         What makes a block of messages: a variable with all its factors, or a factor (MPLP).
-    step : float, optional
-        Relative length η of the first step, at most 1; by default as the head of this module says.
+    noise : float
+        Share of the objective at w = 0 that the noise of the first steps may cost. Longer steps
+        come to weights that predict well sooner, and to the optimum later.
     """
 
     name = "dlpw"
-    defaults: ClassVar[dict[str, Any]] = {"rounds": 3, "messages_by": "variables", "step": None}
+    defaults: ClassVar[dict[str, Any]] = {"rounds": 3, "messages_by": "variables", "noise": 0.1}
     words: ClassVar[dict[str, tuple[str, ...]]] = {"messages_by": ("variables", "factors")}
     saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
     saved_arrays = ("planes", "moments", "state", "values", "_best")
@@ -115,7 +115,7 @@ class DLPW(CertifiedSolver):
         self.state = np.zeros(4)
         self.bound = -math.inf
         self.hinges = np.zeros(compiled.n)
-        step = min(self.options["step"] or self._first_step(), 1.0)
+        step = min(self._first_step(), 1.0)
         # Steps of pass k weigh k₀ + k − 1, those before the first as if k₀ passes had been made.
         n = max(len(self.active), 1)
         self.state[FIRST] = 2.0 / (step * n)
@@ -137,7 +137,7 @@ class DLPW(CertifiedSolver):
         return 0
 
     def _first_step(self) -> float:
-        """The η at which the noise of steps from w = 0 is :data:`NOISE` of the objective there."""
+        """The η at which the noise of steps from w = 0 is the share of the objective there."""
         n = len(self.active)
         zero = aligned_zeros(self.compiled.n_weights)
         noise = objective = 0.0
@@ -152,7 +152,7 @@ class DLPW(CertifiedSolver):
                 self.compiled.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges
             )
             objective += float(self.form.cap[i] * self.hinges[i])
-        return NOISE * objective / noise if noise > 0.0 else 1.0
+        return float(self.options["noise"]) * objective / noise if noise > 0.0 else 1.0
 
     def _descend(
         self,
@@ -284,12 +284,12 @@ class SmoothDLPW(DLPW):
     -------
     rounds : int
         Rounds of messages in an example before each step of the weights.
-    step : float, optional
-        Relative length of the first step; by default as the head of this module says.
+    noise : float
+        Share of the objective at w = 0 that the noise of the first steps may cost.
     temperature : float
         ε of the soft maxima, in units of the loss.
     """
 
     name = "dlpw-smooth"
-    defaults: ClassVar[dict[str, Any]] = {"rounds": 1, "step": None, "temperature": 0.01}
+    defaults: ClassVar[dict[str, Any]] = {"rounds": 1, "noise": 0.1, "temperature": 0.01}
     words: ClassVar[dict[str, tuple[str, ...]]] = {}
