@@ -291,5 +291,5 @@ class SmoothDLPW(DLPW):
     """
 
     name = "dlpw-smooth"
-    defaults: ClassVar[dict[str, Any]] = {"rounds": 1, "noise": 0.1, "temperature": 0.01}
+    defaults: ClassVar[dict[str, Any]] = {"rounds": 3, "noise": 0.1, "temperature": 0.01}
     words: ClassVar[dict[str, tuple[str, ...]]] = {}
