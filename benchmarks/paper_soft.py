@@ -8,12 +8,16 @@ documents, the 20 most frequent topics, all pairs of these, tf-idf rows of lengt
 superpixels of the training part, neighbours with the edge features of ``graph_tasks.py``. The paper
 prints neither λ nor the features; C (= 1/(λM)) is 0.1, 1 and 1.
 
-Time is the CPU time of the solver's own passes, one thread: neither setting up, nor compiling, nor
-certificates that a pass does not need, nor evaluation. Weights are kept after passes, at times that
-grow by a third, and evaluated afterwards: the best of all passes where a pass
-finds its primal by itself (``soft-bcfw``), else what a certificate would try (averages for ``bcfw``
-and both ``dlpw``, the last iterate for ``soft-bcfw`` as published). Curves end at
-``--max-time``, or where the solver's own relative gap is below 0.001.
+Time is the CPU time of the solver, one thread: of its passes and of setting it up, once the problem
+stands in arrays (``soft-bcfw`` looks at all blocks there, ``dlpw`` tries some steps), but neither
+of compiling, nor of certificates that a pass does not need, nor of evaluation. Weights are kept at
+times that grow by 15 % (yeast) or a third, and evaluated afterwards: the best of all passes where a
+pass finds its primal by itself (``soft-bcfw``), else what a certificate would try (averages for
+``bcfw`` and both ``dlpw``, the last iterate for ``soft-bcfw`` as published). The first call of a
+solver makes its passes in ``PIECES`` parts, with the examples, the order and the arithmetic of
+whole ones, so that curves begin within the first pass, for all methods alike; there the weights of
+``soft-bcfw`` are its last iterate. Curves end at ``--max-time``, or where the solver's own relative
+gap is below 0.001.
 
 Objective. The hard-constrained g(w, δ) with messages δ made for the weights by block descent on the
 relaxation, the same for all methods, on up to ``SAMPLED`` training examples drawn once, and scaled
@@ -29,7 +33,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,11 +53,13 @@ from hingeline import GraphSSVM, MultilabelSSVM
 from hingeline.data import load_msrc21, load_multilabel
 from hingeline.formulations import make_formulation
 from hingeline.metrics import multilabel_scores
+from hingeline.solvers import soft_bcfw
 from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.history import relative
 from hingeline.solvers.margins import hinges_at
 from hingeline.solvers.parallel import Workers
+from hingeline.solvers.sdm import default_block
 from hingeline.solvers.soft_bcfw import SoftBCFW
 from hingeline.structures.graph import compile_problem
 
@@ -60,15 +67,19 @@ Array = np.ndarray[Any, Any]
 
 PARTS = ("yeast", "reuters", "msrc")
 RHOS = (0.1, 1.0, 10.0)
+HARDER = 0.001  # beside the paper's: factors and variables agree better
 TOPICS = 20
 SAMPLED = {"yeast": 300, "reuters": 300, "msrc": 40}
 POINTS = 0.5  # of the plateau
 NEAR = 0.01  # of the least objective
-GROWTH = 4.0 / 3.0
+GROWTH = {"yeast": 1.15, "reuters": 4.0 / 3.0, "msrc": 4.0 / 3.0}  # of times in a curve
 TOL = 1e-3
+PIECES = 32  # of a pass, in the first call
 OURS, PUBLISHED = "soft-bcfw, rho=1", "soft-bcfw published, rho=1"
 #: What the paper compares with; the target is on these.
 BASELINES = ("bcfw plain, LP", "dlpw", "dlpw-smooth")
+#: These too, with steps that suit the test measure; the paper does not say how steps were chosen.
+TUNED = ("dlpw, steps x 10", "dlpw-smooth, steps x 10")
 
 
 class Method(NamedTuple):
@@ -95,6 +106,7 @@ def methods(task: Task) -> dict[str, Method]:
     """Return what is compared, in the order of the plots."""
     plain = {"steps": "plain", "averaging": "all", "cached_passes": 0}
     found = {f"soft-bcfw, rho={rho:g}": Method(SoftBCFW, {"rho": rho}) for rho in RHOS}
+    found[f"soft-bcfw, rho={HARDER:g}"] = Method(SoftBCFW, {"rho": HARDER})
     found |= {
         f"soft-bcfw published, rho={rho:g}": Method(SoftBCFW, {"rho": rho, "schedule": "published"})
         for rho in RHOS
@@ -104,7 +116,9 @@ def methods(task: Task) -> dict[str, Method]:
     if task.exact:
         found["bcfw plain, exact"] = Method(BCFW, plain, "auto")
     found["dlpw"] = Method(DLPW, {})
+    found["dlpw, steps x 10"] = Method(DLPW, {"noise": 1.0})
     found["dlpw-smooth"] = Method(SmoothDLPW, {})
+    found["dlpw-smooth, steps x 10"] = Method(SmoothDLPW, {"noise": 1.0})
     return found
 
 
@@ -168,8 +182,8 @@ def posed(task: Task, inference: str) -> tuple[Any, Any, Array]:
 # --- curves ----------------------------------------------------------------------------------
 
 
-def make_solver(task: Task, method: Method, examples: int | None = None) -> Any:
-    """Return a solver of the task, or of its first examples only."""
+def make_solver(task: Task, method: Method, examples: int | None = None) -> tuple[Any, float]:
+    """Return a solver of the task, or of its first examples only, and the time to set it up."""
     _, compiled, weights = posed(task, method.inference)
     if examples is not None:
         weights = np.where(np.arange(len(weights)) < examples, weights, 0.0)
@@ -177,29 +191,98 @@ def make_solver(task: Task, method: Method, examples: int | None = None) -> Any:
     options = dict(method.options)
     if method.kind is SoftBCFW:
         options["total_weight"] = float(weights.sum())
-    return method.kind(compiled, form, Workers(1, compiled.scratch_size), 0, options)
+    workers = Workers(1, compiled.scratch_size)
+    began = time.process_time()
+    solver = method.kind(compiled, form, workers, 0, options)
+    return solver, time.process_time() - began
 
 
-def run_curve(task: Task, method: Method, seconds: float) -> list[tuple[float, Array]]:
-    """Pass over the data; times and weights."""
-    warm = make_solver(task, method, 5)
-    warm.sweep()
-    warm.candidate()
-    del warm
-    solver = make_solver(task, method)
-    kept: list[tuple[float, Array]] = []
-    spent = 0.0
-    while True:
-        began = time.process_time()
+@contextmanager
+def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
+    """Make the solver's passes in parts, one after the other, and call ``seen`` after each."""
+
+    def split(count: int, multiple: int) -> list[slice]:
+        size = max(count // PIECES // multiple, 1) * multiple
+        return [slice(lo, lo + size) for lo in range(0, count, size)]
+
+    def by_order(method: Callable[..., Any], multiple: int) -> Callable[..., float]:
+        def parts(order: Array, *others: Any) -> float:
+            total = 0.0
+            for part in split(len(order), multiple):
+                total += method(order[part], *others) or 0.0
+                seen()
+            return total
+
+        return parts
+
+    kernels = soft_bcfw.pass_examples, soft_bcfw.pass_draws
+
+    def pass_examples(problem: Any, blocks: Any, order: Array, *others: Any) -> float:
+        every = others[4]  # weights are added up after so many examples
+        passed = by_order(lambda part: kernels[0](problem, blocks, part, *others), every)
+        return passed(order)
+
+    def pass_draws(problem: Any, blocks: Any, examples: Array, draws: Array, *others: Any) -> Any:
+        sums = np.zeros(2)
+        for part in split(len(examples), 1):
+            sums += kernels[1](problem, blocks, examples[part], draws[part], *others)
+            seen()
+        return float(sums[0]), float(sums[1])
+
+    if isinstance(solver, DLPW):
+        vars(solver)["_descend"] = by_order(solver._descend, 1)
+    elif isinstance(solver, BCFW):
+        block = default_block(len(solver.active))
+        vars(solver)["_plain"] = by_order(solver._plain, 1)
+        vars(solver)["_decode_and_move"] = by_order(solver._decode_and_move, block)
+    vars(soft_bcfw).update(pass_examples=pass_examples, pass_draws=pass_draws)
+    try:
+        yield
+    finally:
+        vars(soft_bcfw).update(pass_examples=kernels[0], pass_draws=kernels[1])
+        for name in ("_descend", "_plain", "_decode_and_move"):
+            vars(solver).pop(name, None)
+
+
+def warm_up(task: Task, method: Method) -> None:
+    """Compile what a curve needs."""
+    solver, _ = make_solver(task, method, 5)
+    with in_parts(solver, lambda: None):
         solver.sweep()
-        spent += time.process_time() - began
+    solver.candidate()
+
+
+def run_curve(
+    task: Task, method: Method, seconds: float
+) -> tuple[float, list[tuple[float, Array]]]:
+    """Pass over the data; the time of setting up, and times and weights."""
+    warm_up(task, method)
+    solver, setup = make_solver(task, method)
+    kept: list[tuple[float, Array]] = []
+    paused = 0.0
+    began = time.process_time()
+
+    def keep(weights: Callable[[], Array], always: bool = False) -> None:
+        nonlocal paused
+        now = time.process_time()
+        at = now - began - paused
+        if not kept or always or at >= GROWTH[task.name] * kept[-1][0]:
+            kept.append((at, np.array(weights())))
+        paused += time.process_time() - now
+
+    def best() -> Array:
+        return solver.best()[0] if solver.certifies else solver.candidate()
+
+    with in_parts(solver, lambda: keep(solver.candidate)):
+        solver.sweep()
+    while True:
+        spent = time.process_time() - began - paused
         gap = solver.best()[1] - solver.lower_bound()
         done = spent >= seconds or relative(gap, solver.best()[1]) <= TOL
-        if not kept or spent >= GROWTH * kept[-1][0] or done:
-            best = solver.best()[0] if solver.certifies else solver.candidate()
-            kept.append((spent, np.array(best)))
+        keep(best, done)
         if done:
-            return kept
+            return setup, kept
+        solver.sweep()
 
 
 class Evaluator:
@@ -235,11 +318,11 @@ def part(task: Task, options: argparse.Namespace) -> list[dict[str, Any]]:
         if options.only and not name.startswith(options.only):
             rows += [known[name]] if name in known else []
             continue
-        kept = run_curve(task, method, options.max_time)
+        setup, kept = run_curve(task, method, options.max_time)
         points = [{"seconds": seconds} | evaluate(w) for seconds, w in kept]
         last = ", ".join(f"{key} {value:.5g}" for key, value in points[-1].items())
         console.print(f"{task.name}: {name}: {last}", style="dim")
-        rows.append({"method": name, "C": task.C, "curve": points})
+        rows.append({"method": name, "C": task.C, "setup s": setup, "curve": points})
         if not options.only:
             write_results(f"paper_soft_{task.name}", rows, quick=options.quick)
     summarise(rows)
@@ -267,15 +350,18 @@ def summarise(rows: list[dict[str, Any]]) -> None:
     least = min(point["g"] for row in rows for point in row["curve"])
     for row in rows:
         curve = row["curve"]
-        row["plateau s"] = first_from(curve, lambda p: p[measure] >= best - POINTS)
-        row["g within 1 % s"] = first_from(curve, lambda p: p["g"] <= (1.0 + NEAR) * least)
+        good = first_from(curve, lambda p: p[measure] >= best - POINTS)
+        near = first_from(curve, lambda p: p["g"] <= (1.0 + NEAR) * least)
+        for key, found in (("plateau s", good), ("g within 1 % s", near)):
+            row[key] = None if found is None else row["setup s"] + found
     by_name = {row["method"]: row for row in rows}
     for row in rows:
+        curve = row["curve"]
         for ours in (OURS, PUBLISHED):
             for key in ("plateau s", "g within 1 % s"):
                 own = by_name[ours][key]
                 known = row[key] is not None
-                other = row[key] if known else row["curve"][-1]["seconds"]
+                other = row[key] if known else row["setup s"] + curve[-1]["seconds"]
                 row[f"{key} over {ours}"] = None if own is None else other / own
                 row[f"{key} reached"] = known
 
@@ -292,7 +378,7 @@ def print_part(name: str, rows: list[dict[str, Any]]) -> None:
         return "never" if value is None else f"{value:.3g}"
 
     keys = ("plateau s", "g within 1 % s")
-    columns = ["method", "s", "passes end at g", *measures]
+    columns = ["method", "set-up s", "s", "passes end at g", *measures]
     columns += ["plateau s", "over soft", "over published", "g within 1 % s", "over soft"]
     print_table(
         f"{name}: {len(rows)} curves, plateau by {measures[0]} within {POINTS} points",
@@ -300,6 +386,7 @@ def print_part(name: str, rows: list[dict[str, Any]]) -> None:
         [
             [
                 row["method"],
+                f"{row['setup s']:.2g}",
                 f"{row['curve'][-1]['seconds']:.3g}",
                 f"{row['curve'][-1]['g']:.5g}",
                 *(f"{row['curve'][-1][key]:.2f}" for key in measures),
@@ -312,15 +399,19 @@ def print_part(name: str, rows: list[dict[str, Any]]) -> None:
             for row in rows
         ],
     )
-    slower = [r[f"plateau s over {OURS}"] for r in rows if r["method"] in BASELINES]
-    worst = None if None in slower else min(slower)
-    verdict = "missed" if worst is None or worst < 10.0 else "met"
-    shown = "no plateau" if worst is None else f"{worst:.3g}"
-    console.print(f"{name}: least ratio over the paper's baselines {shown}; 10 wanted: {verdict}")
+    for what, names in (("the paper's baselines", BASELINES), ("them with longer steps", TUNED)):
+        slower = [r[f"plateau s over {OURS}"] for r in rows if r["method"] in names]
+        if not slower:
+            continue
+        worst = None if None in slower else min(slower)
+        verdict = "missed" if worst is None or worst < 10.0 else "met"
+        shown = "no plateau" if worst is None else f"{worst:.3g}"
+        console.print(f"{name}: least ratio over {what} {shown}; 10 wanted: {verdict}")
 
 
 def draw(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     """Plot objective and first measure against time."""
+    from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -330,10 +421,10 @@ def draw(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     left, right = figure.subplots(1, 2)
     least = min(point["g"] for row in rows for point in row["curve"])
     for k, row in enumerate(rows):
-        seconds = [point["seconds"] for point in row["curve"]]
+        seconds = [row["setup s"] + point["seconds"] for point in row["curve"]]
         published = "published" in row["method"]
         style = {
-            "color": f"C{k % 3 if row['method'].startswith('soft') else k - 3}",
+            "color": colormaps["tab20"](k % 20),
             "linestyle": "--" if published else "-",
             "marker": "." if len(seconds) < 4 else "",
             "label": row["method"],

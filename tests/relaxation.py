@@ -110,6 +110,20 @@ def random_small(
     return Small(examples, 1.0 - np.eye(states))
 
 
+def dense_small(seed: int, n: int, labels: int) -> Small:
+    """Binary variables with all their pairs; each variable sees the features of the example."""
+    rng = np.random.default_rng(seed)
+    scopes = [(a, b) for a in range(labels) for b in range(a + 1, labels)]
+    directions = rng.normal(size=(labels, 4))
+    examples = []
+    for _ in range(n):
+        x = rng.normal(size=4)
+        truth = (directions @ x + rng.normal(size=labels) > 0.0).astype(int)
+        rows = directions * x + 0.3 * rng.normal(size=(labels, 4))
+        examples.append(Example([2] * labels, scopes, rows, None, truth, np.ones(labels)))
+    return Small(examples, 1.0 - np.eye(2))
+
+
 @dataclass
 class Optimum:
     value: float
@@ -147,7 +161,7 @@ def optimum(small: Small, problem: GraphProblem, caps: Floats, rho: float, M: fl
                     delta[c, p, s] = new()
                     delta_of[-1].append(delta[c, p, s])
                     quadratic[delta[c, p, s]] = rho * M * caps[i]
-        for v in range(4):
+        for v in range(len(e.n_states)):
             xi = new()
             linear[xi] = caps[i]
             for s in range(k):

@@ -51,7 +51,7 @@ _MARGIN_ONLY = (
 _MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps", "rounds", "proximal"}
 #: The others count something.
 _MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta", "step", "gain"}
-_MAY_BE_REAL |= {"rho", "rho_factor", "temperature", "proximal"}
+_MAY_BE_REAL |= {"rho", "rho_factor", "temperature", "proximal", "noise"}
 
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")

@@ -1,18 +1,25 @@
 """Messages of one example of the relaxed problem g(w, δ): what they are, and block descent.
 
 For given weights g is smallest in the messages where the relaxation's dual is solved. Block descent
-on it, by factors (:func:`descend_messages`, MPLP)::
+on it goes by variables, each with the messages of all its factors (:func:`descend_variables`)::
+
+    m_cv(s) = max_{y: y_v = s} [θ_c(y) − Σ_{u≠v} δ_cu(y_u)],
+    b_v ← (θ_v + Σ_c m_cv)/(1 + N_v),     δ_cv ← m_cv − b_v
+
+with beliefs ``b_v = θ_v + Σ_c δ_cv``, or, with soft maxima ``ε log Σ exp(·/ε)`` in the place of
+max, after which the soft marginals of v and of its factors agree. Or by factors
+(:func:`descend_factors`, MPLP)::
 
     t(y) = θ_c(y) + Σ_v (b_v − δ_cv)(y_v),     b_v ← (1/|c|)·max_{y: y_v = s} t(y)
 
-with beliefs ``b_v = θ_v + Σ_c δ_cv``; or, with soft maxima ``ε log Σ exp(·/ε)``, by variables with
-all their factors (:func:`smooth_messages`)::
+Of pairs, the second halves what a variable knows at each of its factors. Where there are many, the
+scores of a variable end up with the last ones, and the next rounds bring them to the others bit by
+bit: with weights that move in between, messages are never fit for them. The first shares them out
+evenly.
 
-    m_cv(s) = softmax_{y: y_v = s} [θ_c(y) − Σ_{u≠v} δ_cu(y_u)],
-    b_v ← (θ_v + Σ_c m_cv)/(1 + N_v),     δ_cv ← m_cv − b_v
-
-after which the soft marginals of v and of its factors agree. Messages are float32, those of place p
-of a scope from ``message_start[p]`` on.
+Messages are float32, those of place p of a scope from ``message_start[p]`` on. In a visit the
+scores ``θ_c − Σ_v δ_cv`` of all factors stand in tables one after the other, and follow the
+messages.
 """
 
 from __future__ import annotations
@@ -72,60 +79,100 @@ def add_beliefs(problem: Any, graph: Topology, i: int, messages: Messages, belie
             beliefs[graph.unary_start[v] + s] += messages.values[at + s]
 
 
+class Tables(NamedTuple):
+    """Scores of the factors of one example less their messages, and where they lie."""
+
+    values: Array
+    start: Array  # of each factor; one more at the end
+    stride: Array  # of each place of the scopes
+
+
 @helper
-def factor_beliefs(
+def fill_tables(
     problem: Any,
     graph: Topology,
     i: int,
-    c: int,
     w: Array,
     total: float,
     messages: Messages,
-    out: Array,
-) -> int:
-    """``θ_c(y) − Σ_v δ_cv(y_v)``; how many joint states there are."""
-    size = factor_scores(problem, graph, i, c, w, out)
-    for k in range(size):
-        out[k] /= total
+    tables: Tables,
+) -> None:
+    """``θ_c(y) − Σ_v δ_cv(y_v)`` of all factors, weights being ``w/total``."""
     places = problem.graphs.scope_ptr[problem.graph[i]]
-    stride = size
-    for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-        n = graph.n_states[graph.scope[p]]
-        stride //= n
-        at = messages.at[i] + messages.start[places + p]
-        add_message(out, size, n, stride, messages.values, at, -1.0)
-    return size
+    values = tables.values
+    first = 0
+    for c in range(graph.scope_start.shape[0] - 1):
+        tables.start[c] = first
+        out = values[first:]
+        size = factor_scores(problem, graph, i, c, w, out)
+        if total != 1.0:
+            for k in range(size):
+                out[k] /= total
+        stride = size
+        for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+            n = graph.n_states[graph.scope[p]]
+            stride //= n
+            tables.stride[p] = stride
+            at = messages.at[i] + messages.start[places + p]
+            add_message(out, size, n, stride, messages.values, at, -1.0)
+        first += size
+    tables.start[graph.scope_start.shape[0] - 1] = first
 
 
 @helper
-def max_marginal(values: Array, size: int, states: int, stride: int, out: Array) -> None:
-    """``out[s]``: the largest of ``values`` over joint states with ``y_slot = s``."""
+def max_marginal(
+    values: Array, first: int, end: int, states: int, stride: int, out: Array, at: int
+) -> None:
+    """``out[at + s]``: the largest of a table's values over joint states with ``y_slot = s``."""
+    # A range with a step costs a division, more than the rest where tables are 2 by 2.
     for s in range(states):
-        out[s] = -np.inf
-    for outer in range(0, size, states * stride):
-        for s in range(states):
-            first = outer + s * stride
-            best = out[s]
-            for k in range(first, first + stride):
+        best = -np.inf
+        outer = first + s * stride
+        while outer < end:
+            for k in range(outer, outer + stride):
                 best = max(best, values[k])
-            out[s] = best
+            outer += states * stride
+        out[at + s] = best
 
 
 @helper
 def soft_marginal(
-    values: Array, size: int, states: int, stride: int, temperature: float, out: Array, best: Array
+    values: Array,
+    first: int,
+    end: int,
+    states: int,
+    stride: int,
+    temperature: float,
+    out: Array,
+    at: int,
 ) -> None:
-    """``out[s]``: the soft maximum of ``values`` over joint states with ``y_slot = s``."""
-    max_marginal(values, size, states, stride, best)
+    """``out[at + s]``: the soft maximum of values over joint states with ``y_slot = s``."""
+    max_marginal(values, first, end, states, stride, out, at)
     for s in range(states):
-        out[s] = 0.0
-    for outer in range(0, size, states * stride):
-        for s in range(states):
-            first = outer + s * stride
-            for k in range(first, first + stride):
-                out[s] += np.exp((values[k] - best[s]) / temperature)
-    for s in range(states):
-        out[s] = best[s] + temperature * np.log(out[s])
+        best, total = out[at + s], 0.0
+        outer = first + s * stride
+        while outer < end:
+            for k in range(outer, outer + stride):
+                total += np.exp((values[k] - best) / temperature)
+            outer += states * stride
+        out[at + s] = best + temperature * np.log(total)
+
+
+@helper
+def move_message(
+    tables: Tables, c: int, p: int, states: int, s: int, step: float, messages: Messages, at: int
+) -> float:
+    """Add a step to the message of state s at place p of factor c; what it was, once rounded."""
+    before = messages.values[at + s]
+    messages.values[at + s] = np.float32(before + step)
+    moved = np.float64(messages.values[at + s]) - before
+    stride = tables.stride[p]
+    outer, end = tables.start[c] + s * stride, tables.start[c + 1]
+    while outer < end:
+        for k in range(outer, outer + stride):
+            tables.values[k] -= moved
+        outer += states * stride
+    return moved
 
 
 @helper
@@ -143,88 +190,90 @@ def normalise(values: Array, at: int, n: int, temperature: float) -> None:
 
 
 @helper
-def descend_messages(
+def descend_factors(
     problem: Any,
     graph: Topology,
     i: int,
-    w: Array,
-    total: float,
     beliefs: Array,
     messages: Messages,
-    table: Array,
+    tables: Tables,
     margins: Array,
 ) -> None:
-    """One round over the factors; ``beliefs`` are kept up."""
+    """One round over the factors (MPLP); ``beliefs`` and tables are kept up."""
     places = problem.graphs.scope_ptr[problem.graph[i]]
     for c in range(graph.scope_start.shape[0] - 1):
-        size = factor_beliefs(problem, graph, i, c, w, total, messages, table)
-        count = graph.scope_start[c + 1] - graph.scope_start[c]
-        stride = size
-        for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+        first, end = tables.start[c], tables.start[c + 1]
+        lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
+        for p in range(lo, hi):
             v = graph.scope[p]
-            stride //= graph.n_states[v]
             # θ_c − Σδ + Σb is t: a variable's own message cancels.
-            add_message(table, size, graph.n_states[v], stride, beliefs, graph.unary_start[v], 1.0)
-        stride = size
-        for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+            add_message(
+                tables.values[first:end],
+                end - first,
+                graph.n_states[v],
+                tables.stride[p],
+                beliefs,
+                graph.unary_start[v],
+                1.0,
+            )
+        at = 0
+        for p in range(lo, hi):
+            n = graph.n_states[graph.scope[p]]
+            max_marginal(tables.values, first, end, n, tables.stride[p], margins, at)
+            at += n
+        at = 0
+        for p in range(lo, hi):
             v = graph.scope[p]
-            n = graph.n_states[v]
-            stride //= n
-            max_marginal(table, size, n, stride, margins)
-            at = messages.at[i] + messages.start[places + p]
+            n, unary = graph.n_states[v], graph.unary_start[v]
+            place = messages.at[i] + messages.start[places + p]
+            add_message(
+                tables.values[first:end], end - first, n, tables.stride[p], beliefs, unary, -1.0
+            )
             for s in range(n):
-                k = graph.unary_start[v] + s
-                before = messages.values[at + s]
-                after = np.float32(before + margins[s] / count - beliefs[k])
-                messages.values[at + s] = after
-                margins[s] = np.float64(after) - before
-            for s in range(n):
-                # Beliefs of this variable are not asked for again in this factor.
-                beliefs[graph.unary_start[v] + s] += margins[s]
+                step = margins[at + s] / (hi - lo) - beliefs[unary + s]
+                beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)
+            at += n
 
 
 @helper
-def smooth_messages(
+def descend_variables(
     problem: Any,
     graph: Topology,
     i: int,
-    w: Array,
-    total: float,
     temperature: float,
     beliefs: Array,
     messages: Messages,
-    table: Array,
+    tables: Tables,
     margins: Array,
-    best: Array,
-    target: Array,
 ) -> None:
-    """One round over the variables, each with all its factors; ``beliefs`` are kept up."""
+    """One round over the variables, each with all its factors; beliefs and tables are kept up."""
     places = problem.graphs.scope_ptr[problem.graph[i]]
     for v in range(graph.n_states.shape[0]):
         n = graph.n_states[v]
-        first = graph.unary_start[v]
+        unary = graph.unary_start[v]
         begin, end = graph.incident_start[v], graph.incident_start[v + 1]
+        share = 1.0 / (1.0 + (end - begin))
+        # margins: the mean of v and its factors, then those of each factor.
         for s in range(n):
-            target[s] = beliefs[first + s]
+            margins[s] = beliefs[unary + s] * share
+        at = n
+        for q in range(begin, end):
+            c = graph.incident[q]
+            stride = tables.stride[graph.scope_start[c] + graph.slot[q]]
+            first, last = tables.start[c], tables.start[c + 1]
+            if temperature > 0.0:
+                soft_marginal(tables.values, first, last, n, stride, temperature, margins, at)
+            else:
+                max_marginal(tables.values, first, last, n, stride, margins, at)
+            for s in range(n):
+                margins[s] += margins[at + s] * share
+            at += n
+        at = n
         for q in range(begin, end):
             c = graph.incident[q]
             p = graph.scope_start[c] + graph.slot[q]
-            size = factor_beliefs(problem, graph, i, c, w, total, messages, table)
-            stride = size
-            for r in range(graph.scope_start[c], p + 1):
-                stride //= graph.n_states[graph.scope[r]]
-            soft_marginal(table, size, n, stride, temperature, margins, best)
-            at = messages.at[i] + messages.start[places + p]
+            place = messages.at[i] + messages.start[places + p]
             for s in range(n):
-                # m = the factor's soft marginal + δ; θ_v + Σm = b_v + Σ (marginals).
-                target[s] += margins[s]
-                messages.values[at + s] += margins[s]
-        for s in range(n):
-            target[s] /= 1.0 + (end - begin)
-            beliefs[first + s] = target[s]
-        for q in range(begin, end):
-            c = graph.incident[q]
-            p = graph.scope_start[c] + graph.slot[q]
-            at = messages.at[i] + messages.start[places + p]
-            for s in range(n):
-                messages.values[at + s] -= target[s]
+                step = margins[at + s] - margins[s]
+                beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)
+            at += n

@@ -1,13 +1,11 @@
 """Passes of message descent and (sub)gradient steps over the examples of a relaxed problem.
 
 The gradient of an example at its messages (:mod:`hingeline.solvers.dlpw_messages`) has the best
-state of every block, or soft shares. Where maxima are hard the messages of block descent make ties
-the rule: a factor that has given all it can to its variables has a maximiser for each of their good
-states. Any maximiser is a subgradient for these messages, but only one that agrees with the
-variables tells how the relaxation changes with the weights, so that of a factor's maximisers the
-one nearest to its variables' is taken. On small problems the weights then come within 2 % of the
-optimum. On dense graphs, whose relaxations are fractional, they need not: g of the yeast data with
-all pairs rises again after the first passes.
+state of every block, or soft shares. For these messages it is a subgradient of g(w, δ) in the
+weights, whichever maximiser is taken where there are several. What is to be minimised, though, is
+the least g over messages, and of that it is a subgradient only if the messages are optimal for the
+weights and the maximisers of factors and variables agree. So messages have to be nearly fit for the
+weights before a step, and of a factor's maximisers the one nearest to its variables' is taken.
 """
 
 from __future__ import annotations
@@ -17,15 +15,23 @@ from typing import Any
 import numpy as np
 
 from hingeline._numba import helper, kernel
-from hingeline.inference.factor_graph import Topology, table_size, topology
+from hingeline.inference.factor_graph import Topology, topology
 from hingeline.solvers.dlpw_messages import (
     Messages,
+    Tables,
     add_beliefs,
-    descend_messages,
-    factor_beliefs,
+    descend_factors,
+    descend_variables,
+    fill_tables,
     normalise,
-    smooth_messages,
     unary_scores,
+)
+from hingeline.solvers.dlpw_pairs import (
+    add_pairs,
+    choose_pairs,
+    descend_pairs,
+    fill_pairs,
+    store_pairs,
 )
 from hingeline.solvers.soft_look import couple
 from hingeline.structures.graph_blocks import (
@@ -43,7 +49,10 @@ from hingeline.structures.graph_blocks import (
 Array = np.ndarray[Any, Any]
 
 #: Entries of the steps' state.
-STEPS, TOTAL, MASS = range(3)
+STEPS, TOTAL, MASS, FIRST = range(4)
+#: What makes a block of messages: a variable with its factors, a factor, or the first in graphs of
+#: binary pairs only.
+VARIABLES, FACTORS, PAIRS = range(3)
 #: Scores this near, relative to one plus their size, are tied: messages are float32.
 TIED = 1e-5
 
@@ -65,27 +74,47 @@ def choose(values: Array, at: int, n: int, temperature: float) -> int:
 
 
 @helper
-def choose_near(graph: Topology, c: int, values: Array, size: int, states: Array) -> None:
+def choose_near(
+    graph: Topology, c: int, values: Array, first: int, end: int, states: Array
+) -> None:
     """Scores of factor c to its best joint state; of several, that nearest to ``states``."""
-    top = values[0]
-    for k in range(1, size):
-        top = max(top, values[k])
+    best, top, second = first, values[first], -np.inf
+    for k in range(first + 1, end):
+        if values[k] > top:
+            best, top, second = k, values[k], top
+        else:
+            second = max(second, values[k])
     least = top - TIED * (1.0 + abs(top))
-    best, most = 0, -1
-    for k in range(size):
-        if values[k] < least:
-            continue
-        same, rest = 0, k
-        for p in range(graph.scope_start[c + 1] - 1, graph.scope_start[c] - 1, -1):
-            v = graph.scope[p]
-            if rest % graph.n_states[v] == states[v]:
-                same += 1
-            rest //= graph.n_states[v]
-        if same > most:
-            best, most = k, same
-    for k in range(size):
+    if second >= least:
+        most = -1
+        for k in range(first, end):
+            if values[k] < least:
+                continue
+            same, rest = 0, k - first
+            for p in range(graph.scope_start[c + 1] - 1, graph.scope_start[c] - 1, -1):
+                v = graph.scope[p]
+                if rest % graph.n_states[v] == states[v]:
+                    same += 1
+                rest //= graph.n_states[v]
+            if same > most:
+                best, most = k, same
+    for k in range(first, end):
         values[k] = 0.0
     values[best] = 1.0
+
+
+@helper
+def tables_for(blocks: Blocks, order: Array) -> Tables:
+    """Room for the factors of any example of a pass."""
+    longest = places = 0
+    for i in order:
+        longest = max(longest, blocks.mass_at[i + 1] - blocks.mass_at[i])
+        places = max(places, blocks.message_at[i + 1] - blocks.message_at[i])
+    return Tables(
+        np.empty(longest + blocks.most_blocks + 8),
+        np.empty(blocks.most_blocks + 1, dtype=np.int64),
+        np.empty(places + 1, dtype=np.int64),
+    )
 
 
 @kernel
@@ -96,72 +125,71 @@ def descend(
     cap: Array,
     weight: float,
     rounds: int,
+    by: int,
     temperature: float,
     state: Array,
     planes: Array,
     moments: Array,
     messages: Messages,
 ) -> None:
-    """One pass: of each example the messages, then a (sub)gradient step; ``w = planes/W``."""
-    width = blocks.widest + 8
+    """One pass: of each example the messages, then a (sub)gradient step; ``w = planes/W``.
+
+    ``by`` says what makes a block of messages. With weight 0 only messages move.
+    """
     columns = np.empty(problem.n_columns + 8)
     steps = np.empty(problem.n_columns + 8)
     later = np.empty(problem.n_columns + 8)
     beliefs = np.empty(blocks.most_unary + 8)
-    table, margins = np.empty(width), np.empty(width)
-    best, target = np.empty(width), np.empty(width)
     states = np.empty(blocks.most_unary + 8, dtype=np.int64)
-    n = order.shape[0]
-    longest = 0
-    for i in order:
-        longest = max(longest, blocks.mass_at[i + 1] - blocks.mass_at[i])
-    gradient = np.empty(longest + blocks.most_blocks)
+    tables = tables_for(blocks, order)
+    own = np.empty(tables.stride.shape[0])
+    margins = np.empty(tables.stride.shape[0] + blocks.widest + 8)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
+        n_factors = graph.scope_start.shape[0] - 1
         total = state[TOTAL]
         unary_scores(problem, graph, i, planes, total, columns, beliefs)
-        add_beliefs(problem, graph, i, messages, beliefs)
-        for _ in range(rounds):
-            if temperature > 0.0:
-                smooth_messages(
-                    problem,
-                    graph,
-                    i,
-                    planes,
-                    total,
-                    temperature,
-                    beliefs,
-                    messages,
-                    table,
-                    margins,
-                    best,
-                    target,
-                )
+        if by == PAIRS:
+            place = messages.at[i]
+            stored = messages.values
+            fill_pairs(problem, graph, i, planes, total, stored, place, own, beliefs, tables.values)
+            for _ in range(rounds):
+                descend_pairs(graph, temperature, beliefs, own, tables.values, margins)
+            if rounds > 0:
+                store_pairs(n_factors, own, stored, place)
+        else:
+            add_beliefs(problem, graph, i, messages, beliefs)
+            fill_tables(problem, graph, i, planes, total, messages, tables)
+        for _ in range(rounds if by != PAIRS else 0):
+            if by == FACTORS:
+                descend_factors(problem, graph, i, beliefs, messages, tables, margins)
             else:
-                descend_messages(
-                    problem, graph, i, planes, total, beliefs, messages, table, margins
+                descend_variables(
+                    problem, graph, i, temperature, beliefs, messages, tables, margins
                 )
+        if weight == 0.0:
+            continue
         state[STEPS] += 1.0
-        step = weight * n * cap[i]
+        step = weight * cap[i]
         # All of the gradient before any of the step: factors may share a template.
         for v in range(graph.n_states.shape[0]):
             states[v] = choose(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
-        at = 0
-        for c in range(graph.scope_start.shape[0] - 1):
-            out = gradient[at:]
-            size = factor_beliefs(problem, graph, i, c, planes, total, messages, out)
+        values = tables.values
+        if by == PAIRS:
+            choose_pairs(problem, graph, i, temperature, TIED, states, values)
+            add_pairs(problem, graph, i, -step, -step * state[STEPS], values, planes, moments)
+        for c in range(n_factors if by != PAIRS else 0):
+            first, end = tables.start[c], tables.start[c + 1]
             if temperature > 0.0:
-                normalise(out, 0, size, temperature)
+                normalise(values, first, end - first, temperature)
             else:
-                choose_near(graph, c, out, size, states)
-            out[true_joint(problem, graph, i, c)] -= 1.0
-            at += size
-        at = 0
-        for c in range(graph.scope_start.shape[0] - 1):
-            size = table_size(graph, c)
-            factor_add(problem, i, c, size, -step, gradient[at:], planes)
-            factor_add(problem, i, c, size, -step * state[STEPS], gradient[at:], moments)
-            at += size
+                choose_near(graph, c, values, first, end, states)
+            values[first + true_joint(problem, graph, i, c)] -= 1.0
+        for c in range(n_factors if by != PAIRS else 0):
+            size = tables.start[c + 1] - tables.start[c]
+            change = values[tables.start[c] :]
+            factor_add(problem, i, c, size, -step, change, planes)
+            factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
         v = 0
         while v < graph.n_states.shape[0]:
             end = group_end(problem, i, v, graph.n_states.shape[0])
@@ -190,9 +218,11 @@ def hinges_of(
     columns = np.empty(problem.n_columns + 8)
     beliefs = np.empty(blocks.most_unary + 8)
     table = np.empty(blocks.widest + 8)
+    tables = tables_for(blocks, order)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         unary_scores(problem, graph, i, w, 1.0, columns, beliefs)
+        fill_tables(problem, graph, i, w, 1.0, messages, tables)
         hinge = 0.0
         for v in range(graph.n_states.shape[0]):
             hinge -= beliefs[graph.unary_start[v] + true_state(problem, i, v)]
@@ -204,12 +234,11 @@ def hinges_of(
                 top = max(top, beliefs[first + s])
             hinge += top
         for c in range(graph.scope_start.shape[0] - 1):
-            size = factor_scores(problem, graph, i, c, w, table)
+            factor_scores(problem, graph, i, c, w, table)
             hinge -= table[true_joint(problem, graph, i, c)]
-            size = factor_beliefs(problem, graph, i, c, w, 1.0, messages, table)
-            top = table[0]
-            for k in range(1, size):
-                top = max(top, table[k])
+            top = -np.inf
+            for k in range(tables.start[c], tables.start[c + 1]):
+                top = max(top, tables.values[k])
             hinge += top
         out[i] = hinge
 
@@ -230,7 +259,7 @@ def add_beliefs_weights(
     steps = np.empty(problem.n_columns + 8)
     beliefs = np.empty(blocks.most_unary + 8)
     missing = np.empty(blocks.most_unary + 8)
-    table = np.empty(blocks.widest + 8)
+    tables = tables_for(blocks, order)
     linear = 0.0
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
@@ -242,8 +271,10 @@ def add_beliefs_weights(
             for s in range(graph.n_states[v]):
                 share = beliefs[graph.unary_start[v] + s]
                 linear += cap[i] * share * variable_loss(problem, i, v, s)
+        fill_tables(problem, graph, i, w, 1.0, messages, tables)
         for c in range(graph.scope_start.shape[0] - 1):
-            size = factor_beliefs(problem, graph, i, c, w, 1.0, messages, table)
+            size = tables.start[c + 1] - tables.start[c]
+            table = tables.values[tables.start[c] : tables.start[c + 1]]
             normalise(table, 0, size, temperature)
             couple(graph, c, size, beliefs, 0, table, missing)
             table[true_joint(problem, graph, i, c)] -= 1.0
