@@ -17,6 +17,7 @@ from hingeline.constraints.base import (
     Constraint,
     Group,
     Match,
+    as_after,
     as_match,
     assign,
     matches,
@@ -113,17 +114,24 @@ class Words(InstanceConstraint):
     label : label or tuple of labels
         What the words must carry: this label, or one of these.
     ignore_case : bool
+    after : str, optional
+        Only where the tokens before, joined by spaces, end in a match of this regular expression
+        (up to ten tokens are looked at).
 
     Examples
     --------
     >>> rule = Words(r"pp|pages?", label="pages")
     >>> rule.violation(["Title", ",", "pp", "."], ["title"] * 4)
     1.0
+    >>> rule = Words(r"\w+", label="place", after="(Place|Where) :")
+    >>> rule.violation(["Place", ":", "Room", "5"], ["O"] * 4)
+    1.0
     """
 
     words: Match
     label: Group
     ignore_case: bool
+    after: str | None
     weight: float
     penalty: str
     hard: bool
@@ -135,6 +143,7 @@ class Words(InstanceConstraint):
         label: Any,
         *,
         ignore_case: bool = False,
+        after: str | None = None,
         weight: float = WEIGHT,
         penalty: str = "linear",
         hard: bool = False,
@@ -142,22 +151,24 @@ class Words(InstanceConstraint):
     ) -> None:
         match = as_match("Words", words, "words")
         assign(self, words=match, label=one_of("Words", label), ignore_case=ignore_case)
+        assign(self, after=as_after("Words", after))
         assign(self, weight=weight, penalty=penalty, hard=hard, name=name)
         self._check_common()
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = matches(self.words, self.ignore_case, x)
+        found = matches(self.words, self.ignore_case, x, self.after)
         return [1.0 for hit, a in zip(found, y, strict=True) if hit and a not in self.label]
 
     def _written(self) -> str:
-        return f"{_write_match(self.words)} is {write_label(self.label)}"
+        place = "" if self.after is None else f" after {self.after}"
+        return f"{_write_match(self.words)}{place} is {write_label(self.label)}"
 
 
 @dataclass(frozen=True, init=False)
 class OnlyWords(InstanceConstraint):
     r"""Only words that match carry the label (or one of these); every other such token counts.
 
-    The converse of :class:`Words`, with the same parameters.
+    The converse of :class:`Words`, with the same parameters but ``after``.
 
     Examples
     --------
