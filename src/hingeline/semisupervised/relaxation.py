@@ -98,7 +98,7 @@ class _PerSequence(_Term):
 
 
 class _OfCorpus(_Term):
-    """A number of labels, or of starts, in all sequences: weights of tokens times those of labels."""
+    """A number of labels, or of starts, in all sequences, with weights of tokens and of labels."""
 
     def __init__(
         self,
