@@ -52,6 +52,11 @@ words = ["pp", "pages"]
 ignore_case = true
 label = ["pages", "note"]
 name = "pages"
+[[words]]
+pattern = '\w+'
+label = "place"
+after = "Place :"
+
 [[only_words]]
 pattern = '\d+'
 label = "volume"
@@ -100,6 +105,7 @@ def test_every_kind_can_be_written(tmp_path):
         MinLength("title", length=2, penalty="squared", **w),
         Words(r"(19|20)\d\d", label="date", hard=True, **w),
         Words(["pp", "pages"], label=("pages", "note"), ignore_case=True, name="pages", **w),
+        Words(r"\w+", label="place", after="Place :", **w),
         OnlyWords(r"\d+", label="volume", **w),
         ChangeOnlyAt(PUNCTUATION, **w),
         ChangeOnlyAt([",", "."], side="either", **w),

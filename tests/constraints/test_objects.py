@@ -82,6 +82,8 @@ def test_instance_violations_are_what_they_say(example):
         w in "xY" and a == "c" for w, a in example
     )
     assert OnlyWords(r"\d+", label="b").violation(x, y) == text.count("b") - years.count("b")
+    late = sum(x[t] == "1999" and x[t - 1] in ("x", "Y") and y[t] != "b" for t in range(1, len(x)))
+    assert Words(r"\d+", label="b", after="x|Y").violation(x, y) == late
     places = [t for t in range(1, len(y)) if y[t] != y[t - 1]]
     marks = [w in (".", "--") for w in x]
     assert ChangeOnlyAt().violation(x, y) == sum(not marks[t - 1] for t in places)
@@ -252,3 +254,17 @@ def test_public_names_exist():
         assert hasattr(public, name)
     assert re.fullmatch(PUNCTUATION, "--")
     assert not re.fullmatch(PUNCTUATION, "a.")
+
+
+def test_words_after_others():
+    rule = Words(r"\w+", label="place", after="(place|where) :", ignore_case=True)
+    words = ["Where", ":", "Room", "5", ";", "elsewhere", ":", "here", "place", "Place", ":"]
+    assert rule.violation(words, ["O"] * 11) == 1  # whole tokens: "elsewhere :" is no match
+    assert rule.violation(words, ["O", "O", "place"] + ["O"] * 8) == 0
+    assert "after (place" in rule.title
+    tables = public.compile_constraints([rule], [words], ["O", "place"])
+    assert np.flatnonzero(tables.unary[:, 0]).tolist() == [2]
+    with pytest.raises(ValueError, match="after is not a regular expression"):
+        Words("a", label="b", after="(")
+    with pytest.raises(TypeError, match="after must be a regular expression"):
+        Words("a", label="b", after=["x"])

@@ -204,3 +204,18 @@ def test_a_cold_projection_without_constraints_is_the_best_labelling():
         lo, hi = problem.offsets[i : i + 2]
         assert found.nodes[lo:hi, :3].argmax(axis=1).tolist() == list(best)
         assert found.nodes[lo:hi, :3].max(axis=1).min() > 0.99
+
+
+@pytest.mark.parametrize("constraint", COUNTED + OF_CORPUS, ids=repr)
+def test_a_projection_moves_expectations_towards_their_bounds(constraint):
+    for seed in range(5):
+        problem, w = tiny(seed)
+        relaxation = relaxed([constraint])
+        with Workers(1, 0) as workers:
+            expectations = ChainExpectations(problem, workers)
+            _, nodes, stays = expectations.marginals(w)
+            before = relaxation.penalty(relaxation.expected(nodes, nodes - stays))
+            found = project(expectations, relaxation, w, max_passes=500, tol=1e-7)
+        assert found.penalty <= before + 1e-9
+        if before > 1e-3:
+            assert found.penalty < 0.999 * before

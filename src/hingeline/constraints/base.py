@@ -21,6 +21,9 @@ WEIGHT = 1000.0
 #: weights must stay below it. Outside the tables a broken hard constraint costs ``inf``.
 HARD = 1e10
 
+#: How many tokens before a word a pattern of what it comes after may look at.
+AFTER_TOKENS = 10
+
 #: Shares and averages are ratios: a violation below this is rounding.
 ROUNDING = 1e-9
 
@@ -165,6 +168,15 @@ def as_match(kind: str, where: Any, argument: str) -> Match:
     )
 
 
+def as_after(kind: str, after: Any) -> str | None:
+    """Check the pattern of what a word comes after."""
+    if after is not None and not isinstance(after, str):
+        raise TypeError(f"{kind}: after must be a regular expression, got {after!r}.")
+    if after is not None:
+        as_match(kind, after, "after")
+    return after
+
+
 @lru_cache(maxsize=256)
 def _text_matcher(where: str | tuple[str, ...], ignore_case: bool) -> Callable[[str], bool]:
     if isinstance(where, str):
@@ -177,8 +189,25 @@ def _text_matcher(where: str | tuple[str, ...], ignore_case: bool) -> Callable[[
     return lambda word: word in words
 
 
-def matches(where: Match, ignore_case: bool, tokens: Sequence[Any]) -> list[bool]:
-    """For every token whether it matches: whole words, not parts of them."""
+def matches(
+    where: Match, ignore_case: bool, tokens: Sequence[Any], after: str | None = None
+) -> list[bool]:
+    """For every token whether it matches: whole words, not parts of them.
+
+    ``after`` is a pattern for the last of the tokens before it, joined by spaces.
+    """
+    found = _matches(where, ignore_case, tokens)
+    if after is None:
+        return found
+    pattern = re.compile(rf"(?:^|.* )(?:{after})", re.IGNORECASE if ignore_case else 0)
+    for t in range(len(found)):
+        if found[t]:
+            before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
+            found[t] = pattern.fullmatch(before) is not None
+    return found
+
+
+def _matches(where: Match, ignore_case: bool, tokens: Sequence[Any]) -> list[bool]:
     if callable(where):
         return [bool(where(token)) for token in tokens]
     test = _text_matcher(where, ignore_case)  # type: ignore[arg-type]

@@ -170,7 +170,9 @@ class _Builder:
                 rows = ends[isinstance(constraint, EndsWith)][some]
                 self.require(rows, constraint.labels, one)
             case Words():
-                hits = self.spread(lambda x: matches(constraint.words, constraint.ignore_case, x))
+                hits = self.spread(
+                    lambda x: matches(constraint.words, constraint.ignore_case, x, constraint.after)
+                )
                 self.require(np.flatnonzero(hits), constraint.label, one)
             case OnlyWords():
                 hits = self.spread(lambda x: matches(constraint.words, constraint.ignore_case, x))

@@ -17,6 +17,7 @@ from hingeline.constraints.base import (
     Constraint,
     Group,
     Match,
+    as_after,
     as_match,
     assign,
     matches,
@@ -96,6 +97,7 @@ class _WordRule(InstanceConstraint):
         assign(self, words=as_match(kind, self.words, "words"), label=one_of(kind, self.label))
 
 
+@dataclass(frozen=True)
 class Words(_WordRule):
     r"""Words that match carry one of the labels; every such word counts for itself.
 
@@ -106,26 +108,39 @@ class Words(_WordRule):
     label : label or tuple of labels
         What the words must carry: this label, or one of these.
     ignore_case : bool
+    after : str, optional
+        Only where the tokens before, joined by spaces, end in a match of this regular expression
+        (up to ten tokens are looked at).
 
     Examples
     --------
     >>> rule = Words(r"pp|pages?", label="pages")
     >>> rule.violation(["Title", ",", "pp", "."], ["title"] * 4)
     1.0
+    >>> rule = Words(r"\w+", label="place", after="(Place|Where) :")
+    >>> rule.violation(["Place", ":", "Room", "5"], ["O"] * 4)
+    1.0
     """
 
+    after: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assign(self, after=as_after("Words", self.after))
+
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = matches(self.words, self.ignore_case, x)
+        found = matches(self.words, self.ignore_case, x, self.after)
         return [1.0 for hit, a in zip(found, y, strict=True) if hit and a not in self.label]
 
     def _written(self) -> str:
-        return f"{_write_match(self.words)} is {write_label(self.label)}"
+        place = "" if self.after is None else f" after {self.after}"
+        return f"{_write_match(self.words)}{place} is {write_label(self.label)}"
 
 
 class OnlyWords(_WordRule):
     r"""Only words that match carry the label (or one of these); every other such token counts.
 
-    The converse of :class:`Words`, with the same parameters.
+    The converse of :class:`Words`, with the same parameters but ``after``.
 
     Examples
     --------

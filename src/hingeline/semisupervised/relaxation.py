@@ -98,34 +98,30 @@ class _PerSequence(_Term):
 
 
 class _OfCorpus(_Term):
-    """A weighted number of labels and starts in all sequences."""
+    """A number of labels, or of starts, in all sequences, with weights of tokens and of labels."""
 
     def __init__(
         self,
-        labels: Array | None,
-        starts: Array | None,
+        tokens: Any,
+        labels: Array,
+        of_starts: bool,
         sign: float,
         bound: float,
         cap: float,
         curve: float,
     ) -> None:
         super().__init__(1, sign, bound, cap, curve)
-        self.labels, self.starts = labels, starts
+        self.tokens, self.labels, self.of_starts = tokens, labels, of_starts
 
     def charge(self, multipliers: Array, prices: Prices) -> None:
-        price = self.sign * float(multipliers[0])
-        if self.labels is not None:
-            np.add(prices.unary, price * self.labels, out=prices.unary)
-        if self.starts is not None:
-            np.add(prices.start, price * self.starts, out=prices.start)
+        price = self.sign * float(multipliers[0]) * self.labels
+        target = prices.start if self.of_starts else prices.unary
+        target += price if np.ndim(self.tokens) == 0 else np.outer(self.tokens, price)
 
     def expected(self, nodes: Array, starts: Array) -> Array:
-        total = 0.0
-        if self.labels is not None:
-            total += float((nodes * self.labels).sum())
-        if self.starts is not None:
-            total += float((starts * self.starts).sum())
-        return np.array([self.sign * total])
+        counts = (starts if self.of_starts else nodes) @ self.labels
+        total = counts.sum() if np.ndim(self.tokens) == 0 else counts @ self.tokens
+        return np.array([self.sign * float(total)])
 
 
 class Relaxation:
@@ -210,6 +206,9 @@ class Relaxation:
         mask[: self.n_labels] = self.compiled.member[g]
         return mask
 
+    def _all(self) -> Array:
+        return (np.arange(self.stride) < self.n_labels).astype(np.float64)
+
     def _of_sequences(self) -> None:
         compiled = self.compiled
         n_groups = len(compiled.member)
@@ -256,23 +255,21 @@ class Relaxation:
         if kind == CHANGES:
             self._of_changes(c, target, low, high)
             return
-        labels = starts = None
         if kind == SHARE:
-            size = float(self.n_tokens)
-            labels = np.tile(self._mask(target), (self.n_tokens, 1))
+            size, labels = float(self.n_tokens), self._mask(target)
+        elif kind == ALL_SEGMENTS:
+            size, labels = float(n), self._all()
         else:
-            size = float(n)
-            if kind == ALL_SEGMENTS:
-                starts = np.ones((self.n_tokens, self.stride))
-                starts[:, self.n_labels :] = 0.0
-            else:
-                assert kind == SEGMENTS
-                if compiled.member[target].sum() != 1:
-                    self.left_out.append("average segments of a group of several labels")
-                    return
-                starts = np.tile(self._mask(target), (self.n_tokens, 1))
+            assert kind == SEGMENTS
+            if compiled.member[target].sum() != 1:
+                self.left_out.append("average segments of a group of several labels")
+                return
+            size, labels = float(n), self._mask(target)
         # Numbers are divided by √size, which makes multipliers of all terms alike in size.
-        self._bounded(c, labels, starts, low * size, high * size, size)
+        if np.isfinite(high):
+            self._one_side(c, 1.0, labels, kind != SHARE, 1.0, high * size, size)
+        if low > 0.0:
+            self._one_side(c, 1.0, labels, kind != SHARE, -1.0, low * size, size)
 
     def _of_changes(self, c: int, row: int, low: float, high: float) -> None:
         """``E[bad] − p·E[changes]`` against 0, in units of a typical number of changes."""
@@ -282,29 +279,14 @@ class Relaxation:
             if not np.isfinite(p) or (sign < 0 and p <= 0.0):
                 continue
             per_token = bad - p * self._inside
-            starts = np.zeros((self.n_tokens, self.stride))
-            starts[:, : self.n_labels] = per_token[:, None]
-            self._one_side(c, None, starts, sign, 0.0, size)
-
-    def _bounded(
-        self,
-        c: int,
-        labels: Array | None,
-        starts: Array | None,
-        low: float,
-        high: float,
-        size: float,
-    ) -> None:
-        if np.isfinite(high):
-            self._one_side(c, labels, starts, 1.0, high, size)
-        if low > 0.0:
-            self._one_side(c, labels, starts, -1.0, low, size)
+            self._one_side(c, per_token, self._all(), True, sign, 0.0, size)
 
     def _one_side(
         self,
         c: int,
-        labels: Array | None,
-        starts: Array | None,
+        tokens: Any,
+        labels: Array,
+        of_starts: bool,
         sign: float,
         bound: float,
         size: float,
@@ -316,8 +298,9 @@ class Relaxation:
         squared = int(compiled.corpus_power[c]) == 2
         self.terms.append(
             _OfCorpus(
-                None if labels is None else labels / root,
-                None if starts is None else starts / root,
+                tokens,
+                labels / root,
+                of_starts,
                 sign,
                 bound / root,
                 np.inf if squared else weight * scale / root,
