@@ -44,7 +44,6 @@ from hingeline._vector import aligned_zeros
 from hingeline.formulations import Formulation
 from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.dlpw_messages import Messages
-from hingeline.solvers.dlpw_pairs import only_binary_pairs
 from hingeline.solvers.dlpw_steps import (
     FACTORS,
     FIRST,
@@ -105,7 +104,7 @@ class DLPW(CertifiedSolver):
                 "no other form."
             )
         self.blocks = blocks_of(compiled, self.name)
-        self.by = PAIRS if only_binary_pairs(compiled.problem, self.blocks) else VARIABLES
+        self.by = PAIRS if self.blocks.paired.all() else VARIABLES
         if self.options.get("messages_by") == "factors":
             self.by = FACTORS
         self.values = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)

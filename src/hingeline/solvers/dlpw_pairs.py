@@ -15,21 +15,8 @@ import numpy as np
 
 from hingeline._numba import helper
 from hingeline.inference.factor_graph import Topology
-from hingeline.structures.graph_blocks import Blocks
-from hingeline.structures.graph_problem import GraphProblem
 
 Array = np.ndarray[Any, Any]
-
-
-def only_binary_pairs(problem: GraphProblem, blocks: Blocks) -> bool:
-    """Whether all factors of all graphs are tables over two binary variables, without features."""
-    graphs = problem.graphs
-    return (
-        len(problem.factor_start) == 0
-        and bool(np.all(graphs.n_states == 2))
-        and blocks.widest <= 4
-        and len(graphs.scope) == 2 * len(problem.factor_table)
-    )
 
 
 @helper
