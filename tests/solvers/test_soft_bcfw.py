@@ -55,6 +55,33 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("constraints", ["soft", "hard"])
+def test_the_start_is_what_a_look_would_find(kind: str, constraints: str) -> None:
+    small = random_small(3, **KINDS[kind])
+    weights = np.ones(compile_problem(small.problem()).n)
+    weights[0] = 0.0
+    solver = solver_for(small, weights, constraints=constraints)
+    names = ("w", "mu", "sums", "mass", "gaps", "sights", "pull")
+    before = {name: getattr(solver, name).copy() for name in names}
+    numbers = solver.value, solver.soft, solver.relaxed, solver.fractional
+    assert before["gaps"].any()
+    solver.gaps[:] = -1.0
+    solver.sights[solver.active] = -1.0
+    solver.sums[:] = -1.0
+    solver.repair()
+    inactive = slice(0, solver.blocks.block_at[1])
+    assert not before["gaps"][inactive].any()
+    for name in names:
+        now = getattr(solver, name)
+        if name == "gaps":
+            now[inactive] = 0.0  # nobody looks at an example of weight 0
+        if name == "sums":
+            now[: solver.blocks.unary_at[1]] = before[name][: solver.blocks.unary_at[1]]
+        assert np.allclose(before[name], now, rtol=1e-6), name
+    assert numbers == pytest.approx((solver.value, solver.soft, solver.relaxed, solver.fractional))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rho", [0.1, 1.0])
 def test_meets_the_independent_optimum(kind: str, rho: float) -> None:
     small = random_small(3, **KINDS[kind])

@@ -207,12 +207,15 @@ class SoftBCFW(SoftObjectives):
         self.visits = 0
         self.anchor = aligned_zeros(compiled.n_weights)  # weights that proximal passes stay near
         self._average_leads = True
-        start_at_truth(compiled.problem, self.blocks, self.point)
-        if start is not None:
-            self.mu[:] = start.mu
-            self.mass[:] = start.mass
-            if len(self.centre) == len(start.centre):
-                self.centre[:] = start.centre
+        start_at_truth(compiled.problem, self.blocks, form.cap, self.point, self.sights)
+        if start is None:
+            self._remember(self.w)
+            self._settle()
+            return
+        self.mu[:] = start.mu
+        self.mass[:] = start.mass
+        if len(self.centre) == len(start.centre):
+            self.centre[:] = start.centre
         self.repair()
 
     @property

@@ -55,14 +55,32 @@ HINGE, LINEAR, PENALTY, DRAWN, GAP, FRACTIONAL = range(6)
 
 
 @kernel
-def start_at_truth(problem: Any, blocks: Blocks, point: DualPoint) -> None:
-    """All marginals at the truth (those of factors are zeros already)."""
+def start_at_truth(problem: Any, blocks: Blocks, cap: Array, point: DualPoint, out: Array) -> None:
+    """All marginals at the truth (those of factors are zeros already), and a look at them.
+
+    There weights and messages are zero: scores are losses, and factors have nothing to gain.
+    """
     point.mu[:] = 0.0
+    point.sums[:] = 0.0
+    point.gaps[:] = 0.0
+    out[:] = 0.0
     for i in range(problem.graph.shape[0]):
         graph = topology(problem.graphs, problem.graph[i])
+        unary, block = blocks.unary_at[i], blocks.block_at[i]
         for v in range(graph.n_states.shape[0]):
-            at = blocks.unary_at[i] + graph.unary_start[v]
-            point.mu[at + true_state(problem, i, v)] = 1.0
+            truth = true_state(problem, i, v)
+            own = variable_loss(problem, i, v, truth)
+            best = own
+            for s in range(graph.n_states[v]):
+                best = max(best, variable_loss(problem, i, v, s))
+            at = unary + graph.unary_start[v] + truth
+            point.mu[at] = 1.0
+            point.sums[at] = graph.incident_start[v + 1] - graph.incident_start[v]
+            if cap[i] > 0.0:
+                point.gaps[block + v] = cap[i] * (best - own)
+                out[i, HINGE] += best
+                out[i, LINEAR] += own
+                out[i, GAP] += cap[i] * (best - own)
 
 
 @helper

@@ -81,6 +81,10 @@ class SoftObjectives(CertifiedSolver):
         With ``rounds`` each example may have messages made for these weights instead.
         """
         self._look(weights)
+        return self._objectives(weights, rounds)
+
+    def _objectives(self, weights: Array, rounds: int) -> tuple[float, float]:
+        """The same once all blocks are looked at."""
         half = 0.5 * float(weights @ weights)
         hinge, penalty = self.sights[:, HINGE], 0.5 * self.kappa * self.sights[:, PENALTY]
         if rounds > 0:
@@ -122,7 +126,12 @@ class SoftObjectives(CertifiedSolver):
 
     def _try(self, weights: Array, rounds: int = 0) -> float:
         """Look at weights and remember them if their primal is the least so far."""
-        self.relaxed, self.soft = self._values(weights, rounds)
+        self._look(weights)
+        return self._remember(weights, rounds)
+
+    def _remember(self, weights: Array, rounds: int = 0) -> float:
+        """The same once all blocks are looked at."""
+        self.relaxed, self.soft = self._objectives(weights, rounds)
         primal = self.relaxed if self.constrained else self.soft
         if primal < self._best_primal or self._best is None:
             if self._best is None:
