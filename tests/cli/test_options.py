@@ -251,6 +251,11 @@ def test_limits(folder):
     assert model.n_iter_ == 3
     result, _ = train(folder, "--tol", "1e-9", "--max-time", "1e-9")
     assert "max_time" in result["stop_reason"]
+    arguments = ("train", folder / "train.conll", "-m", folder / "m.hinge")
+    short = run(*arguments, "--tol", "1e-9", "--max-iter", 3)
+    assert short.exit_code == 0
+    assert "lower -C, or scale the features" in short.stderr
+    assert "scale the features" not in run(*arguments).stderr
 
 
 def test_small_files(folder):

@@ -132,3 +132,9 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         f"{passes} {'pass' if passes == 1 else 'passes'}); {seconds}; "
         f"{result['bytes'] / 1e6:.1f} MB"
     )
+    if result["stop_reason"].startswith(("max_iter", "max_time")):
+        typer.echo(
+            "The gap asked for was not reached: raise --max-iter or --max-time, lower -C, or scale "
+            "the features to similar sizes.",
+            err=True,
+        )
