@@ -10,7 +10,7 @@ import pytest
 
 from hingeline import constraints as cs
 from hingeline.semisupervised.penalties import Penalties
-from hingeline.semisupervised.starting import best_labels, constrained_labels, shared_labels
+from hingeline.semisupervised.starting import ConstrainedLabels, best_labels
 from hingeline.solvers.parallel import Workers
 from hingeline.structures import chain
 
@@ -61,7 +61,7 @@ def test_a_wide_beam_finds_the_best_score_minus_penalty(masked, scale, n_jobs):
         words = [["w"] * length for length in np.diff(problem.offsets[2:])]
         penalties = Penalties(rules, words, range(3))
         with Workers(n_jobs, 0) as workers:
-            labels = constrained_labels(problem, 2, w, scale, penalties, workers, 100)
+            labels = ConstrainedLabels(problem, 2, w, scale, penalties, workers, 100).find()
         for i, y in enumerate(np.split(labels, np.cumsum([len(x) for x in words])[:-1])):
             values = {
                 z: scale * score_of(problem, w, 2 + i, z)
@@ -76,7 +76,8 @@ def test_without_constraints_it_is_the_best_path():
         problem, w = random_problem(seed, True)
         words = [["w"] * length for length in np.diff(problem.offsets[2:])]
         workers = Workers(1, 0)
-        found = constrained_labels(problem, 2, w, 0.5, Penalties([], words, range(3)), workers)
+        free = Penalties([], words, range(3))
+        found = ConstrainedLabels(problem, 2, w, 0.5, free, workers).find()
         assert found.tolist() == best_labels(problem, 2, w, workers).tolist()
 
 
@@ -101,9 +102,10 @@ def test_prices_bring_shares_nearer_and_cost_no_objective(wanted):
     penalties = Penalties(rules, words, range(m))
     prices = np.zeros(m)
     with Workers(2, 0) as workers:
-        plain = constrained_labels(problem, 0, w, 0.1, penalties, workers)
+        search = ConstrainedLabels(problem, 0, w, 0.1, penalties, workers)
+        plain = search.find()
         for _ in range(8):
-            priced = shared_labels(problem, 0, w, 0.1, penalties, workers, prices)
+            priced = search.with_shares(prices)
     before, after = np.mean(plain == 1), np.mean(priced == 1)
     assert abs(before - wanted) > 0.1  # else this shows nothing
     assert abs(after - wanted) < 0.02

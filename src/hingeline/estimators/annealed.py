@@ -17,7 +17,7 @@ from hingeline.estimators.partial_labels import words_in
 from hingeline.semisupervised.annealing import AnnealingStep, Trajectory, least_violating
 from hingeline.semisupervised.label_switching import Switching
 from hingeline.semisupervised.penalties import Penalties
-from hingeline.semisupervised.starting import constrained_labels
+from hingeline.semisupervised.starting import ConstrainedLabels
 from hingeline.solvers.parallel import Workers, effective_n_jobs
 
 Array = np.ndarray[Any, Any]
@@ -181,7 +181,8 @@ class AnnealedModel(BaseEstimator):
         seen = words_in(X, words, everyone, problem.offsets)
         penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")
         with Workers(effective_n_jobs(self.base_.n_jobs), 0) as workers:
-            numbers = constrained_labels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
+            search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
+            numbers = search.find()
         return np.split(self.classes_[numbers], problem.offsets[1:-1])
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:

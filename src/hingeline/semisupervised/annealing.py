@@ -27,7 +27,7 @@ from hingeline.semisupervised.label_switching import (
     switch_labels,
 )
 from hingeline.semisupervised.penalties import Penalties
-from hingeline.semisupervised.starting import best_labels, shared_labels
+from hingeline.semisupervised.starting import ConstrainedLabels, best_labels
 from hingeline.solvers.history import Result
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.chain_problem import ChainProblem
@@ -233,9 +233,10 @@ class Annealing:
     def _start(self, weights: Array, scale: float) -> Array:
         if self.start == "viterbi" or not self.penalties.constraints:
             return self._plain(weights)
-        return shared_labels(
-            self.problem, self.first, weights, scale, self.penalties, self.workers, self._prices
+        search = ConstrainedLabels(
+            self.problem, self.first, weights, scale, self.penalties, self.workers
         )
+        return search.with_shares(self._prices)
 
     def _sequences(self, tokens: Array) -> Array:
         """The unlabelled sequences that have one of these tokens."""

@@ -4,8 +4,8 @@ As printed, (8), these are the best labellings without constraints. Single switc
 from there to labels that keep the constraints: to move the end of a segment, or to give up a second
 one, several labels must change at once, and the first of these switches costs more than it gains.
 A beam search over ``C_u/u · w·f(x, y) − penalty(y)``, which sees whole segments, starts much lower,
-with prices on labels where their shares in the corpus are constrained (:func:`shared_labels`);
-switching then adds what the beam leaves out, the slack and the other corpus-level constraints.
+with prices on labels where their shares in the corpus are constrained; switching then adds
+what the beam leaves out, the slack and the other corpus-level constraints.
 """
 
 from __future__ import annotations
@@ -66,74 +66,24 @@ def best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -
     return y[problem.offsets[first] :].copy()
 
 
-def constrained_labels(
-    problem: ChainProblem,
-    first: int,
-    w: Array,
-    scale: float,
-    penalties: Penalties,
-    workers: Workers,
-    width: int = WIDTH,
-) -> Array:
-    """Labels by beam search under the instance constraints, Python predicates left out."""
-    return _Beam(problem, first, w, scale, penalties, workers, width).labels()
-
-
-def shared_labels(
-    problem: ChainProblem,
-    first: int,
-    w: Array,
-    scale: float,
-    penalties: Penalties,
-    workers: Workers,
-    prices: Array,
-) -> Array:
-    """The same with prices on labels such that the shares of labels are as asked for.
-
-    To mend a share whole segments must be relabelled, in the sequences where that costs least;
-    single switches cannot. A price on a label, added to its score everywhere, does: the
-    multipliers of the corpus-level :class:`~hingeline.constraints.Share` constraints.
+class ConstrainedLabels:
+    """Labels by beam search under the instance constraints, Python predicates left out.
 
     Parameters
     ----------
-    prices : ndarray of shape (labels,)
-        Where the search for prices starts; what it ends with is written here.
-
-    Returns
-    -------
-    int32 ndarray
-        Of all labels met, those of the highest score minus penalty, corpus constraints included.
+    problem : ChainProblem
+        Its sequences from number ``first`` on are to be labelled.
+    first : int
+    w : ndarray
+        Flat weights.
+    scale : float
+        What a unit of score is worth beside the penalties.
+    penalties : Penalties
+        Of these sequences.
+    workers : Workers
+    width : int
+        Hypotheses of the beam.
     """
-    compiled = penalties.compiled
-    shares = [
-        (compiled.member[compiled.corpus_target[j]] != 0, *compiled.corpus_bounds[j])
-        for j in np.flatnonzero((compiled.corpus_kind == SHARE) & (compiled.corpus_weight > 0.0))
-    ]
-    beam = _Beam(problem, first, w, scale, penalties, workers, WIDTH)
-    best = beam.labels(prices)
-    if not shares:
-        return best
-    labels, value = best, beam.value(best)
-    for _ in range(PRICE_CHANGES):
-        found = np.bincount(labels, minlength=len(prices)) / len(labels)
-        step = np.zeros(len(prices))
-        for member, low, high in shares:
-            share = found[member].sum()
-            wanted = min(max(share, low), high)
-            if abs(wanted - share) > SHARE_TOLERANCE:
-                step[member] += np.log((wanted + SHARE_TOLERANCE) / (share + SHARE_TOLERANCE))
-        if not step.any():
-            break
-        prices += PRICE_STEP * step
-        labels = beam.labels(prices)
-        reached = beam.value(labels)
-        if reached > value:
-            best, value = labels, reached
-    return best
-
-
-class _Beam:
-    """Beam searches for the same weights."""
 
     def __init__(
         self,
@@ -143,7 +93,7 @@ class _Beam:
         scale: float,
         penalties: Penalties,
         workers: Workers,
-        width: int,
+        width: int = WIDTH,
     ) -> None:
         self.penalties = penalties
         self.compiled = without_corpus(penalties.compiled)
@@ -156,8 +106,8 @@ class _Beam:
             lambda part, scratch: score_all(problem, first, part, w, self.scores), self.sequences
         )
 
-    def labels(self, prices: Array | None = None) -> Array:
-        """The best labels found where labels have prices."""
+    def find(self, prices: Array | None = None) -> Array:
+        """The best labels found, where labels may have prices: numbers added to their scores."""
         compiled = self.compiled
         labels = np.zeros(len(self.scores), dtype=np.int32)
         added = np.zeros(self.scores.shape[1]) if prices is None else prices
@@ -170,6 +120,51 @@ class _Beam:
 
         self.workers.map(search, self.sequences)
         return labels
+
+    def with_shares(self, prices: Array) -> Array:
+        """Labels with prices such that the shares of labels in the corpus are as asked for.
+
+        To mend a share whole segments must be relabelled, in the sequences where that costs least;
+        single switches cannot. A price on a label does: the multipliers of the corpus-level
+        :class:`~hingeline.constraints.Share` constraints.
+
+        Parameters
+        ----------
+        prices : ndarray of shape (labels,)
+            Where the search for prices starts; what it ends with is written here.
+
+        Returns
+        -------
+        int32 ndarray
+            Of all labels met, those of the highest score minus penalty, corpus constraints
+            included.
+        """
+        compiled = self.penalties.compiled
+        asked = (compiled.corpus_kind == SHARE) & (compiled.corpus_weight > 0.0)
+        shares = [
+            (compiled.member[compiled.corpus_target[j]] != 0, *compiled.corpus_bounds[j])
+            for j in np.flatnonzero(asked)
+        ]
+        best = labels = self.find(prices)
+        if not shares:
+            return best
+        value = self.value(best)
+        for _ in range(PRICE_CHANGES):
+            found = np.bincount(labels, minlength=len(prices)) / len(labels)
+            step = np.zeros(len(prices))
+            for member, low, high in shares:
+                share = found[member].sum()
+                wanted = min(max(share, low), high)
+                if abs(wanted - share) > SHARE_TOLERANCE:
+                    step[member] += np.log((wanted + SHARE_TOLERANCE) / (share + SHARE_TOLERANCE))
+            if not step.any():
+                break
+            prices += PRICE_STEP * step
+            labels = self.find(prices)
+            reached = self.value(labels)
+            if reached > value:
+                best, value = labels, reached
+        return best
 
     def value(self, labels: Array) -> float:
         """Score minus penalty, without prices."""
