@@ -38,13 +38,13 @@ def unknown_labels(constraints: Iterable[Any], classes: Iterable[Any]) -> list[s
     named: set[str] = set()
     for constraint in constraints:
         for name in _LABELS:
-            named.update(_flat(getattr(constraint, name, None)))
+            found = getattr(constraint, name, None)
+            if isinstance(found, tuple):  # labels are; what words come after is a pattern
+                named.update(_flat(found))
     return sorted(named - set(classes))
 
 
 def _flat(labels: Any) -> list[str]:
-    if labels is None:
-        return []
     return [a for part in labels for a in _flat(part)] if isinstance(labels, tuple) else [labels]
 
 
