@@ -23,7 +23,7 @@ import numpy as np
 
 from harness import write_results
 from hingeline import constraints as cs
-from hingeline._numba import uncached
+from hingeline._jit import uncached
 from hingeline.constraints.compiled import commit_switch, switch_costs
 from hingeline.inference.max_marginals import path_score
 from hingeline.inference.viterbi import max_sum

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hingeline import working_set
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.formulations import make_formulation
 from hingeline.solvers import fsmo
 from hingeline.solvers.enumerated import EnumeratedSDM

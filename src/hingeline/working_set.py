@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.formulations import Formulation, plane_offset, plane_scale
 from hingeline.structures.base import plane_loss, plane_sqdist, truth
 

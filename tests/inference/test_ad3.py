@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference import ad3, lp
 from hingeline.inference.factor_graph import assignment_score
 from hingeline.inference.messages import message_start, relaxed_bound

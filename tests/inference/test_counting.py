@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference import counting
 
 # isort: split

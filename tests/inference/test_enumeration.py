@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference import enumeration
 from hingeline.inference.factor_graph import assignment_score, make_topology
 

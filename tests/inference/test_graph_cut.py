@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference import graph_cut as module
 from hingeline.inference.factor_graph import assignment_score, make_topology
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference import icm
 from hingeline.inference.factor_graph import assignment_score
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.calibration import _reading
 from hingeline.inference import margins, viterbi
 from hingeline.schemes import spans

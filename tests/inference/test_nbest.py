@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference import nbest, viterbi
 
 # isort: split

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.structures import base, graph
 

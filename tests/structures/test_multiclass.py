@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.structures import base, multiclass
 
 # isort: split

@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 from scipy import sparse
 
-from hingeline._numba import uncached
+from hingeline._jit import uncached
 from hingeline.formulations import make_formulation
 from hingeline.solvers import dual_state, enumerated, sdm
 from hingeline.solvers.dual_state import add_planes, find_planes

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.constraints.tables import (
     ALL_SEGMENTS,
     CHANGES,

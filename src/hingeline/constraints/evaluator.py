@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.constraints import compiled as forms
 from hingeline.constraints.base import Constraint, words_of
 from hingeline.constraints.compiling import as_constraints, compile_constraints

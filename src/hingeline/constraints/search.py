@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.constraints.compiled import commit_switch, start_state, switch_costs
 from hingeline.constraints.tables import Array, CompiledConstraints, State
 

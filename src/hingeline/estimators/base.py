@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from hingeline._jit import announce_compiling
 from hingeline.estimators import nu as nu_fits
-from hingeline.estimators.compiling import announced
 from hingeline.estimators.fitted import FittedEstimator, forget_findings
 from hingeline.estimators.validation import as_callbacks, check_common
 from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
@@ -196,9 +196,7 @@ class BaseSSVM(FittedEstimator):
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        values = getattr(compiled.problem, "values", None)  # kernels are compiled for its type
-        kernels = f"{kind}-{solver_class.__name__}-{getattr(values, 'dtype', 'own')}"
-        with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
+        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             if start is not None and multipliers is not None:
                 solver.resume(start.form)

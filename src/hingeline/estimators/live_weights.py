@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._vector import aligned_zeros
+from hingeline._simd import aligned_zeros
 from hingeline.structures.chain import padded
 
 Array = np.ndarray[Any, Any]

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline.estimators.compiling import announced
+from hingeline._jit import announce_compiling
 from hingeline.estimators.live_weights import LiveWeights
 from hingeline.estimators.memory import (
     offsets_of,
@@ -199,13 +199,11 @@ class OnlineSSVM(RememberingSSVM):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         stream = StreamSDCD if self.slack == "sum" else StreamSDM
         options = {k: v for k, v in self._options(stream).items() if k in stream.defaults}
-        solver_name = "SDCD" if self.slack == "sum" else "SDM"
-        kernels = f"{self._kind}-{solver_name}-{compiled.problem.values.dtype}"
         interrupted = False
         done, estimate = 0, math.nan
         self.__dict__.pop("_live", None)  # should anything fail, made again from the blocks
         with (
-            announced(kernels, compiled),
+            announce_compiling(),
             Workers(effective_n_jobs(self.n_jobs), compiled.scratch_size) as workers,
         ):
             solver = stream(compiled, form, workers, seed, options, live.w, live.visits, start)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, table_size
 from hingeline.inference.lp import SWEEPS, keep_better, sweep
 from hingeline.inference.messages import message_start, most_states, node_beliefs, top_sum

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, strict_helper
+from hingeline._jit import helper, strict_helper
 from hingeline.inference.margins import continuations
 
 Array = np.ndarray[Any, Any]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import finite_helper, helper
+from hingeline._jit import finite_helper, helper
 from hingeline.inference.factor_graph import Topology, assignment_score
 
 Array = np.ndarray[Any, Any]

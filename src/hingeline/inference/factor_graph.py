@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 
 Array = np.ndarray[Any, Any]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import strict_helper
+from hingeline._jit import strict_helper
 
 Array = np.ndarray[Any, Any]
 

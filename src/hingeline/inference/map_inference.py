@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.inference import ad3, enumeration, graph_cut, icm, lp, max_product
 from hingeline.inference.factor_graph import Topology, assignment_score, table_size
 from hingeline.inference.messages import message_start, top_sum

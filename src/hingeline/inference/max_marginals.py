@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline._vector import max_plus
+from hingeline._jit import helper
+from hingeline._simd import max_plus
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, table_size
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.inference.viterbi import max_sum
 
 Array = np.ndarray[Any, Any]

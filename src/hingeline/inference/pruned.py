@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline._vector_max import add_max, max_plus_chosen, row_max
+from hingeline._jit import helper
+from hingeline._simd import add_max, max_plus_chosen, row_max
 from hingeline.inference.viterbi import max_sum
 
 Array = np.ndarray[Any, Any]

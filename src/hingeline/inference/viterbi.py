@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, prefetch
-from hingeline._vector import max_plus, rows_dot
+from hingeline._jit import helper, prefetch
+from hingeline._simd import max_plus, rows_dot
 
 Array = np.ndarray[Any, Any]
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.constraints.compiled import commit_switch, switch_costs
 from hingeline.inference.max_marginals import (
     augmented_maxima,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.constraints.compiled import commit_switch, corpus_cost, count_sequence
 from hingeline.constraints.tables import CHANGES, SEGMENTS, SHARE
 from hingeline.inference.max_marginals import path_score

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.constraints.compiled import start_state, total_penalty
 from hingeline.constraints.compiling import as_constraints, compile_constraints
 from hingeline.constraints.evaluator import SwitchEvaluator

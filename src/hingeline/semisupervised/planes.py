@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.formulations import Formulation, plane_offset, plane_scale
 from hingeline.structures.base import plane_loss, plane_sqdist, truth
 from hingeline.working_set import WorkingSet, plane

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 
 #: A switch must lower the objective by more than this share of its terms.
 ROUNDING = 1e-10

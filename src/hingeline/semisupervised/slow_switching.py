@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.constraints.evaluator import SwitchEvaluator
 from hingeline.inference.max_marginals import (
     augmented_maxima,

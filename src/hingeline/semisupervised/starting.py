@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.constraints.prediction import without_corpus
 from hingeline.constraints.search import beam_search
 from hingeline.constraints.tables import SHARE

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology
 from hingeline.structures.graph_blocks import (
     add_message,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology
 
 Array = np.ndarray[Any, Any]

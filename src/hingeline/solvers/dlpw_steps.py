@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.inference.factor_graph import Topology, topology
 from hingeline.solvers.dlpw_messages import (
     Messages,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.formulations import Formulation, joined, most_violated, most_violated_sum
 from hingeline.solvers.certificate import DualSolver
 from hingeline.solvers.parallel import Workers

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._numba import kernel
-from hingeline._vector import aligned_zeros
+from hingeline._jit import kernel
+from hingeline._simd import aligned_zeros
 from hingeline.formulations import Formulation, plane_offset, plane_scale
 from hingeline.solvers.certificate import DualSolver, stages_for, total_slack_cost
 from hingeline.solvers.enumerated_visit import find_gaps, move_all

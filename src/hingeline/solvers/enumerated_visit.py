@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import finite_helper, helper, kernel, prefetch
+from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline.formulations import Formulation, example_gap, joined, plane_offset, plane_scale
 from hingeline.solvers.sdm import pair_steps
 from hingeline.structures.base import (

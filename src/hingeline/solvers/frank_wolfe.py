@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.formulations import Formulation, example_gap, most_violated
 from hingeline.solvers.dual_state import longest_output
 from hingeline.structures.base import output_length, plane_score, planes_add, planes_score

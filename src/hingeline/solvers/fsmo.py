@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.formulations import Formulation, example_gap
 from hingeline.solvers.dual_state import PlaneSolver
 from hingeline.solvers.sdm import default_block

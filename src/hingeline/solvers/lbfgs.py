@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel, strict_helper
+from hingeline._jit import helper, kernel, strict_helper
 
 Array = np.ndarray[Any, Any]
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.solvers.parallel import Workers
 from hingeline.structures.base import (
     Compiled,

@@ -39,7 +39,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline._vector import aligned_zeros
+from hingeline._simd import aligned_zeros
 from hingeline.formulations import Formulation
 from hingeline.solvers.aggregate import make_oracle
 from hingeline.solvers.certificate import CertifiedSolver, total_slack_cost

@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.formulations import Formulation, example_gap, joined
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.violators import BEYOND, add_violators, find_violators, sum_violations

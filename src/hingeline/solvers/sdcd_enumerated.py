@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._numba import finite_helper, helper, kernel
+from hingeline._jit import finite_helper, helper, kernel
 from hingeline.formulations import Formulation, example_gap, joined, plane_scale
 from hingeline.solvers.enumerated import EnumeratedSDM, shuffled
 from hingeline.solvers.enumerated_visit import Buffers, hinges, make_buffers

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.formulations import Formulation, example_gap
 from hingeline.solvers.certificate import stages_for
 from hingeline.solvers.dual_state import PlaneSolver

@@ -56,7 +56,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline._vector import aligned_zeros
+from hingeline._simd import aligned_zeros
 from hingeline.formulations import Formulation
 from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.margins import Margins

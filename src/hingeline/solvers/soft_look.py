@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.inference.factor_graph import Topology, table_size, topology
 from hingeline.solvers.soft_factors import factor_theta
 from hingeline.solvers.soft_pairs import add_pairs, look_at_pairs

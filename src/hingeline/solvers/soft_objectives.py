@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._vector import aligned_zeros
+from hingeline._simd import aligned_zeros
 from hingeline.solvers.certificate import CertifiedSolver
 from hingeline.solvers.soft_look import (
     DRAWN,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.inference.factor_graph import Topology, topology
 from hingeline.solvers.soft_factors import visit_factor
 from hingeline.solvers.soft_pairs import visit_pairs

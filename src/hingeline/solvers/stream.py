@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.formulations import Formulation
 from hingeline.solvers.dual_state import add_planes
 from hingeline.solvers.enumerated import add_all

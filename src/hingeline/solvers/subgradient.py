@@ -31,8 +31,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._numba import kernel
-from hingeline._vector import aligned_zeros
+from hingeline._jit import kernel
+from hingeline._simd import aligned_zeros
 from hingeline.formulations import Formulation
 from hingeline.solvers.margins import Margins, scaled
 from hingeline.solvers.mixtures import NuCertificate

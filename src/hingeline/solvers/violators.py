@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline.formulations import (
     Formulation,
     joined,

@@ -46,10 +46,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
-from hingeline._numba import FASTMATH
+from hingeline._jit import by_class
 
 PRIMITIVES = (
     "output_length",
@@ -92,15 +90,8 @@ def register(problem_type: type, **primitives: Callable[..., Any]) -> None:
 
 def _primitive(stub: F) -> F:
     """Let compiled code pick the implementation of ``stub`` by the class of the problem."""
-
-    # Not strict: implementations annotate the problem with its own class.
-    @overload(stub, jit_options={"fastmath": FASTMATH}, strict=False)
-    def choose(problem: Any, *args: Any) -> Callable[..., Any] | None:
-        if isinstance(problem, types.NamedTuple):
-            return _IMPLEMENTATIONS.get(problem.instance_class, {}).get(stub.__name__)
-        return None
-
-    return stub
+    name = stub.__name__
+    return by_class(stub, lambda problem_type: _IMPLEMENTATIONS.get(problem_type, {}).get(name))
 
 
 @_primitive

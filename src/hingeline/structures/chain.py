@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.inference.nbest import n_best
 from hingeline.inference.pruned import MANY_LABELS, best_moves, best_path
 from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors

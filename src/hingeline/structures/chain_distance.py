@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.structures.chain_problem import ChainProblem
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel, strict_helper
+from hingeline._jit import kernel, strict_helper
 from hingeline.inference.forward_backward import log_sums, off_and_diagonal, scaled_sums
 from hingeline.structures.chain import moves, position_scores
 from hingeline.structures.chain_problem import ChainProblem

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, prefetch
-from hingeline._vector import rows_add, rows_dot
+from hingeline._jit import helper, prefetch
+from hingeline._simd import rows_add, rows_dot
 from hingeline.structures.chain_problem import ChainProblem, transition
 
 Array = np.ndarray[Any, Any]

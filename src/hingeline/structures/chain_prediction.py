@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference.margins import against_rest, best_without_span, continuations
 from hingeline.inference.nbest import n_best
 from hingeline.inference.pruned import MANY_LABELS, best_moves, best_path

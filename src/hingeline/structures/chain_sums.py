@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference.counting import better_paths, workspace
 from hingeline.structures.chain import moves, position_scores
 from hingeline.structures.chain_problem import ChainProblem

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import is_jitted
 
-from hingeline._numba import uncached
+from hingeline._jit import uncached
 from hingeline.structures.base import Compiled
 from hingeline.structures.twin import make_binder
 

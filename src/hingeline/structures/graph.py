@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline._vector import rows_dot
+from hingeline._jit import helper
+from hingeline._simd import rows_dot
 from hingeline.inference.factor_graph import Topology, assignment_score, joint_index, topology
 from hingeline.inference.map_inference import best_assignment
 from hingeline.structures.base import register

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline._vector import rows_add, rows_dot
+from hingeline._jit import helper
+from hingeline._simd import rows_add, rows_dot
 from hingeline.inference.factor_graph import Topology, joint_index, table_size
 from hingeline.inference.map_inference import ENUMERATION
 from hingeline.structures.base import Compiled

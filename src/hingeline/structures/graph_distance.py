@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
+from hingeline._jit import helper
 from hingeline.inference.factor_graph import joint_index, topology
 from hingeline.structures.graph_planes import first_difference
 from hingeline.structures.graph_problem import GraphProblem

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline._vector import rows_add, rows_dot
+from hingeline._jit import helper
+from hingeline._simd import rows_add, rows_dot
 from hingeline.inference.factor_graph import Topology, joint_index, topology
 from hingeline.structures.graph_problem import GraphProblem
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference.factor_graph import joint_index, topology
 from hingeline.structures.graph import search, table_scores, unary_scores
 from hingeline.structures.graph_problem import GraphProblem

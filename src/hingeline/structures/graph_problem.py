@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
 from hingeline.inference import map_inference
 from hingeline.inference.enumeration import n_assignments
 from hingeline.inference.factor_graph import Topologies, topology

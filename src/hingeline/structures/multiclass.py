@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper, prefetch
-from hingeline._vector import rows_add, rows_dot
+from hingeline._jit import helper, prefetch
+from hingeline._simd import rows_add, rows_dot
 from hingeline.structures.base import Compiled, register
 from hingeline.structures.chain import padded
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from numba.extending import is_jitted
 
-from hingeline._numba import uncached
+from hingeline._jit import uncached
 from hingeline.structures import base
 
 _STUBS = {getattr(base, name): name for name in base.PRIMITIVES}

@@ -11,6 +11,8 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -20,13 +22,13 @@ import numpy as np
 import pytest
 
 import hingeline
-from hingeline import _numba
-from hingeline._numba import (
+from hingeline import _jit
+from hingeline._jit import (
     FASTMATH,
+    announce_compiling,
     helper,
     kernel,
     prefetch,
-    source_hash,
     strict_helper,
     uncached,
 )
@@ -63,7 +65,7 @@ def copied_package(folder: Path) -> Path:
 
 
 def machine_code(folder: Path) -> list[Path]:
-    return [file for file in folder.rglob("*") if file.suffix in {".nbi", ".nbc"}]
+    return [file for file in folder.rglob("*") if file.suffix in {".nbc", ".part"}]
 
 
 #: A cached kernel around one helper of the library, and a chain to call it with.
@@ -72,10 +74,10 @@ import json
 from pathlib import Path
 import numpy as np
 import hingeline
-from hingeline import _numba
+from hingeline import _jit
 from hingeline.structures import base, chain
 
-@_numba.kernel
+@_jit.kernel
 def loss(problem, i, y):
     return base.plane_loss(problem, i, y)
 
@@ -87,7 +89,7 @@ value = loss(problem, 0, np.array([1, 1, 1], dtype=np.int32))
 print(json.dumps({
     "value": value,
     "package": str(Path(hingeline.__file__).parent),
-    "cache": None if _numba.CACHE_FOLDER is None else str(_numba.CACHE_FOLDER),
+    "cache": None if _jit.CACHE_FOLDER is None else str(_jit.CACHE_FOLDER),
     "hits": sum(loss.stats.cache_hits.values()),
     "misses": sum(loss.stats.cache_misses.values()),
 }))
@@ -101,7 +103,7 @@ import importlib, json, pkgutil
 import numpy as np
 from numba.extending import is_jitted
 import hingeline.solvers
-from hingeline import _numba
+from hingeline import _jit
 from hingeline.formulations import make_formulation
 from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import SDM
@@ -143,61 +145,160 @@ def test_a_second_process_compiles_nothing(tmp_path):
 # The cache is never stale -----------------------------------------------------------------------
 
 
+def edit(source: Path, old: str, new: str) -> None:
+    """Replace a text that stands once in the package."""
+    found = [f for f in sorted(source.rglob("*.py")) if old in f.read_text(encoding="utf-8")]
+    assert len(found) == 1, f"the line this test edits has changed: {old}"
+    text = found[0].read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    found[0].write_text(text.replace(old, new), encoding="utf-8")
+
+
+CHAIN_LOSS = "total += problem.cost[problem.labels[lo + t], y[t]]"
+
+
 def test_an_edited_helper_is_never_stale(tmp_path):
     source, cache = copied_package(tmp_path), tmp_path / "cache"
 
     def probe() -> Any:
         found = run(PROBE, tmp_path, source=source, HINGELINE_CACHE_DIR=str(cache))
         assert found["package"] == str(source / "hingeline")
-        return found
+        return found["value"], found["hits"], found["misses"]
 
-    first = probe()
-    assert (first["value"], first["hits"], first["misses"]) == (2.0, 0, 1)
-    file = source / "hingeline" / "structures" / "chain.py"
-    text = file.read_text(encoding="utf-8")
-    line = "total += problem.cost[problem.labels[lo + t], y[t]]"
-    assert text.count(line) == 1, "the line this test edits in chain.plane_loss has changed"
-    file.write_text(text.replace(line, line.replace("+= ", "+= 2.0 * ")), encoding="utf-8")
-    edited = probe()
-    assert (edited["value"], edited["hits"], edited["misses"]) == (4.0, 0, 1)
-    assert edited["cache"] != first["cache"]
-    file.write_text(text, encoding="utf-8")
-    again = probe()  # the old code is still there, and right again
-    assert (again["value"], again["hits"], again["misses"]) == (2.0, 1, 0)
-    assert again["cache"] == first["cache"]
+    assert probe() == (2.0, 0, 1)
+    edited = CHAIN_LOSS.replace("+= ", "+= 2.0 * ")
+    edit(source, CHAIN_LOSS, edited)
+    assert probe() == (4.0, 0, 1)
+    edit(source, edited, CHAIN_LOSS)
+    assert probe() == (2.0, 1, 0)  # the old code is still there, and right again
 
 
-def test_the_hash_follows_kernel_sources_only(tmp_path, monkeypatch):
-    package = copied_package(tmp_path) / "hingeline"
-    monkeypatch.setattr(_numba, "_PACKAGE", package)
-    start = source_hash()
-    for name in ("cli.py", "testing.py", "__init__.py", "data/more.py", "estimators/base.py"):
-        with (package / name).open("a", encoding="utf-8") as file:
-            file.write("\n# edited\n")
-        assert source_hash() == start, name
-    seen = {start}
-    for name in (
-        "_numba.py",
-        "formulations.py",
-        "working_set.py",
-        "inference/viterbi.py",
-        "structures/chain.py",
-        "structures/base.py",
-        "solvers/sdm.py",
-        "solvers/new.py",
-    ):
-        with (package / name).open("a", encoding="utf-8") as file:
-            file.write("\n# edited\n")
-        seen.add(source_hash())
-    assert len(seen) == 9
-    (package / "solvers" / "new.py").rename(package / "solvers" / "renamed.py")
-    assert source_hash() not in seen
+#: The keys of all kernels for two structures.
+KEYS = """
+import importlib, json, pkgutil
+import numba, numpy as np
+from numba.extending import is_jitted
+import hingeline
+from hingeline import _jit
+from hingeline.structures import chain, multiclass
+
+problems = {
+    "chain": chain.make_problem(
+        np.arange(4), np.zeros(3, dtype=np.int32), np.ones(3), np.array([0, 3]),
+        np.array([0, 1, 0]), 1, 1.0 - np.eye(2), True
+    ),
+    "multiclass": multiclass.make_problem(
+        np.arange(3), np.array([0, 1], dtype=np.int32), np.ones(2), np.array([0, 1]), 2,
+        1.0 - np.eye(2)
+    ),
+}
+keys = {name: {} for name in problems}
+for found in pkgutil.walk_packages(hingeline.__path__, "hingeline."):
+    if found.name.endswith("__main__"):
+        continue
+    for name, value in vars(importlib.import_module(found.name)).items():
+        if is_jitted(value):
+            for kind, problem in problems.items():
+                keys[kind][name] = _jit.machine_code_key(value, (numba.typeof(problem),))
+print(json.dumps(keys))
+"""
 
 
-def test_the_hash_follows_the_compiler(monkeypatch):
-    start = source_hash()
-    monkeypatch.setattr(numba, "__version__", "0.0.0")
-    assert source_hash() != start
+def test_keys_follow_what_a_kernel_can_reach(tmp_path):
+    source = copied_package(tmp_path)
+
+    def keys(**variables: str) -> dict[str, dict[str, str]]:
+        return run(KEYS, tmp_path, source=source, HINGELINE_CACHE="0", **variables)
+
+    def changed(kind: str) -> set[str]:
+        return {name for name, key in keys_now[kind].items() if key != start[kind][name]}
+
+    start = keys()
+    assert len(set(start["chain"].values())) == len(start["chain"]) > 50
+    for file in source.rglob("*.py"):  # comments everywhere, and one line more above all code
+        text = file.read_text(encoding="utf-8")
+        file.write_text(f"# edited\n{text}\n# edited\n", encoding="utf-8")
+    edit(source, 'Write ``y_i``."""', 'Another docstring."""')
+    assert keys(PYTHONHASHSEED="7") == start
+
+    # A function that kernels find only by the type of the problem.
+    edit(source, CHAIN_LOSS, CHAIN_LOSS.replace("+= ", "+= 2.0 * "))
+    keys_now = keys()
+    assert changed("multiclass") == set()
+    assert {"find_planes", "move_mass"} <= changed("chain")
+    assert "pair_steps" not in changed("chain")
+
+    # A number inside a class that makes machine code for a function of that name.
+    start = keys_now
+    edit(source, "_LANES = 4", "_LANES = 8")
+    keys_now = keys()
+    for kind in ("chain", "multiclass"):
+        assert "find_planes" in changed(kind)
+        assert "pair_steps" not in changed(kind)
+
+
+LIMIT = 3
+
+
+@helper
+def below_limit(x):
+    return x < LIMIT
+
+
+@kernel
+def count_below(x):
+    count = 0
+    for value in x:
+        if below_limit(value):
+            count += 1
+    return count
+
+
+def test_keys_follow_constants_types_and_tools(monkeypatch):
+    vector = numba.typeof(np.zeros(2))
+    keys = [_jit.machine_code_key(count_below, (vector,))]
+    assert _jit.machine_code_key(count_below, (vector,)) == keys[0]
+    keys.append(_jit.machine_code_key(count_below, (numba.typeof(np.zeros(2, dtype=int)),)))
+    with monkeypatch.context() as patch:
+        patch.setitem(count_below.py_func.__globals__, "LIMIT", 4)
+        keys.append(_jit.machine_code_key(count_below, (vector,)))
+    with monkeypatch.context() as patch:
+        patch.setitem(_jit._HELPERS, below_limit, "other flags")
+        keys.append(_jit.machine_code_key(count_below, (vector,)))
+    for tool in (numba, np):
+        with monkeypatch.context() as patch:
+            patch.setattr(tool, "__version__", "0.0.0")
+            keys.append(_jit.machine_code_key(count_below, (vector,)))
+    assert len(set(keys)) == 6
+
+
+def test_machine_code_that_nobody_uses_is_removed(tmp_path):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    old, used = folder / "old.nbc", folder / "used.nbc"
+    for file, days in ((old, 31), (used, 29)):
+        file.touch()
+        os.utime(file, (time.time() - days * 86400,) * 2)
+    assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["misses"] == 1
+    assert not old.exists()
+    assert used.exists()
+    assert len(machine_code(folder)) == 2
+    code = next(file for file in machine_code(folder) if file != used)
+    os.utime(code, (time.time() - 29 * 86400,) * 2)
+    assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["hits"] == 1
+    assert time.time() - code.stat().st_mtime < 3600  # it is in use
+    code.write_bytes(code.read_bytes()[:1000])  # broken: compiled again
+    assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["misses"] == 1
+    assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["hits"] == 1
+
+
+def test_four_processes_on_one_cold_cache(tmp_path):
+    cache = str(tmp_path / "cache")
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(run, PROBE, tmp_path, HINGELINE_CACHE_DIR=cache) for _ in range(4)]
+        assert [found.result()["value"] for found in runs] == [2.0] * 4
+    assert [file.suffix for file in (tmp_path / "cache" / "kernels").iterdir()] == [".nbc"]
+    assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=cache)["hits"] == 1
 
 
 # Importing --------------------------------------------------------------------------------------
@@ -277,27 +378,37 @@ def test_the_cache_can_be_switched_off(tmp_path):
 def test_the_variables_say_where_the_cache_lives(tmp_path, monkeypatch):
     for name in ("HINGELINE_CACHE", "HINGELINE_CACHE_DIR", "NUMBA_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    leaf = f"kernels-{source_hash()}"
+    leaf = "kernels"
     if sys.platform.startswith("linux"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-        assert _numba._cache_folder() == tmp_path / "xdg" / "hingeline" / leaf
+        assert _jit._cache_folder() == tmp_path / "xdg" / "hingeline" / leaf
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
-    assert _numba._cache_folder() == tmp_path / "numba" / leaf
+    assert _jit._cache_folder() == tmp_path / "numba" / leaf
     monkeypatch.setenv("HINGELINE_CACHE_DIR", str(tmp_path / "own"))
-    assert _numba._cache_folder() == tmp_path / "own" / leaf
+    assert _jit._cache_folder() == tmp_path / "own" / leaf
     assert list((tmp_path / "own" / leaf).iterdir()) == []  # the trial left nothing behind
     for off in ("0", "off", "No", "FALSE"):
         monkeypatch.setenv("HINGELINE_CACHE", off)
-        assert _numba._cache_folder() is None
+        assert _jit._cache_folder() is None
 
 
-def test_numbas_own_setting_is_left_as_it_was():
-    before = numba.config.CACHE_DIR
-    made = kernel(lambda x: x)
-    after = numba.config.CACHE_DIR
-    assert after == before
-    if _numba.CACHE_FOLDER is not None:
-        assert Path(made._cache.cache_path).is_relative_to(_numba.CACHE_FOLDER)
+def test_compiling_is_announced_once_and_only_where_it_happens(capsys, monkeypatch):
+    for made, folder, expected in (
+        (uncached(lambda x: x + 1), Path(), "for this structure"),
+        (uncached(lambda x: x + 2), None, "in every run"),
+    ):
+        monkeypatch.setattr(_jit, "CACHE_FOLDER", folder)
+        with announce_compiling():
+            assert capsys.readouterr().err == ""
+            made(1)
+            made(1.0)
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert expected in said
+        with announce_compiling():
+            made(1)
+        made(np.float32(1))
+        assert capsys.readouterr().err == ""
 
 
 # The decorators ---------------------------------------------------------------------------------
@@ -365,7 +476,7 @@ def test_kernels_release_the_gil_and_foreign_code_is_not_cached():
     assert look.targetoptions["nogil"]
     made = uncached(lambda x: x)
     assert made.targetoptions["nogil"]
-    assert type(made._cache).__name__ == "NullCache"
+    assert made._cache.cache_path is None
 
 
 @kernel
