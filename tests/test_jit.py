@@ -225,8 +225,8 @@ def test_keys_follow_what_a_kernel_can_reach(tmp_path):
     edit(source, CHAIN_LOSS, CHAIN_LOSS.replace("+= ", "+= 2.0 * "))
     keys_now = keys()
     assert changed("multiclass") == set()
-    assert {"find_planes", "move_mass"} <= changed("chain")
-    assert "pair_steps" not in changed("chain")
+    assert "find_planes" in changed("chain")
+    assert not {"move_mass", "pair_steps"} & changed("chain")  # they have no use for losses
 
     # A number inside a class that makes machine code for a function of that name.
     start = keys_now
