@@ -42,7 +42,7 @@ from harness import (
 from hingeline import GraphSSVM, MultilabelSSVM
 from hingeline.data import load_msrc21, load_multilabel, load_snakes, load_weizmann_horses
 from hingeline.data.array_sets import MultilabelSplit, Superpixels
-from hingeline.metrics.multilabel import multilabel_scores
+from hingeline.evaluation.metrics import multilabel_scores
 
 TOL = 0.01
 #: Softness of constraints. Messages between neighbours are at most 1/(rho n): with rho = 1 and

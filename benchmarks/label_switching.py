@@ -24,15 +24,13 @@ import numpy as np
 from harness import write_results
 from hingeline import constraints as cs
 from hingeline._jit import uncached
-from hingeline.constraints.compiled import commit_switch, switch_costs
-from hingeline.inference.max_marginals import path_score
-from hingeline.inference.viterbi import max_sum
-from hingeline.semisupervised.label_switching import sweep_in_order
+from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.switches import commit_switch, switch_costs
+from hingeline.core.workers import Workers
+from hingeline.inference.chain import max_sum, path_score
 from hingeline.semisupervised.naive import naive_sweep
-from hingeline.semisupervised.penalties import Penalties
-from hingeline.semisupervised.rounding import is_lower
 from hingeline.semisupervised.starting import best_labels
-from hingeline.solvers.parallel import Workers
+from hingeline.semisupervised.switching import is_lower, sweep_in_order
 from hingeline.structures import chain
 from hingeline.structures.chain import moves, position_scores
 

@@ -31,15 +31,9 @@ from harness import (
     write_results,
 )
 from hingeline import ChainSSVM
-from hingeline.data import (
-    TokenTable,
-    load_conll2002,
-    load_seminars,
-    load_ud_english_ewt,
-    load_umass_citations,
-)
-from hingeline.features import SparseSequences, TokenTemplates
-from hingeline.metrics import evaluate
+from hingeline.data import load_conll2002, load_seminars, load_ud_english_ewt, load_umass_citations
+from hingeline.evaluation.metrics import evaluate
+from hingeline.features import SparseSequences, TokenTable, TokenTemplates
 from ours import WARM_UP_NOTE, WARM_UP_SEQUENCES, certificate
 from peers import crfsuite_fit, crfsuite_predict
 

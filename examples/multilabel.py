@@ -11,7 +11,7 @@ from sklearn.datasets import make_multilabel_classification
 from sklearn.model_selection import train_test_split
 
 from hingeline import MultilabelSSVM
-from hingeline.metrics.multilabel import multilabel_scores
+from hingeline.evaluation.metrics import multilabel_scores
 
 
 def make_data() -> tuple[np.ndarray, np.ndarray]:

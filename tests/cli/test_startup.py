@@ -63,7 +63,9 @@ def test_what_is_not_installed_stays_missing():
 
 
 def test_the_package_offers_its_modules_without_an_import():
-    assert run("import hingeline; print(hingeline.metrics.evaluate.__name__)") == "evaluate"
+    assert (
+        run("import hingeline; print(hingeline.evaluation.metrics.evaluate.__name__)") == "evaluate"
+    )
     code = (
         "import hingeline\ntry:\n    hingeline.nothing\nexcept AttributeError as e:\n    print(e)"
     )

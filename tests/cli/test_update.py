@@ -9,7 +9,7 @@ import pytest
 
 import hingeline
 from cli.commands import conll, crfsuite, done, refused, sentences, svmhmm, svmlight, write
-from hingeline.exporting import weights_table
+from hingeline.evaluation.inspection import weights_table
 
 FORMATS = {
     "conll": lambda data: conll(data, 0, 1, 2),

@@ -29,9 +29,9 @@ from hingeline.constraints import (
     Words,
     compile_constraints,
 )
-from hingeline.constraints import compiled as forms
-from hingeline.constraints.base import HARD
+from hingeline.constraints import switches as forms
 from hingeline.constraints.corpus import CorpusConstraint
+from hingeline.constraints.rules import HARD
 
 CLASSES = ["a", "b", "c", "d"]
 VOCABULARY = ["x", "y", "1999", ".", ","]

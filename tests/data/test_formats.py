@@ -16,7 +16,6 @@ from hingeline.data import (
     LabelledSequences,
     MultilabelData,
     ParseError,
-    TokenTable,
     Tree,
     Vocabulary,
     convert,
@@ -32,6 +31,7 @@ from hingeline.data import (
     write_vocabulary,
 )
 from hingeline.data.formats import targets_of
+from hingeline.features import TokenTable
 
 MANY = settings(max_examples=100, deadline=None, derandomize=True)
 

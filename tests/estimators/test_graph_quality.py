@@ -8,7 +8,7 @@ import pytest
 
 from hingeline import MultilabelSSVM
 from hingeline.data import load_multilabel
-from hingeline.metrics.multilabel import multilabel_scores
+from hingeline.evaluation.metrics import multilabel_scores
 
 pytestmark = [
     pytest.mark.data,

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hingeline import MulticlassSSVM, MultilabelSSVM, load
-from hingeline.estimators.label_graph import chow_liu, mutual_information
+from hingeline.estimators.multilabel import chow_liu, mutual_information
 
 # isort: split
 from reference import EnumeratedProblem, primal, solve

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline._jit import kernel
-from hingeline.inference import ad3, lp
+from hingeline.inference import ad3
+from hingeline.inference import messages as lp
 from hingeline.inference.factor_graph import assignment_score
 from hingeline.inference.messages import message_start, relaxed_bound
 from hingeline.inference.milp import lp_relaxation

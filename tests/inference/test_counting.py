@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hingeline._jit import kernel
-from hingeline.inference import counting
+from hingeline.inference import chain_sums as counting
 
 # isort: split
 from naive import enumerate_outputs

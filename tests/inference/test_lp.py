@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline._jit import kernel
-from hingeline.inference import lp, messages
+from hingeline.inference import messages
+from hingeline.inference import messages as lp
 from hingeline.inference.factor_graph import assignment_score
 
 # isort: split

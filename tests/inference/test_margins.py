@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline._jit import kernel
-from hingeline.calibration import _reading
-from hingeline.inference import margins, viterbi
+from hingeline.evaluation.calibration import _reading
+from hingeline.inference import chain as margins
+from hingeline.inference import chain as viterbi
 from hingeline.schemes import spans
 
 # isort: split

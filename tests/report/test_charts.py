@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hingeline.core.results import HistoryRow
 from hingeline.report.axes import make_axis, nice_step, suits_log
 from hingeline.report.charts import (
     BOTTOM,
@@ -24,7 +25,6 @@ from hingeline.report.charts import (
 )
 from hingeline.report.convergence import convergence_section
 from hingeline.report.facts import Facts
-from hingeline.solvers.history import HistoryRow
 
 NAN = float("nan")
 INNER_X, INNER_Y = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from hingeline.core.results import HistoryRow
 from hingeline.report.curve import plot_curve
-from hingeline.solvers.history import HistoryRow
 
 pytest.importorskip("matplotlib")
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hingeline import SSVM
-from hingeline.metrics import evaluate
-from hingeline.metrics.counts import pair_labels
+from hingeline.evaluation.metrics import evaluate, pair_labels
 from hingeline.report import render_report
 from hingeline.report.errors import LONG, MOST_TOKENS, NEAR, excerpts, most_costly
 from hingeline.report.matrices import LEVELS, level
@@ -151,7 +150,7 @@ def test_own_structure_of_single_labels(python_multiclass):
         ({"y_true": [["O"]]}, ValueError, "y_true is given without y_pred"),
         ({"y_pred": [["O"]]}, ValueError, "y_pred is given without y_true"),
         ({"tokens": [["x"]]}, ValueError, "pass y_true and y_pred"),
-        ({"evaluation": {"f1": 1}}, TypeError, "hingeline.metrics.evaluate.*got dict"),
+        ({"evaluation": {"f1": 1}}, TypeError, "hingeline.evaluation.metrics.evaluate.*got dict"),
         ({"y_true": [["O"]], "y_pred": [["O", "O"]]}, ValueError, r"y_true\[0\] has 1 labels"),
         ({"y_true": ["O"], "y_pred": ["O"]}, TypeError, r"y_true\[0\] is 'O'"),
         (

@@ -13,8 +13,8 @@ import pytest
 from sklearn.feature_extraction import DictVectorizer
 
 from hingeline import ChainSSVM, MulticlassSSVM
-from hingeline.importing import import_liblinear
-from hingeline.metrics import evaluate
+from hingeline.evaluation.metrics import evaluate
+from hingeline.modelfile.foreign import import_liblinear
 from hingeline.report import render_report, write_report
 from hingeline.report.facts import Facts
 from hingeline.report.overview import certificate_words, value_text

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hingeline import constraints as cs
-from hingeline.semisupervised.penalties import Penalties
+from hingeline.constraints.penalties import Penalties
+from hingeline.core.workers import Workers
 from hingeline.semisupervised.starting import ConstrainedLabels, best_labels
-from hingeline.solvers.parallel import Workers
 from hingeline.structures import chain
 
 

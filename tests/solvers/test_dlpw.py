@@ -11,22 +11,23 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import MulticlassSSVM, MultilabelSSVM
+from hingeline.core.formulations import make_formulation
+from hingeline.core.loop import Limits, run
+from hingeline.core.workers import Workers
 from hingeline.data import load_multilabel
-from hingeline.formulations import make_formulation
 from hingeline.inference.factor_graph import make_topology
-from hingeline.solvers.dlpw import DLPW, SmoothDLPW
-from hingeline.solvers.dlpw_steps import (
+from hingeline.solvers.relaxed.dlpw import (
+    DLPW,
     FACTORS,
     FIRST,
     PAIRS,
     TOTAL,
     VARIABLES,
+    SmoothDLPW,
     choose_near,
     descend,
 )
-from hingeline.solvers.parallel import Workers
-from hingeline.solvers.schedule import Limits, run
-from hingeline.structures.graph_problem import compile_problem
+from hingeline.structures.graph import compile_problem
 
 # isort: split
 from relaxation import Small, dense_small, optimum, random_small

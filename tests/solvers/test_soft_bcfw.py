@@ -10,14 +10,13 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import MulticlassSSVM
-from hingeline.formulations import make_formulation
-from hingeline.solvers.parallel import Workers
-from hingeline.solvers.schedule import Limits, run
-from hingeline.solvers.soft_bcfw import SoftBCFW
-from hingeline.solvers.soft_look import add_weights
-from hingeline.solvers.soft_steps import pass_draws
-from hingeline.solvers.soft_variables import FRANK_WOLFE, PROJECTED, project
-from hingeline.structures.graph_problem import compile_problem
+from hingeline.core.formulations import make_formulation
+from hingeline.core.loop import Limits, run
+from hingeline.core.workers import Workers
+from hingeline.solvers.relaxed.blocks import FRANK_WOLFE, PROJECTED, project
+from hingeline.solvers.relaxed.passes import add_weights, pass_draws
+from hingeline.solvers.relaxed.soft import SoftBCFW
+from hingeline.structures.graph import compile_problem
 
 # isort: split
 from relaxation import Small, optimum, random_small

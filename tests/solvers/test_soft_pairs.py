@@ -9,15 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline.formulations import make_formulation
-from hingeline.solvers.parallel import Workers
-from hingeline.solvers.soft_bcfw import SoftBCFW
-from hingeline.solvers.soft_look import add_coupled, add_weights, look, move_centre
-from hingeline.solvers.soft_pairs import simplex_level
-from hingeline.solvers.soft_steps import pass_examples
-from hingeline.solvers.soft_variables import PROJECTED, DualPoint, project
+from hingeline.core.formulations import make_formulation
+from hingeline.core.workers import Workers
+from hingeline.solvers.relaxed.blocks import PROJECTED, DualPoint, project
+from hingeline.solvers.relaxed.pairs import simplex_level
+from hingeline.solvers.relaxed.passes import (
+    add_coupled,
+    add_weights,
+    look,
+    move_centre,
+    pass_examples,
+)
+from hingeline.solvers.relaxed.soft import SoftBCFW
+from hingeline.structures.graph import compile_problem
 from hingeline.structures.graph_blocks import Blocks
-from hingeline.structures.graph_problem import compile_problem
 
 # isort: split
 from relaxation import Example, Small, random_small

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hingeline._jit import kernel
-from hingeline.structures import base, chain
+from hingeline.core import primitives as base
+from hingeline.structures import chain
 
 # isort: split
 from naive import (

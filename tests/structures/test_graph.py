@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hingeline._jit import kernel
+from hingeline.core import primitives as base
 from hingeline.inference.factor_graph import join, make_topology
-from hingeline.structures import base, graph
+from hingeline.structures import graph
 
 FEW = settings(max_examples=30, deadline=None, derandomize=True)
 

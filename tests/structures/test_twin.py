@@ -10,15 +10,16 @@ from numba import njit
 from scipy import sparse
 
 from hingeline._jit import uncached
-from hingeline.formulations import make_formulation
-from hingeline.solvers import dual_state, enumerated, sdm
-from hingeline.solvers.dual_state import add_planes, find_planes
+from hingeline.core import solver as dual_state
+from hingeline.core.formulations import make_formulation
+from hingeline.core.planes import empty_working_set
+from hingeline.core.solver import add_planes, find_planes
+from hingeline.core.workers import Workers
+from hingeline.solvers import enumerated, sdm
 from hingeline.solvers.fsmo import FSMO
-from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import SDM, move_mass, pair_steps
 from hingeline.structures import chain, custom, multiclass
 from hingeline.structures.custom import Structure
-from hingeline.working_set import empty_working_set
 
 # isort: split
 from naive import (

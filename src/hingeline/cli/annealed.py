@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hingeline.estimators.semisupervised import SELECTIONS
+from hingeline.semisupervised.estimator import SELECTIONS
 
 WHY_NO_GAP = (
     "the labels of unlabelled sequences were chosen with the weights, and both together are not a "

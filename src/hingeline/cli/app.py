@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from hingeline import __version__
-from hingeline.solvers.parallel import effective_n_jobs
+from hingeline.core.workers import effective_n_jobs
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT

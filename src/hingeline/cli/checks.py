@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from hingeline import ChainSSVM
+from hingeline._checks import check_common, one_of, positive
 from hingeline.cli.app import CommandError, blaming
-from hingeline.estimators.label_graph import EDGES
-from hingeline.estimators.validation import check_common, one_of, positive
-from hingeline.persistence import ModelFileError, read_header
+from hingeline.estimators.multilabel import EDGES
+from hingeline.modelfile import ModelFileError, read_header
 from hingeline.schemes import scheme_name
 
 

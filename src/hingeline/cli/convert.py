@@ -12,7 +12,7 @@ from hingeline.cli.checks import check_writable
 from hingeline.cli.samples import column_of, open_once
 from hingeline.data.formats import FORMATS
 from hingeline.data.formats import convert as convert_file
-from hingeline.data.vocabulary import read_vocabulary, write_vocabulary
+from hingeline.data.samples import read_vocabulary, write_vocabulary
 
 #: Formats by the ending of a file's name, for --to auto.
 _ENDINGS = {

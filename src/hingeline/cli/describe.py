@@ -16,10 +16,9 @@ from hingeline.cli.label_sets import refuse
 from hingeline.cli.predict import load_model
 from hingeline.cli.results import aligned
 from hingeline.cli.samples import Layout, layout_of
-from hingeline.exporting import write_weights
-from hingeline.importing import import_crfsuite, import_liblinear
-from hingeline.inspection import top_features, transition_table
-from hingeline.persistence import read_header
+from hingeline.evaluation.inspection import top_features, transition_table, write_weights
+from hingeline.modelfile import read_header
+from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
 
 @app.command()

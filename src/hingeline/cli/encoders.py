@@ -11,7 +11,7 @@ from hingeline.cli.app import CommandError, blaming
 from hingeline.cli.samples import Samples
 from hingeline.data.text import open_text
 from hingeline.features.dicts import DictEncoder
-from hingeline.features.sequences import SparseSequences
+from hingeline.features.tables import SparseSequences
 from hingeline.features.templates import TokenTemplates
 
 

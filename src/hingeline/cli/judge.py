@@ -25,10 +25,10 @@ from hingeline.cli.label_sets import judge_sets, refuse
 from hingeline.cli.predict import load_model, read_for
 from hingeline.cli.results import aligned
 from hingeline.cli.samples import Samples, file_hash
-from hingeline.data.tokens import TokenTable
-from hingeline.inspection import explain as take_apart
-from hingeline.metrics import Evaluation
-from hingeline.metrics import evaluate as score
+from hingeline.evaluation.inspection import explain as take_apart
+from hingeline.evaluation.metrics import Evaluation
+from hingeline.evaluation.metrics import evaluate as score
+from hingeline.features.tables import TokenTable
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.hinge).")]
 Format = Annotated[str, typer.Option("--format", "-f", help="Format; auto: as trained.")]

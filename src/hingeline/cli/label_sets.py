@@ -13,8 +13,8 @@ import typer
 from hingeline import MultilabelSSVM
 from hingeline.cli.app import CommandError, blaming
 from hingeline.cli.results import aligned
-from hingeline.data.output import atomic_text
-from hingeline.metrics.multilabel import MultilabelScores, multilabel_scores
+from hingeline.data.text import atomic_text
+from hingeline.evaluation.metrics import MultilabelScores, multilabel_scores
 
 Array = np.ndarray[Any, Any]
 

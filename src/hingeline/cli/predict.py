@@ -17,9 +17,9 @@ from hingeline.cli.label_sets import predict_sets, refuse, write_sets
 from hingeline.cli.samples import Samples, layout_of, read_like
 from hingeline.data.conll import write_conll
 from hingeline.data.conllu import ConlluDocument, write_conllu
-from hingeline.data.output import atomic_text
 from hingeline.data.sniff import detect_format
-from hingeline.data.tokens import TokenTable
+from hingeline.data.text import atomic_text
+from hingeline.features.tables import TokenTable
 
 
 def load_model(path: Path) -> Any:

@@ -20,8 +20,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import PassState
 from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT
+from hingeline.core.results import relative
 from hingeline.estimators.nu import positive_part
-from hingeline.solvers.history import relative
 
 
 class FitProgress:

@@ -18,7 +18,7 @@ import typer
 from hingeline import __version__
 from hingeline.cli.progress import percent, relative_gap
 from hingeline.cli.samples import Layout
-from hingeline.solvers.history import relative
+from hingeline.core.results import relative
 
 
 class Clock:

@@ -31,13 +31,7 @@ from hingeline.cli.app import (
     check_n_jobs,
     check_seed,
 )
-from hingeline.cli.checks import (
-    check_files,
-    check_params,
-    check_together,
-    parse_grid,
-    parse_nu,
-)
+from hingeline.cli.checks import check_files, check_params, check_together, parse_grid, parse_nu
 from hingeline.cli.encoders import attach_encoder, make_encoder, split_names, width_of
 from hingeline.cli.label_sets import held_out_score, make_estimator
 from hingeline.cli.progress import FitProgress, relative_gap
@@ -50,7 +44,7 @@ from hingeline.cli.unlabelled import (
     train_with_unlabelled,
 )
 from hingeline.cli.update import given, refuse_alone, update_model
-from hingeline.metrics import evaluate
+from hingeline.evaluation.metrics import evaluate
 
 
 @app.command()

@@ -22,7 +22,7 @@ from hingeline.cli.progress import FitProgress
 from hingeline.cli.results import Clock, finite, metadata_of, print_annealed
 from hingeline.cli.samples import file_hash, read_like, read_training
 from hingeline.cli.update import given
-from hingeline.data.tokens import TokenTable
+from hingeline.features.tables import TokenTable
 from hingeline.semisupervised.annealing import AnnealingStep
 
 _ONE_FIT = "it is about one fit, and annealing makes many"

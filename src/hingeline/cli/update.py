@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import typer
 
+from hingeline._checks import one_of
 from hingeline.cli.app import INTERRUPTED, CommandError, blaming
 from hingeline.cli.checks import check_writable
 from hingeline.cli.predict import load_model
 from hingeline.cli.progress import FitProgress
 from hingeline.cli.results import Clock, gaps_of, metadata_of, print_result
 from hingeline.cli.samples import file_hash, layout_of, read_like
-from hingeline.estimators.storage import NoDual
-from hingeline.estimators.validation import one_of
+from hingeline.modelfile.estimators import NoDual
 
 #: Options of ``train`` that an update takes; the others were decided when the model was made.
 _TAKEN = {

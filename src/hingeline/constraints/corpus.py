@@ -14,20 +14,21 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar
 
-from hingeline.constraints.base import (
+from hingeline.constraints.rules import (
     PUNCTUATION,
     ROUNDING,
     Constraint,
     Match,
     as_match,
     assign,
+    bad_changes,
     check_bounds,
+    check_side,
     one_of,
     outside,
     runs,
     write_label,
 )
-from hingeline.constraints.instance import bad_changes, check_side
 
 
 @dataclass(frozen=True, kw_only=True)

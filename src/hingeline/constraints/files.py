@@ -29,18 +29,22 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hingeline.constraints.base import PUNCTUATION, Constraint
 from hingeline.constraints.corpus import AverageSegments, ChangeShare, Share
-from hingeline.constraints.instance import (
+from hingeline.constraints.rules import (
+    PUNCTUATION,
+    AtMostOneSegment,
     Before,
     ChangeOnlyAt,
+    Constraint,
     EndsWith,
     Follows,
+    MinLength,
+    NoRepeats,
+    Occurs,
     OnlyWords,
     StartsWith,
     Words,
 )
-from hingeline.constraints.segments import AtMostOneSegment, MinLength, NoRepeats, Occurs
 
 _KINDS: dict[str, Any] = {
     "at_most_one_segment": AtMostOneSegment,

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hingeline.data.arff import read_arff, write_arff
+    from hingeline.data.arff import read_arff, read_mulan_labels, write_arff, write_mulan_labels
     from hingeline.data.array_sets import (
         load_letter,
         load_mnist,
@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     from hingeline.data.formats import FORMATS, convert, read_any
     from hingeline.data.idx import read_idx
     from hingeline.data.letters import read_letters
-    from hingeline.data.mulan import read_mulan_labels, write_mulan_labels
-    from hingeline.data.output import atomic_text
-    from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData
+    from hingeline.data.samples import (
+        FlatData,
+        LabelledSequences,
+        MultilabelData,
+        Vocabulary,
+        read_vocabulary,
+        write_vocabulary,
+    )
     from hingeline.data.sets import (
         load_brown,
         load_citations,
@@ -47,13 +52,11 @@ if TYPE_CHECKING:
         write_svmhmm,
         write_svmlight,
     )
-    from hingeline.data.text import ParseError, open_text
-    from hingeline.data.tokens import TokenTable
+    from hingeline.data.text import ParseError, atomic_text, open_text
     from hingeline.data.trees import Tree, iter_trees, read_trees, write_trees
-    from hingeline.data.vocabulary import Vocabulary, read_vocabulary, write_vocabulary
 
 _MODULES = {
-    "arff": ("read_arff", "write_arff"),
+    "arff": ("read_arff", "read_mulan_labels", "write_arff", "write_mulan_labels"),
     "array_sets": (
         "load_letter",
         "load_mnist",
@@ -71,8 +74,14 @@ _MODULES = {
     "formats": ("FORMATS", "convert", "read_any"),
     "idx": ("read_idx",),
     "letters": ("read_letters",),
-    "mulan": ("read_mulan_labels", "write_mulan_labels"),
-    "samples": ("FlatData", "LabelledSequences", "MultilabelData"),
+    "samples": (
+        "FlatData",
+        "LabelledSequences",
+        "MultilabelData",
+        "Vocabulary",
+        "read_vocabulary",
+        "write_vocabulary",
+    ),
     "sets": (
         "load_brown",
         "load_citations",
@@ -93,11 +102,8 @@ _MODULES = {
         "write_svmhmm",
         "write_svmlight",
     ),
-    "output": ("atomic_text",),
-    "text": ("ParseError", "open_text"),
-    "tokens": ("TokenTable",),
+    "text": ("ParseError", "atomic_text", "open_text"),
     "trees": ("Tree", "iter_trees", "read_trees", "write_trees"),
-    "vocabulary": ("Vocabulary", "read_vocabulary", "write_vocabulary"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -108,7 +114,6 @@ __all__ = [
     "LabelledSequences",
     "MultilabelData",
     "ParseError",
-    "TokenTable",
     "Tree",
     "Vocabulary",
     "atomic_text",

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.output import Target, atomic_text
-from hingeline.data.text import Source, TextSource, open_text, shown
-from hingeline.data.tokens import TableBuilder, TokenTable, sentence_offsets
+from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.features.tables import TableBuilder, TokenTable, sentence_offsets
 
 Array = np.ndarray[Any, Any]
 

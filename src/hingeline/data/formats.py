@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.arff import attribute_names, read_arff, write_arff
+from hingeline.data.arff import attribute_names, read_arff, write_arff, write_mulan_labels
 from hingeline.data.conll import read_conll, write_conll
 from hingeline.data.conllu import COLUMNS, read_conllu, write_conllu
 from hingeline.data.crfsuite import read_crfsuite, write_crfsuite
 from hingeline.data.idx import read_idx
 from hingeline.data.letters import read_letters
-from hingeline.data.mulan import write_mulan_labels
-from hingeline.data.output import Target
-from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData
+from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData, Vocabulary
 from hingeline.data.sniff import detect_format
 from hingeline.data.svmlight import (
     read_multilabel,
@@ -30,11 +28,9 @@ from hingeline.data.svmlight import (
     write_svmhmm,
     write_svmlight,
 )
-from hingeline.data.text import Source, open_text
-from hingeline.data.tokens import TokenTable
+from hingeline.data.text import Source, Target, open_text
 from hingeline.data.trees import Tree, read_trees, write_trees
-from hingeline.data.vocabulary import Vocabulary
-from hingeline.features.sequences import SparseSequences
+from hingeline.features.tables import SparseSequences, TokenTable
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.data.text import Source, TextSource, open_text, shown
-from hingeline.features.sequences import SparseSequences
+from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
 

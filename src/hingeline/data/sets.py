@@ -12,8 +12,8 @@ from hingeline.data.conll import read_conll
 from hingeline.data.conllu import ConlluDocument, read_conllu
 from hingeline.data.letters import LetterWords, read_letters
 from hingeline.data.text import open_text
-from hingeline.data.tokens import TokenTable
 from hingeline.data.trees import Tree, read_trees
+from hingeline.features.tables import TokenTable
 
 Array = np.ndarray[Any, Any]
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hingeline.data.output import Target, atomic_text
-from hingeline.data.text import Source, TextSource, open_text, shown
+from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
 
 _TOKEN = re.compile(r"[()]|[^ \t\r\n\v\f()]+")
 _FORBIDDEN = re.compile(r"[ \t\r\n\v\f()]")

@@ -10,33 +10,142 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import as_callbacks, check_common
 from hingeline._jit import announce_compiling
+from hingeline.core.formulations import make_formulation, needs_losses
+from hingeline.core.loop import Limits, run
+from hingeline.core.primitives import Compiled
+from hingeline.core.results import HistoryRow, Result
+from hingeline.core.snapshot import identity
+from hingeline.core.solver import CertifiedSolver
+from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators import nu as nu_fits
-from hingeline.estimators.fitted import FittedEstimator, forget_findings
-from hingeline.estimators.validation import as_callbacks, check_common
 from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
-from hingeline.formulations import make_formulation, needs_losses
 from hingeline.solvers.bcfw import BCFW
-from hingeline.solvers.certificate import CertifiedSolver
-from hingeline.solvers.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
-from hingeline.solvers.history import HistoryRow, Result
 from hingeline.solvers.nu import NuEnumeratedSDM, NuSDM
 from hingeline.solvers.one_slack import OneSlack
-from hingeline.solvers.parallel import Workers, effective_n_jobs
-from hingeline.solvers.schedule import Limits, run
-from hingeline.solvers.sdcd import SDCD
-from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
+from hingeline.solvers.relaxed.dlpw import DLPW, SmoothDLPW
+from hingeline.solvers.relaxed.soft import SoftBCFW
+from hingeline.solvers.sdcd import SDCD, EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
-from hingeline.solvers.snapshot import identity
-from hingeline.solvers.soft_bcfw import SoftBCFW
 from hingeline.solvers.subgradient import NuSubgradient, Subgradient
-from hingeline.structures.base import Compiled
+
+# What every fitted estimator can do with its weights: replace, save and load them.
 
 Array = np.ndarray[Any, Any]
+
+
+#: What only solvers of relaxations leave behind.
+FINDINGS = (
+    "relaxed_objective_",
+    "relaxed_gap_",
+    "structured_objective_",
+    "fractional_",
+    "soft_rho_",
+)
+
+
+def forget_findings(estimator: Any) -> None:
+    """Drop what an earlier fit by a solver of relaxations left."""
+    for name in FINDINGS:
+        vars(estimator).pop(name, None)
+
+
+class FittedEstimator(BaseEstimator):
+    """An estimator with flat weights and a certificate."""
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that have no meaning."""
+        raise NotImplementedError
+
+    def with_weights(self, weights: Array) -> Any:
+        """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
+
+        The copy carries no certificate: its gap is ``nan``.
+        """
+        check_is_fitted(self, "weights_")
+        if np.shape(weights) != np.shape(self.weights_):
+            raise ValueError(
+                f"weights has shape {np.shape(weights)}, expected {np.shape(self.weights_)}."
+            )
+        other = type(self)(**self.get_params(deep=False))
+        for name, value in vars(self).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(other, name, value)
+        other.weights_ = np.array(weights, dtype=np.float64)
+        other.primal_objective_ = other.duality_gap_ = np.nan
+        other.restricted_objective_ = other.restricted_gap_ = np.nan
+        other.converged_ = False
+        other.stop_reason_ = "weights were replaced"
+        other.history_ = []
+        nu_fits.forget(other)
+        forget_findings(other)
+        return other
+
+    def save(
+        self,
+        path: Any,
+        *,
+        dtype: str = "float64",
+        sparse: bool | float = False,
+        check: tuple[Any, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        state: bool = False,
+    ) -> dict[str, Any]:
+        """Write the fitted estimator to a model file (``.hinge``), atomically and without pickle.
+
+        Parameters
+        ----------
+        path : str or path
+        dtype : {"float64", "float32", "float16"}, default="float64"
+            How weights are stored; only float64 is exact. A loaded model computes in float64.
+        sparse : bool or float, default=False
+            Store only the weights that are not 0; a number drops those smaller than it.
+        check : (X, y), optional
+            Data on which predictions before and after are compared.
+        metadata : dict, optional
+            Anything JSON can hold, e.g. the command and a hash of the data.
+        state : bool, default=False
+            Store the examples remembered and their multipliers, too, so that ``partial_fit``
+            goes on after :meth:`load`, bit for bit as it would have here. The file then holds
+            the training data.
+
+        Returns
+        -------
+        dict
+            ``bytes``; ``exact``, and ``largest_change`` and ``largest_relative_change`` of a
+            weight; with ``check`` also ``changed_predictions`` (a share), ``score_before`` and
+            ``score_after``; ``left_out`` names parameters that a file cannot hold (callbacks, a
+            generator as random_state).
+        """
+        from hingeline.modelfile import estimators as storage
+
+        return storage.save(
+            self, path, dtype=dtype, sparse=sparse, check=check, metadata=metadata, state=state
+        )
+
+    @classmethod
+    def load(cls, path: Any) -> Any:
+        """The fitted estimator in a model file that :meth:`save` wrote.
+
+        It predicts and can be fitted anew; from a file with its state ``partial_fit`` goes on.
+        Where weights were rounded to save space the
+        certificate is gone: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        from hingeline.modelfile import estimators as storage
+
+        return storage.load(path, cls)
+
 
 #: slack -> the default solver where all outputs are the working set, and where they are found.
 DEFAULT_SOLVERS: dict[str, tuple[type[CertifiedSolver], type[CertifiedSolver]]] = {

@@ -21,9 +21,17 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from hingeline._checks import positive
 from hingeline._jit import announce_compiling
-from hingeline.estimators.live_weights import LiveWeights
-from hingeline.estimators.memory import (
+from hingeline.core.formulations import Formulation, make_formulation
+from hingeline.core.planes import WorkingSet
+from hingeline.core.primitives import Compiled
+from hingeline.core.results import HistoryRow
+from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.estimators.remembering import RememberingSSVM, weights_of
+from hingeline.estimators.warm_start import DualMemory
+from hingeline.streaming.live_weights import LiveWeights
+from hingeline.streaming.memory import (
     offsets_of,
     rows_of,
     same_costs,
@@ -31,13 +39,7 @@ from hingeline.estimators.memory import (
     stacked_rows,
     without_tables,
 )
-from hingeline.estimators.remembering import RememberingSSVM, weights_of
-from hingeline.estimators.validation import positive
-from hingeline.estimators.warm_start import DualMemory
-from hingeline.formulations import Formulation, make_formulation
-from hingeline.solvers.history import HistoryRow
-from hingeline.solvers.parallel import Workers, effective_n_jobs
-from hingeline.solvers.stream import (
+from hingeline.streaming.passes import (
     StreamSDCD,
     StreamSDM,
     add_to,
@@ -46,8 +48,6 @@ from hingeline.solvers.stream import (
     relisted,
     without_drift,
 )
-from hingeline.structures.base import Compiled
-from hingeline.working_set import WorkingSet
 
 Array = np.ndarray[Any, Any]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.estimators.memory import same_costs
-from hingeline.formulations import Formulation, feasible
-from hingeline.solvers.certificate import CertifiedSolver
+from hingeline.core.formulations import Formulation, feasible
+from hingeline.core.planes import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
+from hingeline.core.primitives import Compiled
+from hingeline.core.solver import CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.one_slack import CutMemory, OneSlack, carried
-from hingeline.solvers.soft_bcfw import Marginals, SoftBCFW
-from hingeline.solvers.stream import as_table
-from hingeline.structures.base import Compiled
-from hingeline.working_set import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
+from hingeline.solvers.relaxed.soft import Marginals, SoftBCFW
+from hingeline.streaming.memory import same_costs
+from hingeline.streaming.passes import as_table
 
 Array = np.ndarray[Any, Any]
 

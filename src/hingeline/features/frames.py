@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.tokens import TokenTable
+from hingeline.features.tables import TokenTable
 
 Array = np.ndarray[Any, Any]
 

@@ -2,8 +2,8 @@
 
 Guarantee: the bound returned is at least the score of every assignment (up to rounding), and with
 enough iterations it converges to the optimum of the local-polytope relaxation, where block descent
-(:mod:`hingeline.inference.lp`) can get stuck. Any number of states, factors of any order, loops.
-Scores must be finite.
+(:mod:`hingeline.inference.messages`) can get stuck. Any number of states, factors of any order,
+loops. Scores must be finite.
 
 Every factor holds marginals of its own, ``q_ci``, and all scores of its variables through its
 messages; an iteration solves for each factor
@@ -25,8 +25,15 @@ import numpy as np
 
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, table_size
-from hingeline.inference.lp import SWEEPS, keep_better, sweep
-from hingeline.inference.messages import message_start, most_states, node_beliefs, top_sum
+from hingeline.inference.messages import (
+    SWEEPS,
+    keep_better,
+    message_start,
+    most_states,
+    node_beliefs,
+    sweep,
+    top_sum,
+)
 
 Array = np.ndarray[Any, Any]
 

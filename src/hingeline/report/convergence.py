@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hingeline.core.results import HistoryRow
 from hingeline.report.axes import make_axis, suits_log
 from hingeline.report.charts import Rule, Series, empty_chart, line_chart
 from hingeline.report.facts import Facts
@@ -22,7 +23,6 @@ from hingeline.report.words import (
     percent,
     significant,
 )
-from hingeline.solvers.history import HistoryRow
 
 Array = np.ndarray[Any, Any]
 

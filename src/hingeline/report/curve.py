@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hingeline.persistence import replacing
-from hingeline.report.files import check_target
-from hingeline.solvers.history import HistoryRow
+from hingeline._files import check_target
+from hingeline.core.results import HistoryRow
+from hingeline.modelfile import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.nu import positive_part
-from hingeline.solvers.history import HistoryRow, relative
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.estimators.validation import check_loss
-from hingeline.metrics import Evaluation, evaluate
-from hingeline.metrics.counts import LabelPairs, pair_labels
+from hingeline._checks import check_loss
+from hingeline.evaluation.metrics import Evaluation, LabelPairs, evaluate, pair_labels
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +35,7 @@ def compare(
     """The outcome that the arguments of a report describe; None if they describe none."""
     if evaluation is not None and not isinstance(evaluation, Evaluation):
         raise TypeError(
-            "evaluation must be what hingeline.metrics.evaluate returns, got "
+            "evaluation must be what hingeline.evaluation.metrics.evaluate returns, got "
             f"{type(evaluation).__name__}."
         )
     if (y_true is None) != (y_pred is None):

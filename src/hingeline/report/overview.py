@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from hingeline.core.results import relative
 from hingeline.report.facts import Facts
 from hingeline.report.markup import isolated, pairs, paragraph, section, table, text
 from hingeline.report.words import SPACE, count, counted, percent_at_most, seconds, significant
-from hingeline.solvers.history import relative
 
 #: Most classes that are listed.
 MOST_CLASSES = 100

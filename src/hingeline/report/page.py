@@ -10,12 +10,12 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline.metrics import Evaluation
-from hingeline.persistence import replacing
+from hingeline._files import check_target
+from hingeline.evaluation.metrics import Evaluation
+from hingeline.modelfile import replacing
 from hingeline.report.convergence import convergence_section
 from hingeline.report.errors import errors_section
 from hingeline.report.facts import Facts, facts_of
-from hingeline.report.files import check_target
 from hingeline.report.markup import text
 from hingeline.report.outcome import Outcome, compare
 from hingeline.report.overview import certificate_words, overview_section, training_time
@@ -61,8 +61,8 @@ def write_report(
         Ends in ``.html`` or ``.htm``. The file appears whole or not at all.
     model : fitted ChainSSVM, MulticlassSSVM or SSVM
     evaluation : Evaluation, optional
-        What :func:`hingeline.metrics.evaluate` returned; the default is made from ``y_true`` and
-        ``y_pred`` if they are given, without intervals.
+        What :func:`hingeline.evaluation.metrics.evaluate` returned; the default is made from
+        ``y_true`` and ``y_pred`` if they are given, without intervals.
     y_true, y_pred : list of label sequences, or of labels for a MulticlassSSVM, optional
         True outputs, and those that the model predicts.
     tokens : list of lists of str, or of str for a MulticlassSSVM, optional

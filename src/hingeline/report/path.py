@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hingeline.estimators.paths import Path
-from hingeline.persistence import replacing
+from hingeline.modelfile import replacing
 from hingeline.report.curve import check_picture_path, new_figure, tidy
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from hingeline.estimators.storage import versions
+from hingeline.modelfile.estimators import versions
 from hingeline.report.markup import block_text, isolated, pairs, paragraph, section, table, text
 from hingeline.report.words import count
 

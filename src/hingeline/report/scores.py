@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.metrics import Evaluation, Score
+from hingeline.evaluation.metrics import Evaluation, Score
 from hingeline.report.markup import isolated, paragraph, section, table, text
 from hingeline.report.matrices import matrix, shade
 from hingeline.report.outcome import Outcome

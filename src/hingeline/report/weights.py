@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.estimators.chain_constraints import moves_of
-from hingeline.inspection import FeatureWeight, top_features, transition_table
-from hingeline.inspection.weights import END, START
+from hingeline.estimators.allowed import moves_of
+from hingeline.evaluation.inspection import (
+    END,
+    START,
+    FeatureWeight,
+    top_features,
+    transition_table,
+)
 from hingeline.report.markup import isolated, paragraph, section, table
 from hingeline.report.matrices import LEVELS, matrix, shade
 from hingeline.report.words import count, counted, decimals_for, fixed, listed, power_of_ten

@@ -21,16 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline.semisupervised.label_switching import (
-    Switching,
-    all_slacks,
-    switch_labels,
-)
-from hingeline.semisupervised.penalties import Penalties
+from hingeline.constraints.penalties import Penalties
+from hingeline.core.results import Result
+from hingeline.core.workers import Workers
 from hingeline.semisupervised.starting import ConstrainedLabels, best_labels
-from hingeline.solvers.history import Result
-from hingeline.solvers.parallel import Workers
-from hingeline.structures.chain_problem import ChainProblem
+from hingeline.semisupervised.switching import Switching, all_slacks, switch_labels
+from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
 

@@ -12,12 +12,17 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.constraints.compiled import commit_switch, corpus_cost, count_sequence
-from hingeline.constraints.tables import CHANGES, SEGMENTS, SHARE
-from hingeline.inference.max_marginals import path_score
-from hingeline.semisupervised.rounding import is_lower
-from hingeline.structures.chain import decode, moves, position_scores
-from hingeline.structures.chain_problem import ChainProblem
+from hingeline.constraints.switches import (
+    CHANGES,
+    SEGMENTS,
+    SHARE,
+    commit_switch,
+    corpus_cost,
+    count_sequence,
+)
+from hingeline.inference.chain import path_score
+from hingeline.semisupervised.switching import is_lower
+from hingeline.structures.chain import ChainProblem, decode, moves, position_scores
 
 Array = np.ndarray[Any, Any]
 

@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
-from hingeline.constraints.prediction import without_corpus
-from hingeline.constraints.search import beam_search
-from hingeline.constraints.tables import SHARE
-from hingeline.semisupervised.penalties import Penalties
-from hingeline.solvers.parallel import Workers
-from hingeline.structures.chain import moves, position_scores
-from hingeline.structures.chain_prediction import decode_all
-from hingeline.structures.chain_problem import ChainProblem
+from hingeline.constraints.decode import beam_search, without_corpus
+from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.switches import SHARE
+from hingeline.core.workers import Workers
+from hingeline.structures.chain import ChainProblem, moves, position_scores
+from hingeline.structures.chain_batch import decode_all
 
 Array = np.ndarray[Any, Any]
 

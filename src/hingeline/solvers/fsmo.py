@@ -36,12 +36,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hingeline._jit import kernel
-from hingeline.formulations import Formulation, example_gap
-from hingeline.solvers.dual_state import PlaneSolver
+from hingeline.core.formulations import Formulation, example_gap
+from hingeline.core.planes import WorkingSet, grown, planes
+from hingeline.core.primitives import planes_add, planes_score
+from hingeline.core.solver import PlaneSolver
+from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import default_block
-from hingeline.solvers.subspace import Accelerator
-from hingeline.structures.base import planes_add, planes_score
-from hingeline.working_set import WorkingSet, grown, planes
 
 Array = np.ndarray[Any, Any]
 

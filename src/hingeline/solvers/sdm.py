@@ -1,6 +1,6 @@
 """Sequential dual method: decode, keep the planes, solve each example's small dual exactly.
 
-For the problem of :mod:`hingeline.formulations`, one example at a time with all others fixed::
+For the problem of :mod:`hingeline.core.formulations`, one example at a time with all others fixed::
 
     max  Σ_j δ_j g_j − ½ δᵀ(G + r·11ᵀ)δ     over α ≥ 0, Σ α ≤ cap,   δ = α − α_old
 
@@ -26,12 +26,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.formulations import Formulation, example_gap
-from hingeline.solvers.certificate import stages_for
-from hingeline.solvers.dual_state import PlaneSolver
-from hingeline.solvers.subspace import Accelerator
-from hingeline.structures.base import planes_add, planes_score
-from hingeline.working_set import WorkingSet, grown, planes
+from hingeline.core.formulations import Formulation, example_gap
+from hingeline.core.planes import WorkingSet, grown, planes
+from hingeline.core.primitives import planes_add, planes_score
+from hingeline.core.solver import PlaneSolver, stages_for
+from hingeline.solvers.conjugate_gradients import Accelerator
 
 Array = np.ndarray[Any, Any]
 

@@ -19,7 +19,7 @@ Averaging. Candidates for the primal are the averages of the iterates with weigh
 
 Stopping. By the certified relative gap, as everywhere: the primal of the averaged weights against
 the dual of the mean of planes. With ν these multipliers have ``L = Σ β·l`` near ν, on one side or
-the other; points of both sides are mixed to meet it (:mod:`hingeline.solvers.mixtures`). The first
+the other; points of both sides are mixed to meet it (:mod:`hingeline.solvers.nu`). The first
 from above is that of the largest losses.
 """
 
@@ -33,11 +33,8 @@ import numpy as np
 
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.formulations import Formulation
-from hingeline.solvers.margins import Margins, scaled
-from hingeline.solvers.mixtures import NuCertificate
-from hingeline.solvers.parallel import Workers
-from hingeline.structures.base import (
+from hingeline.core.formulations import Formulation
+from hingeline.core.primitives import (
     Compiled,
     decode,
     output_length,
@@ -45,6 +42,8 @@ from hingeline.structures.base import (
     plane_loss,
     plane_score,
 )
+from hingeline.core.workers import Workers
+from hingeline.solvers.nu import Margins, NuCertificate, scaled
 
 Array = np.ndarray[Any, Any]
 

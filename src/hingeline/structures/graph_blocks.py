@@ -18,10 +18,10 @@ import numpy as np
 
 from hingeline._jit import helper
 from hingeline._simd import rows_add, rows_dot
+from hingeline.core.primitives import Compiled
 from hingeline.inference.factor_graph import Topology, joint_index, table_size
-from hingeline.inference.map_inference import ENUMERATION
-from hingeline.structures.base import Compiled
-from hingeline.structures.graph_problem import GraphProblem, decodes_exactly
+from hingeline.inference.map import ENUMERATION
+from hingeline.structures.graph import GraphProblem, decodes_exactly
 
 Array = np.ndarray[Any, Any]
 

@@ -16,7 +16,7 @@ from typing import Any
 from numba.extending import is_jitted
 
 from hingeline._jit import uncached
-from hingeline.structures import base
+from hingeline.core import primitives as base
 
 _STUBS = {getattr(base, name): name for name in base.PRIMITIVES}
 

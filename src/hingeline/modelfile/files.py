@@ -1,0 +1,287 @@
+"""Reading and writing of model files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hingeline._files import replacing
+from hingeline.modelfile.checks import (
+    DAMAGED,
+    DTYPE_NAMES,
+    MAX_DIMENSIONS,
+    MAX_FILE_VALUES,
+    MAX_HEADER_VALUES,
+    MAX_JSON_BYTES,
+    METADATA,
+    UNKNOWN,
+    VERSION,
+    ModelFileError,
+    TensorInfo,
+    check_tensors,
+    check_version,
+    parse_json,
+    seems_to_be,
+)
+
+# Vocabularies as arrays: UTF-8 bytes, and the position where each text ends.
+
+Array = np.ndarray[Any, Any]
+
+
+def pack_texts(texts: Sequence[str]) -> tuple[Array, Array]:
+    """Texts as one array of UTF-8 bytes and the position where each ends.
+
+    Parameters
+    ----------
+    texts : sequence of str
+
+    Returns
+    -------
+    content : uint8 ndarray
+    ends : int64 ndarray, one per text
+    """
+    # Lone surrogates, which undecodable file names and bytes turn into, are kept.
+    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
+    return np.frombuffer(b"".join(parts), dtype=np.uint8), ends
+
+
+def unpack_texts(content: Array, ends: Array) -> list[str]:
+    """The texts that :func:`pack_texts` packed; a ``ValueError`` where they cannot be.
+
+    Parameters
+    ----------
+    content : uint8 ndarray
+    ends : int64 ndarray
+    """
+    fits = content.ndim == ends.ndim == 1 and content.dtype == np.uint8 and ends.dtype == np.int64
+    # Bounds before differences, which could wrap around.
+    inside = fits and ends.min(initial=0) >= 0 and ends.max(initial=0) == len(content)
+    if not inside or (np.diff(ends) < 0).any():
+        raise ValueError("the ends of packed texts do not fit their bytes")
+    cuts = [0, *ends.tolist()]
+    if content.size and content.max() < 128:  # bytes are characters: cut one text
+        whole = content.tobytes().decode("ascii")
+        return [whole[lo:hi] for lo, hi in pairwise(cuts)]
+    joined = content.tobytes()
+    return [joined[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(cuts)]
+
+
+def write_model(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> int:
+    """Write a model file atomically.
+
+    Parameters
+    ----------
+    path : str or path
+    header : dict
+        What JSON can hold; within the limits of this module.
+    arrays : dict of ndarray
+        Numbers or booleans, of the types in ``DTYPES``.
+
+    Returns
+    -------
+    int
+        Bytes written.
+    """
+    try:
+        text = json.dumps(header, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"the header cannot be written as JSON: {error}.") from None
+    try:
+        parse_json(text.encode(), MAX_HEADER_VALUES)  # what is written can be read
+    except ValueError as error:
+        raise ValueError(f"the header cannot be stored: {error}.") from None
+    ready = {name: _storable(name, array) for name, array in arrays.items()}
+    order = sorted(ready, key=lambda name: -ready[name].itemsize)
+    checksum = zlib.crc32(text.encode())
+    metadata = {"format": "hingeline", "version": str(VERSION), "header": text}
+    entries: dict[str, Any] = {METADATA: metadata}
+    at = 0
+    for name in order:
+        array = ready[name]
+        entries[name] = {
+            "dtype": DTYPE_NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [at, at + array.nbytes],
+        }
+        at += array.nbytes
+        checksum = _checksum(checksum, name, array)
+    metadata["crc32"] = f"{checksum:08x}"
+    table = json.dumps(entries, separators=(",", ":")).encode()
+    table += b" " * (-len(table) % 8)
+    try:
+        parse_json(table, MAX_FILE_VALUES)
+    except ValueError as error:
+        raise ValueError(f"the header cannot be stored: {error}.") from None
+    with replacing(path) as file:
+        file.write(len(table).to_bytes(8, "little"))
+        file.write(table)
+        for name in order:
+            file.write(_bytes_of(ready[name]))
+    return 8 + len(table) + at
+
+
+def _storable(name: str, array: Array) -> Array:
+    """The array as it goes into the file: little-endian, C-contiguous."""
+    wrong = not isinstance(name, str) or not name or name == METADATA
+    if wrong or any("\ud800" <= c <= "\udfff" for c in name):  # surrogates are no UTF-8
+        raise ValueError(f"an array cannot be named {name!r}: use a non-empty text.")
+    array = np.asarray(array)
+    dtype = array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype
+    if dtype not in DTYPE_NAMES or array.ndim > MAX_DIMENSIONS:
+        raise TypeError(
+            f"array {name!r} has dtype {array.dtype} and {array.ndim} dimensions: only numbers "
+            f"and booleans of at most {MAX_DIMENSIONS} dimensions can be stored."
+        )
+    return np.asarray(array, dtype=dtype, order="C")
+
+
+def _checksum(before: int, name: str, array: Array) -> int:
+    """Checksum that goes on with an array: what it is, then its bytes."""
+    kind = json.dumps([name, DTYPE_NAMES[array.dtype], list(array.shape)])
+    return zlib.crc32(_bytes_of(array), zlib.crc32(kind.encode(), before))
+
+
+def _bytes_of(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
+    """Header of a model file, and what arrays it has, without reading them.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    header : dict
+    tensors : dict of TensorInfo
+    """
+    with _opened(path) as file:
+        metadata, tensors, _ = _read_table(file, os.fspath(path))
+    return _model_header(metadata, os.fspath(path)), tensors
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Header and arrays of a model file.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    header : dict
+    arrays : dict of ndarray
+        Aligned, writable and nobody else's.
+    """
+    name = os.fspath(path)
+    with _opened(path) as file:
+        metadata, tensors, start = _read_table(file, name)
+        header = _model_header(metadata, name)
+        checksum = zlib.crc32(metadata["header"].encode("utf-8", "surrogatepass"))
+        arrays = {}
+        file.seek(start)
+        for key, tensor in tensors.items():
+            try:
+                array = np.empty(tensor.shape, dtype=tensor.dtype)
+            except MemoryError:
+                raise ModelFileError(
+                    f"{name} needs {(tensor.end - tensor.begin) / 1e9:.1f} GB of memory, which "
+                    "this machine does not give: use a larger one."
+                ) from None
+            _fill(file, _bytes_of(array), name)
+            checksum = _checksum(checksum, key, array)
+            if tensor.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+                raise ModelFileError(f"{name} cannot be read: {DAMAGED}.")
+            arrays[key] = array if sys.byteorder == "little" else _native(array)
+    if metadata.get("crc32", f"{checksum:08x}") != f"{checksum:08x}":
+        raise ModelFileError(
+            f"{name} is damaged (its contents do not match its checksum): get a fresh copy."
+        )
+    return header, arrays
+
+
+def _native(array: Array) -> Array:
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    # Before opening: to open a pipe would wait for a writer.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        kind = "a folder" if os.path.isdir(path) else "no regular file"
+        raise ModelFileError(f"{os.fspath(path)} is {kind}: give the path of a model file.")
+    with open(path, "rb", buffering=0) as file:
+        yield file
+
+
+def _fill(file: BinaryIO, content: memoryview, name: str) -> None:
+    """Read exactly as many bytes as ``content`` has."""
+    at = 0
+    while at < len(content):
+        count = file.readinto(content[at:])  # type: ignore[attr-defined]
+        if not count:
+            raise ModelFileError(f"{name} became shorter while it was read: try again.")
+        at += count
+
+
+def _read_table(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, TensorInfo], int]:
+    """Metadata, arrays in the order of their bytes, and where these begin."""
+    size = os.fstat(file.fileno()).st_size
+    first = bytearray(min(size, 512))
+    _fill(file, memoryview(first), name)
+    length = int.from_bytes(first[:8], "little")
+    what = seems_to_be(bytes(first))
+    strange = size < 10 or length < 2 or first[8:9] != b"{"
+    if strange or (length > MAX_JSON_BYTES and what != UNKNOWN):
+        raise ModelFileError(f"{name} is no Hingeline model: {what}.")
+    if length > MAX_JSON_BYTES:
+        raise ModelFileError(
+            f"{name} has a header of {length} bytes, over the limit of {MAX_JSON_BYTES}: {DAMAGED}."
+        )
+    if length > size - 8:
+        raise ModelFileError(
+            f"{name} is cut short (its header has {length} bytes, the file {size}): copy or "
+            "download it again."
+        )
+    content = bytearray(length)
+    file.seek(8)
+    _fill(file, memoryview(content), name)
+    try:
+        table = parse_json(content, MAX_FILE_VALUES)
+    except ValueError as error:
+        raise ModelFileError(f"{name} has a header that is wrong ({error}): {DAMAGED}.") from None
+    metadata = table.pop(METADATA, None)
+    texts = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
+    if not texts or metadata.get("format") != "hingeline":
+        raise ModelFileError(
+            f"{name} is no Hingeline model: it seems to be a safetensors file of another program."
+        )
+    check_version(metadata.get("version", ""), name)
+    return metadata, check_tensors(table, size - 8 - length, name), 8 + length
+
+
+def _model_header(metadata: dict[str, str], name: str) -> dict[str, Any]:
+    try:
+        text = metadata["header"].encode("utf-8", "surrogatepass")
+        return parse_json(text, MAX_HEADER_VALUES)
+    except KeyError:
+        raise ModelFileError(f"{name} has no model header: {DAMAGED}.") from None
+    except ValueError as error:
+        raise ModelFileError(
+            f"{name} has a model header that is wrong ({error}): {DAMAGED}."
+        ) from None
