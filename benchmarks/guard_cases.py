@@ -325,8 +325,11 @@ def chain_inputs() -> Iterator[Case]:
     yield from combine("chain 20 labels", make, many, slack=("max", "sum"), boundary=(True, False))
     tags = [[("B-" if a != b else "I-") + str(b) if b else "O" for a, b in pairwise([0, *labels])]
             for labels in y]  # fmt: skip
-    yield from combine("chain tags", make, (X, tags), scheme=(None, "auto", "IOB2"),
-                       solver=("auto", "bcfw", "sdcd"))  # fmt: skip
+    for scheme, (slack, solver) in product(
+        (None, "auto", "IOB2"), (("max", "auto"), ("max", "bcfw"), ("sum", "sdcd"))
+    ):
+        params = {"scheme": scheme, "slack": slack, "solver": solver}
+        yield one(f"chain tags scheme={scheme} {slack} {solver}", make, (X, tags), params)
 
     def ask(n_jobs: int) -> Fitted:
         model = make(**COMMON, n_jobs=n_jobs).fit(X, y)
