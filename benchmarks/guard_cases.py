@@ -1,0 +1,712 @@
+"""The grid of `guard.py`: tiny data, and every combination of options that an estimator takes.
+
+A family is a function that yields cases; a case is a function of the number of threads that fits
+one model or tells a short story of several. Only public names of the package are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+import hingeline as hl
+from hingeline import constraints as cs
+from hingeline.features import DictEncoder, TokenTemplates
+
+#: Names that are on the move: name -> modules that may hold it, the new one first.
+_HOMES = {
+    "CODL": ("hingeline.baselines", "hingeline.estimators.baselines"),
+    "DASO": ("hingeline.baselines", "hingeline.estimators.baselines"),
+    "PosteriorRegularization": ("hingeline.baselines", "hingeline.estimators.baselines"),
+    "TransductiveSSVM": ("hingeline.baselines", "hingeline.estimators.baselines"),
+}
+
+SLACKS = ("max", "squared", "sum", "nu")
+RESCALINGS = ("margin", "slack")
+SOLVERS = (
+    *("auto", "sdm", "fsmo", "sdcd", "one-slack", "bcfw", "subgradient"),
+    *("soft-bcfw", "dlpw", "dlpw-smooth"),
+)
+INFERENCE = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "icm", "milp")
+
+#: What every fit shares; few passes are enough to go through every branch of a solver.
+COMMON: dict[str, Any] = {"tol": 1e-4, "max_iter": 8, "random_state": 0}
+
+Params = dict[str, Any]
+Data = tuple[Any, Any]
+
+
+class Fitted(NamedTuple):
+    """What a case leaves to digest: its models in order, and anything that they predicted."""
+
+    models: list[Any]
+    predictions: Any
+
+
+class Case(NamedTuple):
+    """One fit, or a short story of several: a function of the number of threads."""
+
+    name: str
+    fit: Callable[[int], Fitted]
+
+
+FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {}
+
+
+def family(function: Callable[[], Iterator[Case]]) -> Callable[[], Iterator[Case]]:
+    """Register a family of cases under its function's name."""
+    FAMILIES[function.__name__] = function
+    return function
+
+
+def look_up(name: str) -> Any:
+    """Return a name of `_HOMES` from the first module that exists."""
+    for home in _HOMES[name]:
+        parent = home.rpartition(".")[0]
+        if importlib.util.find_spec(parent) and importlib.util.find_spec(home):
+            return getattr(importlib.import_module(home), name)
+    raise ImportError(f"none of {', '.join(_HOMES[name])} is there to import {name} from")
+
+
+# --- data ------------------------------------------------------------------------------------
+
+
+def rows(seed: int = 0, n: int = 24, d: int = 5, k: int = 4) -> Data:
+    """Return a multi-class problem whose classes overlap."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(k, size=n)
+    X = rng.normal(size=(n, d)) + 1.5 * rng.normal(size=(k, d))[y]
+    return X * (rng.random((n, d)) < 0.8), y
+
+
+def sequences(seed: int = 0, n: int = 10, d: int = 4, k: int = 3) -> Data:
+    """Return sequences of 1 to 6 tokens with sparse features, and labels that hang together."""
+    rng = np.random.default_rng(seed)
+    centres = 1.5 * rng.normal(size=(k, d))
+    X, y = [], []
+    for _ in range(n):
+        labels = np.cumsum(rng.random(rng.integers(1, 7)) < 0.5) % k
+        noise = rng.normal(size=(len(labels), d))
+        X.append((centres[labels] + noise) * (rng.random(noise.shape) < 0.8))
+        y.append(labels)
+    return X, y
+
+
+def words(seed: int = 0, n: int = 10) -> tuple[list[list[str]], list[list[str]]]:
+    """Return records of words: field A first, then B and C in any order, each ended by a comma."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        tokens, labels = [], []
+        for name in ["A", *rng.permutation(["B", "C"]).tolist()]:
+            count = int(rng.integers(1, 4))
+            for s in range(count):
+                cue = s == 0 and rng.random() < 0.7
+                sure = f"{name}{rng.integers(5)}" if rng.random() < 0.8 else f"w{rng.integers(4)}"
+                tokens.append(f"cue{name}" if cue else sure)
+            tokens.append(",")
+            labels += [name] * (count + 1)
+        X.append(tokens)
+        y.append(labels)
+    return X, y
+
+
+def knowledge() -> list[Any]:
+    """Return what is known of the records of `words`."""
+    cues = [cs.Words([f"cue{name}"], name) for name in "ABC"]
+    share = cs.Share("A", at_least=0.25, at_most=0.4)
+    return [cs.StartsWith("A"), cs.NoRepeats(), cs.ChangeOnlyAt(","), *cues, share]
+
+
+def grid_edges(rows: int, columns: int) -> list[tuple[int, int]]:
+    """Return the pairs of neighbours in a grid numbered row by row."""
+    number = np.arange(rows * columns).reshape(rows, columns)
+    across = zip(number[:, :-1].ravel().tolist(), number[:, 1:].ravel().tolist(), strict=True)
+    down = zip(number[:-1].ravel().tolist(), number[1:].ravel().tolist(), strict=True)
+    return [*across, *down]
+
+
+def graphs(kind: str, seed: int = 0, n: int = 5) -> Data:
+    """Return graphs of a kind: forests, small loops, binary grids, larger grids, or with all."""
+    rng = np.random.default_rng(seed)
+    k = 2 if kind == "binary" else 3
+    centres = 1.5 * rng.normal(size=(k, 4))
+    X, y = [], []
+    for _ in range(n):
+        if kind == "forest":
+            nodes = int(rng.integers(2, 6))
+            edges = [(int(rng.integers(v)), v) for v in range(1, nodes) if rng.random() < 0.8]
+        elif kind in ("loops", "rich"):
+            nodes = int(rng.integers(3, 6))
+            edges = [(v, (v + 1) % nodes) for v in range(nodes)]
+        else:
+            nodes, edges = (12, grid_edges(3, 4)) if kind == "large" else (9, grid_edges(3, 3))
+        labels = (np.cumsum(rng.random(nodes) < 0.3) + rng.integers(k)) % k
+        features = centres[labels] + rng.normal(size=(nodes, 4))
+        more: Params = {}
+        if kind == "rich":
+            more = {
+                "edge_features": rng.normal(size=(len(edges), 2)),
+                "node_weights": rng.uniform(0.5, 2.0, nodes),
+                "node_types": np.arange(nodes) % 2,
+                "edge_types": np.arange(len(edges)) % 2,
+                "factors": {"triple": [(0, 1, 2)]},
+            }
+        X.append(hl.Graph(features, edges, **more))
+        y.append(labels)
+    return X, y
+
+
+def label_sets(seed: int = 0, n: int = 20, d: int = 4, k: int = 4) -> Data:
+    """Return a multi-label problem."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    scores = X @ rng.normal(size=(d, k)) + 0.5 * rng.normal(size=(n, k))
+    return X, (scores > 0.3).astype(int)
+
+
+# --- cases -----------------------------------------------------------------------------------
+
+
+def one(name: str, make: Callable[..., Any], data: Data, params: Params, **fit: Any) -> Case:
+    """Return the case of one model, fitted and asked for predictions of its data."""
+
+    def run(n_jobs: int) -> Fitted:
+        model = make(**{**COMMON, "n_jobs": n_jobs, **params}).fit(*data, **fit)
+        given = {"lengths": fit["lengths"]} if "lengths" in fit else {}
+        return Fitted([model], model.predict(data[0], **given))
+
+    return Case(name, run)
+
+
+def combine(prefix: str, make: Callable[..., Any], data: Data, **axes: Any) -> Iterator[Case]:
+    """Yield one case for every combination of options; ν comes with the slack of that name."""
+    for values in product(*axes.values()):
+        params = dict(zip(axes, values, strict=True))
+        if params.get("slack") == "nu":
+            params.setdefault("nu", 0.3)
+        name = " ".join([prefix, *(f"{key}={params[key]}" for key in axes)])
+        yield one(name, make, data, params)
+
+
+FORMULATIONS = {"slack": SLACKS, "rescale": RESCALINGS, "solver": SOLVERS}
+#: Options of solvers that choose another way through them: solver, slack, options.
+OPTIONS: tuple[tuple[str, str, Params], ...] = (
+    *(
+        ("bcfw", "max", {"steps": steps, "sampling": sampling, "averaging": averaging})
+        for steps in ("plain", "away", "pairwise")
+        for sampling in ("permutation", "gap", "uniform")
+        for averaging in ("recent", "all", "none")
+    ),
+    ("bcfw", "max", {"cached_passes": 2, "inner_steps": 3, "max_planes": 4, "refresh": 2}),
+    ("sdm", "max", {"cg_steps": 0, "skip": 0.0}),
+    ("sdm", "max", {"block": 2, "cached_passes": 3}),
+    ("sdm", "max", {"stage_factor": 4.0, "stage_sweeps": 2}),
+    ("sdm", "squared", {"cg_steps": 0, "cached_passes": 0}),
+    ("fsmo", "max", {"cg_steps": 0, "inner_rounds": 2}),
+    ("fsmo", "squared", {"epsilon": 0.01, "block": 3}),
+    ("sdcd", "sum", {"schedule": "published"}),
+    ("sdcd", "sum", {"schedule": "published", "kappa1": 3, "kappa2": 2}),
+    ("one-slack", "max", {"schedule": "published"}),
+    ("one-slack", "max", {"step": 0.5, "patience": 3}),
+    ("one-slack", "sum", {"schedule": "published", "kappa1": 3, "kappa2": 2}),
+    ("subgradient", "nu", {"gain": 2.0}),
+)
+
+
+def with_options(prefix: str, make: Callable[..., Any], data: Data) -> Iterator[Case]:
+    """Yield the cases of `OPTIONS`."""
+    for solver, slack, options in OPTIONS:
+        params: Params = {"solver": solver, "slack": slack, "solver_options": options}
+        if slack == "nu":
+            params["nu"] = 0.3
+        text = ",".join(f"{key}={value}" for key, value in options.items())
+        yield one(f"{prefix} solver={solver} slack={slack} {text}", make, data, params)
+
+
+def with_violators(prefix: str, make: Callable[..., Any], data: Data) -> Iterator[Case]:
+    """Yield summed slack over the best output, a few, and all."""
+    axes = {"slack": ("sum",), "rescale": RESCALINGS, "solver": ("sdcd", "one-slack")}
+    yield from combine(prefix, make, data, **axes, violators=("argmax", 3, "all"))
+
+
+@family
+def multiclass() -> Iterator[Case]:
+    """MulticlassSSVM: formulations, kinds of input, losses, hard margins."""
+    make, data = hl.MulticlassSSVM, rows()
+    X, y = data
+    yield from combine("multiclass", make, data, **FORMULATIONS)
+    yield from combine("multiclass C=inf", make, (4 * X, y), C=(np.inf,), **FORMULATIONS)
+    yield from with_options("multiclass", make, data)
+    yield from with_violators("multiclass", make, data)
+    inputs = {"csr": sp.csr_matrix(X), "float32": X.astype(np.float32), "list": X.tolist()}
+    for name, given in inputs.items():
+        yield from combine(f"multiclass {name}", make, (given, y), solver=("auto", "bcfw"))
+    yield one("multiclass strings", make, (X, np.array(["a", "b", "c", "d"])[y]), {})
+    yield one("multiclass two classes", make, (X, y % 2), {})
+    cost = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+    settings: dict[str, Params] = {
+        "cost matrix": {"loss": cost},
+        "scaled loss": {"loss": (2.0, "zero_one")},
+        "no intercept": {"fit_intercept": False},
+        "balanced": {"class_weight": "balanced"},
+        "class weights": {"class_weight": {0: 2.0, 1: 0.5}},
+        "nu auto": {"slack": "nu", "nu": "auto"},
+    }
+    for name, params in settings.items():
+        yield one(f"multiclass {name}", make, data, params)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, len(y))
+    for slack in ("max", "squared", "sum"):
+        params = {"slack": slack, "loss": cost}
+        yield one(f"multiclass weighted {slack}", make, data, params, sample_weight=weights)
+
+    def decide(n_jobs: int) -> Fitted:
+        model = make(**COMMON, n_jobs=n_jobs).fit(X, y)
+        return Fitted([model], [model.decision_function(X), model.coef_, model.intercept_])
+
+    yield Case("multiclass decision_function", decide)
+
+
+@family
+def chain() -> Iterator[Case]:
+    """ChainSSVM: formulations with and without boundary weights."""
+    make, data = hl.ChainSSVM, sequences()
+    for boundary in (True, False):
+        axes = {"boundary": (boundary,), **FORMULATIONS}
+        yield from combine("chain", make, data, **axes)
+    yield from combine("chain C=inf", make, ([4 * x for x in data[0]], data[1]), C=(np.inf,),
+                       **FORMULATIONS)  # fmt: skip
+    yield from with_options("chain", make, data)
+    yield from with_violators("chain", make, data)
+
+
+@family
+def chain_inputs() -> Iterator[Case]:
+    """ChainSSVM: every kind of input, and what it predicts beside labels."""
+    make, (X, y) = hl.ChainSSVM, sequences()
+    stacked, lengths = np.vstack(X), [len(x) for x in X]
+    solvers = {"solver": ("auto", "bcfw"), "boundary": (True, False)}
+    yield from combine("chain csr", make, ([sp.csr_matrix(x) for x in X], y), **solvers)
+    yield from combine("chain float32", make, ([x.astype(np.float32) for x in X], y), **solvers)
+    for name, matrix in (("stacked", stacked), ("stacked csr", sp.csr_matrix(stacked))):
+        yield one(f"chain {name}", make, (matrix, np.concatenate(y)), {}, lengths=lengths)
+    W, labels = words()
+    D = [[{"word": word, "first": word[0], "size": len(word)} for word in text] for text in W]
+    T = [[(word, word[0]) for word in text] for text in W]
+    texts = {"strings": W, "dicts": D, "tuples": T, "lists": [[[w, w[0]] for w in t] for t in W]}
+    for name, given in texts.items():
+        yield from combine(f"chain {name}", make, (given, labels), **solvers)
+    encoders = {"templates": TokenTemplates(["0[0]", "0[-1]|0[0]"]), "dict encoder": DictEncoder()}
+    for name, encoder in encoders.items():
+        yield one(f"chain {name}", make, (W, labels), {"features": encoder})
+    cost = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
+    settings: dict[str, Params] = {
+        "cost matrix": {"loss": cost},
+        "cost vector": {"loss": [1.0, 2.0, 0.5]},
+        "scaled loss": {"loss": (2.0, "hamming")},
+        "no intercept": {"fit_intercept": False},
+        "balanced": {"class_weight": "balanced"},
+        "nu auto": {"slack": "nu", "nu": "auto"},
+    }
+    for name, params in settings.items():
+        yield one(f"chain {name}", make, (X, y), params)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, len(y))
+    for slack in ("max", "squared", "sum"):
+        params = {"slack": slack}
+        yield one(f"chain weighted {slack}", make, (X, y), params, sample_weight=weights)
+    many = sequences(1, 12, 6, 20)  # rows of scores longer than a vector register
+    yield from combine("chain 20 labels", make, many, slack=("max", "sum"), boundary=(True, False))
+    tags = [[("B-" if a != b else "I-") + str(b) if b else "O" for a, b in pairwise([0, *labels])]
+            for labels in y]  # fmt: skip
+    for scheme, (slack, solver) in product(
+        (None, "auto", "IOB2"), (("max", "auto"), ("max", "bcfw"), ("sum", "sdcd"))
+    ):
+        params = {"scheme": scheme, "slack": slack, "solver": solver}
+        yield one(f"chain tags scheme={scheme} {slack} {solver}", make, (X, tags), params)
+
+    def ask(n_jobs: int) -> Fitted:
+        model = make(**COMMON, n_jobs=n_jobs).fit(X, y)
+        methods = ("predict_max_marginals", "decision_function", "predict_margin")
+        found = [getattr(model, method)(X) for method in methods]
+        coefs = [model.emission_coef_, model.transition_coef_, model.start_coef_, model.end_coef_]
+        allowed = [[[0, 1]] * len(x) for x in X]
+        found += [model.predict_nbest(X, 3), model.predict(X, allowed=allowed), coefs]
+        return Fitted([model], found)
+
+    yield Case("chain predictions of all kinds", ask)
+
+
+@family
+def crf() -> Iterator[Case]:
+    """ChainCRF."""
+
+    def fit(data: Data, params: Params) -> Callable[[int], Fitted]:
+        def run(n_jobs: int) -> Fitted:
+            model = hl.ChainCRF(max_iter=15, n_jobs=n_jobs, **params).fit(*data)
+            found = [model.predict(data[0]), model.predict_marginals(data[0])]
+            return Fitted([model], found)
+
+        return run
+
+    for boundary, intercept in product((True, False), repeat=2):
+        params = {"boundary": boundary, "fit_intercept": intercept}
+        name = f"crf boundary={boundary} fit_intercept={intercept}"
+        yield Case(name, fit(sequences(), params))
+    for C in (0.1, 10.0):
+        yield Case(f"crf C={C}", fit(sequences(), {"C": C}))
+    yield Case("crf strings", fit(words(), {}))
+    yield Case("crf csr", fit(([sp.csr_matrix(x) for x in sequences()[0]], sequences()[1]), {}))
+
+
+GRAPH_SOLVERS = {"slack": SLACKS, "solver": SOLVERS}
+
+
+@family
+def graph() -> Iterator[Case]:
+    """GraphSSVM: kinds of graphs, solvers and inference."""
+    make = hl.GraphSSVM
+    for kind in ("forest", "loops", "binary", "large", "rich"):
+        yield from combine(f"graph {kind}", make, graphs(kind), **GRAPH_SOLVERS)
+    for kind in ("forest", "loops", "binary"):
+        axes = {"slack": ("max", "sum"), "solver": SOLVERS, "inference": INFERENCE[1:]}
+        yield from combine(f"graph {kind}", make, graphs(kind), **axes)
+    yield from combine("graph loops C=inf", make, graphs("loops"), C=(np.inf,), **GRAPH_SOLVERS)
+    settings: dict[str, Params] = {
+        "cost matrix": {"loss": np.array([[0.0, 1, 2], [1, 0, 3], [1, 1, 0]])},
+        "void": {"void_label": 2},
+        "no intercept": {"fit_intercept": False},
+        "balanced": {"class_weight": "balanced"},
+    }
+    for (name, params), kind in product(settings.items(), ("forest", "large", "rich")):
+        yield one(f"graph {kind} {name}", make, graphs(kind), params)
+
+    def certify(kind: str, params: Params) -> Callable[[int], Fitted]:
+        def run(n_jobs: int) -> Fitted:
+            X, y = graphs(kind)
+            model = make(**COMMON, n_jobs=n_jobs, **params).fit(X, y)
+            found = [tuple(model.certify(X)), tuple(model.certify(X, settle=True))]
+            return Fitted([model], [*found, model.decision_function(X), model.pairwise_coef_])
+
+        return run
+
+    for kind, inference in product(("forest", "binary", "large"), ("auto", "lp", "ad3", "icm")):
+        run = certify(kind, {"inference": inference})
+        yield Case(f"graph {kind} certify inference={inference}", run)
+
+
+@family
+def graph_options() -> Iterator[Case]:
+    """Options of the solvers of the relaxation, on graphs and on sets of labels."""
+    options: list[tuple[str, Params]] = [
+        *(("soft-bcfw", {"schedule": schedule, "steps": steps, "sampling": sampling})
+          for schedule in ("improved", "published")
+          for steps in ("projected", "frank-wolfe")
+          for sampling in ("permutation", "random", "gap")),
+        *(("soft-bcfw", {"constraints": "hard", "hardening": h}) for h in ("centre", "rho")),
+        ("soft-bcfw", {"rho": 0.01}),
+        ("soft-bcfw", {"passes": 2, "rounds": 0, "skip": 0.0}),
+        *(("dlpw", {"messages_by": by, "rounds": r})
+          for by in ("variables", "factors") for r in (0, 2)),
+        ("dlpw", {"noise": 0.5}),
+        ("dlpw-smooth", {"temperature": 0.1}),
+    ]  # fmt: skip
+    for (solver, given), kind in product(options, ("large", "rich", "labels")):
+        make: Any = hl.MultilabelSSVM if kind == "labels" else hl.GraphSSVM
+        data = label_sets() if kind == "labels" else graphs(kind)
+        text = ",".join(f"{key}={value}" for key, value in given.items())
+        params = {"solver": solver, "solver_options": given}
+        yield one(f"options {kind} solver={solver} {text}", make, data, params)
+
+
+@family
+def multilabel() -> Iterator[Case]:
+    """MultilabelSSVM: label graphs, solvers and inference."""
+    make, data = hl.MultilabelSSVM, label_sets()
+    for edges in ("full", "tree", "none"):
+        yield from combine("labels", make, data, edges=(edges,), **GRAPH_SOLVERS)
+        axes = {"edges": (edges,), "slack": ("max",), "solver": SOLVERS, "inference": INFERENCE[1:]}
+        yield from combine("labels", make, data, **axes)
+    many = label_sets(2, 16, 5, 11)  # more than ten labels: the default is the relaxation
+    yield from combine("labels eleven", make, many, edges=("full", "tree"), solver=("auto", "sdm"))
+    settings: dict[str, Params] = {
+        "csr": {},
+        "pairs": {"edges": [(0, 1), (2, 3)]},
+        "cost matrix": {"loss": np.array([[0.0, 1.0], [3.0, 0.0]])},
+        "balanced": {"class_weight": "balanced"},
+        "C=inf": {"C": np.inf},
+        "no intercept": {"fit_intercept": False},
+    }
+    X, y = data
+    for name, params in settings.items():
+        yield one(f"labels {name}", make, (sp.csr_matrix(X) if name == "csr" else X, y), params)
+
+
+# --- structures of one's own -----------------------------------------------------------------
+
+
+N_CLASSES = 3
+
+
+def _joint_feature(x: Any, y: Any) -> Any:
+    f = np.zeros(N_CLASSES * len(x))
+    for j in range(len(x)):
+        f[y[0] * len(x) + j] = x[j]
+    return f
+
+
+def _loss(y_true: Any, y: Any) -> float:
+    return float(abs(y_true[0] - y[0]))
+
+
+def make_structure(wrap: Callable[[Any], Any]) -> Any:
+    """Return ordered classes as a structure of one's own, its methods wrapped."""
+    joint_feature, loss = wrap(_joint_feature), wrap(_loss)
+
+    def scores(x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+        values = np.empty(N_CLASSES)
+        for k in range(N_CLASSES):
+            y = np.array([k], dtype=np.int32)
+            values[k] = np.sum(w * joint_feature(x, y))
+            if loss_scale != 0.0:
+                values[k] += loss_scale * loss(y_true, y)
+        return values
+
+    scores = wrap(scores)
+
+    def decode(x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+        return np.array([np.argmax(scores(x, w, y_true, loss_scale))], dtype=np.int32)
+
+    def decode_by_loss(x: Any, w: Any, y_true: Any) -> Any:
+        values = scores(x, w, y_true, 0.0)
+        best = np.full(N_CLASSES, -np.inf)
+        ys = np.zeros((N_CLASSES, 1), dtype=np.int32)
+        for k in range(N_CLASSES):
+            cost = abs(k - y_true[0])
+            if values[k] > best[cost]:
+                best[cost] = values[k]
+                ys[cost, 0] = k
+        there = np.flatnonzero(best > -np.inf)
+        return there.astype(np.float64), ys[there]
+
+    def decode_best(x: Any, w: Any, y_true: Any, loss_scale: float, k: int) -> Any:
+        order = np.argsort(-scores(x, w, y_true, loss_scale))[:k]
+        return order.astype(np.int32).reshape(-1, 1)
+
+    methods = {
+        "joint_feature": joint_feature,
+        "loss": loss,
+        "decode": wrap(decode),
+        "decode_by_loss": wrap(decode_by_loss),
+        "decode_best": wrap(decode_best),
+    }
+    members = {name: staticmethod(method) for name, method in methods.items()}
+    return type("Ordered", (hl.Structure,), members)()
+
+
+def _own(prefix: str, structure: Any) -> Iterator[Case]:
+    X, y = rows(3, 12, 4, N_CLASSES)
+    data = (list(X), [int(k) for k in y])
+
+    def make(**params: Any) -> Any:
+        return hl.SSVM(structure, **params)
+
+    yield from combine(prefix, make, data, **FORMULATIONS)
+    yield from combine(prefix, make, data, slack=("sum",), violators=(2, "all"))
+    yield one(f"{prefix} C=inf", make, data, {"C": np.inf})
+
+
+@family
+def own_python() -> Iterator[Case]:
+    """SSVM with a structure in plain Python."""
+    yield from _own("own python", make_structure(lambda function: function))
+
+
+@family
+def own_compiled() -> Iterator[Case]:
+    """SSVM with a compiled structure: its kernels are compiled in every run."""
+    yield from _own("own compiled", make_structure(numba.njit))
+
+
+# --- unlabelled sequences --------------------------------------------------------------------
+
+
+def _partly_labelled() -> Data:
+    (X, y), (U, _) = words(0, 4), words(1, 12)
+    return X + U, [*y, *([None] * len(U))]
+
+
+@family
+def semisupervised() -> Iterator[Case]:
+    """SemiSupervisedSSVM and the baselines it is compared with."""
+
+    def fit(make: Callable[..., Any], base: Any, params: Params, dev: bool) -> Callable[..., Any]:
+        def run(n_jobs: int) -> Fitted:
+            X, y = _partly_labelled()
+            model = make(base(n_jobs=n_jobs), **{"constraints": knowledge(), **params})
+            model.fit(X, y, **({"dev": words(2, 4)} if dev else {}))
+            return Fitted([model], [model.predict(X), model.transduction_])
+
+        return run
+
+    def svm(n_jobs: int) -> Any:
+        return hl.ChainSSVM(C=0.1, max_iter=30, random_state=0, n_jobs=n_jobs)
+
+    def field(n_jobs: int) -> Any:
+        return hl.ChainCRF(C=1.0, max_iter=15, n_jobs=n_jobs)
+
+    settings: dict[str, Params] = {
+        "default": {},
+        "viterbi": {"start": "viterbi"},
+        "random": {"order": "random"},
+        "last": {"select": "last"},
+        "sweeps": {"max_sweeps": 3, "max_switches": 20},
+        "free": {"constraints": ()},
+    }
+    few: Params = {"C_u": (0.1, 1.0), "max_alternations": 3, "random_state": 0}
+    for name, params in settings.items():
+        run = fit(hl.SemiSupervisedSSVM, svm, few | params, False)
+        yield Case(f"semi {name}", run)
+    yield Case("semi dev", fit(hl.SemiSupervisedSSVM, svm, few, True))
+    for name, base, params in (
+        ("CODL", svm, {"max_rounds": 3}),
+        ("CODL", svm, {"max_rounds": 2, "gamma": 0.5, "beam": 3}),
+        ("TransductiveSSVM", svm, {"max_rounds": 3}),
+        ("TransductiveSSVM", svm, {"max_rounds": 2, "C_u": 0.1}),
+        ("PosteriorRegularization", field, {"max_rounds": 2, "max_passes": 10}),
+        ("PosteriorRegularization", field, {"max_rounds": 2, "unlabelled_weight": 0.1}),
+        ("DASO", field, {"max_alternations": 2, "max_passes": 10}),
+        ("DASO", field, {"max_alternations": 1, "temperatures": (1.0, 0.1), "max_passes": 10}),
+    ):
+        text = ",".join(f"{key}={value}" for key, value in params.items())
+        for dev in (False, True):
+            run = fit(look_up(name), base, params, dev)
+            yield Case(f"semi {name} {text}{' dev' * dev}", run)
+
+    def constrained(n_jobs: int) -> Fitted:
+        X, y = _partly_labelled()
+        model = hl.SemiSupervisedSSVM(svm(n_jobs), knowledge(), **few).fit(X, y)
+        return Fitted([model], model.predict(X, constrained=True))
+
+    yield Case("semi constrained prediction", constrained)
+
+
+# --- stories of several fits -----------------------------------------------------------------
+
+
+def _parts(X: Any, y: Any, size: int) -> Iterator[Data]:
+    for lo in range(0, len(y), size):
+        yield X[lo : lo + size], y[lo : lo + size]
+
+
+@family
+def streams() -> Iterator[Case]:
+    """partial_fit: certified, by passes, with a memory; forgetting; labels that come late."""
+    kinds: dict[str, tuple[Any, Data]] = {
+        "multiclass": (hl.MulticlassSSVM, rows(0, 30)),
+        "chain": (hl.ChainSSVM, sequences(0, 15)),
+        "chain strings": (hl.ChainSSVM, words(0, 15)),
+    }
+
+    def stream(kind: str, params: Params, given: Params, forget: Params) -> Callable[[int], Fitted]:
+        def run(n_jobs: int) -> Fitted:
+            make, (X, y) = kinds[kind]
+            order = np.argsort([np.max(labels) for labels in y], kind="stable") if (
+                kind != "chain strings") else np.arange(len(y))  # fmt: skip
+            X, y = [X[i] for i in order], [y[i] for i in order]
+            model = make(**COMMON, **params, n_jobs=n_jobs)
+            seen, predictions = [], []
+            for part in _parts(X, y, 6):
+                model.partial_fit(*part, **given)
+                if forget and model.n_examples_ > 6:
+                    model.forget(**forget)
+                seen.append(model.weights_.copy())
+                predictions.append(model.predict(X))
+            numbers = [model.n_examples_, seen]
+            return Fitted([model], [predictions, numbers])
+
+        return run
+
+    calls: dict[str, Params] = {
+        "certified": {},
+        "passes": {"passes": 1},
+        "more passes": {"passes": 3},
+        "memory": {"memory": 8},
+        "passes memory": {"passes": 1, "memory": 8},
+    }
+    forgets: dict[str, Params] = {"": {}, " forget": {"which": [0, 2]}, " last": {"keep_last": 5}}
+    for kind, slack, call, (name, forget) in product(kinds, SLACKS[:3], calls, forgets.items()):
+        run = stream(kind, {"slack": slack}, calls[call], forget)
+        yield Case(f"stream {kind} {slack} {call}{name}", run)
+    for kind, solver, call in product(kinds, SOLVERS, ("certified", "passes")):
+        params: Params = {"solver": solver}
+        yield Case(f"stream {kind} solver={solver} {call}", stream(kind, params, calls[call], {}))
+    for kind, call in product(("multiclass", "chain"), ("certified", "passes")):
+        for params in ({"rescale": "slack"}, {"C": np.inf}, {"fit_intercept": False}):
+            text = ",".join(f"{key}={value}" for key, value in params.items())
+            yield Case(f"stream {kind} {text} {call}", stream(kind, params, calls[call], {}))
+
+
+PATH_DATA: dict[str, tuple[Any, Data]] = {
+    "multiclass": (hl.MulticlassSSVM, rows()),
+    "chain": (hl.ChainSSVM, sequences()),
+    "graph": (hl.GraphSSVM, graphs("forest")),
+    "loopy graph": (hl.GraphSSVM, graphs("large")),
+    "labels": (hl.MultilabelSSVM, label_sets()),
+}
+#: slack -> solvers of it, for one to start where another ended.
+SOLVERS_OF = {
+    "max": tuple(solver for solver in SOLVERS if solver != "sdcd"),
+    "squared": ("auto", "sdm", "fsmo"),
+    "sum": ("auto", "sdcd", "one-slack"),
+}
+
+
+@family
+def paths() -> Iterator[Case]:
+    """C_path, nu_path and warm starts, within a solver and from one to another."""
+
+    def path(walk: Any, kind: str, params: Params, given: Params) -> Callable[[int], Fitted]:
+        def run(n_jobs: int) -> Fitted:
+            make, (X, y) = PATH_DATA[kind]
+            found = walk(make(**COMMON, n_jobs=n_jobs, **params), X, y, **given)
+            risks = [found.margin_error_risks, found.support_vector_risks, found.relative_gaps]
+            return Fitted(found.models, [found.values, risks])
+
+        return run
+
+    def restart(kind: str, first: Params, then: Params) -> Callable[[int], Fitted]:
+        def run(n_jobs: int) -> Fitted:
+            make, (X, y) = PATH_DATA[kind]
+            model = make(**{**COMMON, "n_jobs": n_jobs, "warm_start": True, **first}).fit(X, y)
+            before = [model.weights_.copy(), model.predict(X)]
+            model.set_params(**then).fit(X, y)
+            return Fitted([model], [before, model.predict(X)])
+
+        return run
+
+    for kind in PATH_DATA:
+        for solver in SOLVERS:
+            given: Params = {"Cs": [0.01, 0.1, 1.0]}
+            yield Case(f"C_path {kind} {solver}", path(hl.C_path, kind, {"solver": solver}, given))
+        for slack in ("squared", "sum", "nu"):
+            run = path(hl.C_path, kind, {"slack": slack, "nu": 0.3 if slack == "nu" else None}, {})
+            yield Case(f"C_path {kind} slack={slack}", run)
+        for solver in ("auto", "sdm", "subgradient"):
+            for name, given in (("", {}), (" given", {"nus": [0.5, 0.2]})):
+                run = path(hl.nu_path, kind, {"solver": solver}, given)
+                yield Case(f"nu_path {kind} {solver}{name}", run)
+        for slack, solvers in SOLVERS_OF.items():
+            for before, after in product(solvers, repeat=2):
+                first = {"slack": slack, "solver": before, "C": 0.5}
+                run = restart(kind, first, {"solver": after, "C": 5.0})
+                yield Case(f"warm {kind} {slack} {before} then {after}", run)
+        for before, after in product(SOLVERS_OF, repeat=2):
+            run = restart(kind, {"slack": before}, {"slack": after})
+            yield Case(f"warm {kind} {before} then {after} slack", run)
