@@ -197,8 +197,8 @@ class BaseSSVM(FittedEstimator):
     _enumerable = False
 
     def _check_parameters(self) -> None:
-        check_common(self)
         solver = self._solver_class(None)
+        check_common(self)
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
         registry.check_options(solver, self.solver_options, self.solver, self.slack)
 
