@@ -57,7 +57,7 @@ if job == "fit":
     model.fit(words, tags)
     sys.setprofile(None)
 else:
-    from hingeline.cli import app
+    from hingeline.cli.app import app
     data, model = os.path.join(folder, "a.conll"), os.path.join(folder, "a.hinge")
     with open(data, "w") as file:
         for s, t in zip(sentences, tags):
