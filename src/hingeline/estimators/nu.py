@@ -15,7 +15,7 @@ from hingeline.core.primitives import Compiled
 from hingeline.core.results import Result, relative
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.modelfile.typed_json import from_json, to_json
-from hingeline.solvers.nu import Look, Margins, scaled
+from hingeline.solvers.nu import Look, Margins, best_multiple
 
 Array = np.ndarray[Any, Any]
 
@@ -148,7 +148,7 @@ def store(estimator: Any, result: Result, rho: float, margins: Margins, total: f
 def _improve(result: Result, rho: float, low: Look, high: Look, square: float, nu: float) -> float:
     """Move result and ρ to the better of two looks, if that is better than where they are."""
     best = max(low, high, key=lambda look: look.lead)
-    primal, factor = scaled(best.lead, square)
+    primal, factor = best_multiple(best.lead, square)
     if not primal < result.primal:
         return rho
     rho = factor * best.rho

@@ -43,15 +43,23 @@ import numpy as np
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
+from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import (
     Formulation,
-    joined,
+    add_hinge,
     most_violated,
     most_violated_sum,
     plane_offset,
     plane_scale,
 )
-from hingeline.core.planes import WorkingSet, checked, empty_working_set, grown, planes
+from hingeline.core.planes import (
+    KEEP,
+    WorkingSet,
+    check_planes,
+    empty_working_set,
+    make_room,
+    planes,
+)
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
@@ -65,7 +73,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, longest_output, total_slack_cost
+from hingeline.core.solver import CertifiedSolver, total_slack_cost
 from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import hinges
 from hingeline.solvers.sdcd import FIRST, add_violators, violated
@@ -105,7 +113,7 @@ class Vectors(Protocol):
     def subset(self, which: Array) -> Vectors:
         """Some of the vectors."""
 
-    def scaled(self, factor: float) -> Vectors:
+    def times(self, factor: float) -> Vectors:
         """All of them, multiplied."""
 
     def inner(self, count: int, other: Array) -> Array:
@@ -137,7 +145,7 @@ class DenseVectors:
         """Some of the vectors."""
         return DenseVectors(self.rows[which])
 
-    def scaled(self, factor: float) -> DenseVectors:
+    def times(self, factor: float) -> DenseVectors:
         """All of them, multiplied."""
         return DenseVectors(factor * self.rows)
 
@@ -169,7 +177,7 @@ class SparseVectors:
         """Some of the vectors."""
         return SparseVectors([self.parts[k] for k in which])
 
-    def scaled(self, factor: float) -> SparseVectors:
+    def times(self, factor: float) -> SparseVectors:
         """All of them, multiplied."""
         return SparseVectors([(places, factor * values) for places, values in self.parts])
 
@@ -193,7 +201,7 @@ class SparseVectors:
         }
 
 
-def stored(size: int, tables: dict[str, Array]) -> Vectors:
+def vectors_from(size: int, tables: dict[str, Array]) -> Vectors:
     """The vectors of length ``size`` that :meth:`Vectors.tables` wrote."""
     if size <= SHORT:
         rows = tables["rows"]
@@ -255,7 +263,7 @@ class Cuts(NamedTuple):
             np.append(self.stamp, clock),
         )
 
-    def without_idle(self, clock: int, patience: int) -> Cuts:
+    def without_unused(self, clock: int, patience: int) -> Cuts:
         """Without cuts that had no mass for more than ``patience`` rounds, once they are many."""
         self.stamp[self.beta > 0.0] = clock
         keep = np.flatnonzero(self.stamp + patience >= clock)
@@ -266,10 +274,10 @@ class Cuts(NamedTuple):
         rest = (self.offset[keep], self.beta[keep], self.stamp[keep])
         return Cuts(self.vectors.subset(keep), gram, *rest)
 
-    def scaled(self, factor: float) -> Cuts:
+    def times(self, factor: float) -> Cuts:
         """The cuts of a problem whose caps are all ``factor`` times as large; β is kept."""
         return Cuts(
-            self.vectors.scaled(factor),
+            self.vectors.times(factor),
             self.gram * (factor * factor),
             self.offset * factor,
             self.beta.copy(),
@@ -367,7 +375,7 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
         raise KeyError("cuts that fit together")
     gram = np.zeros((_room(count), _room(count)))
     gram[:count, :count] = tables["gram"]
-    return Cuts(stored(size, tables), gram, *(part.copy() for part in own))
+    return Cuts(vectors_from(size, tables), gram, *(part.copy() for part in own))
 
 
 # One pass over examples at fixed weights that adds violated planes up to a single cut.
@@ -384,9 +392,6 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
 #
 # Examples are cut into blocks of a fixed number, each with a vector of its own, and these are
 # summed in order: the same numbers for any count of threads.
-
-#: V_i only grows.
-KEEP = 2**30
 
 
 @helper
@@ -442,7 +447,7 @@ def cut_all(
         slack = 0.0
         some = False
         for k in range(m):
-            slack = joined(form, slack, values[k])
+            slack = add_hinge(form, slack, values[k])
             if values[k] > 0.0:
                 some = True
                 b += form.cap[i] * plane_offset(form, losses[k])
@@ -479,7 +484,7 @@ def cut_violated(
             loss = plane_loss(problem, i, ys[j])
             a = plane_scale(form, loss)
             offset = plane_offset(form, loss)
-            slack = joined(form, slack, offset - a * plane_score(problem, i, ys[j], w))
+            slack = add_hinge(form, slack, offset - a * plane_score(problem, i, ys[j], w))
             steps[j] = form.cap[i] * a
             b += form.cap[i] * offset
         planes_add(problem, i, ys, steps, g)
@@ -514,7 +519,7 @@ def cut_known(
             planes_score(problem, i, planes(ws, i), w, steps)
             for j in range(m):
                 h = ws.offset[s + j] - ws.scale[s + j] * steps[j]
-                slack = joined(form, slack, h)
+                slack = add_hinge(form, slack, h)
                 steps[j] = 0.0
                 if h > 0.0:
                     steps[j] = form.cap[i] * ws.scale[s + j]
@@ -591,7 +596,7 @@ class KnownOracle(WorstOracle):
 
     def prepare(self, clock: int) -> None:
         """A free slot for everyone."""
-        self.known = grown(self.known, clock, KEEP)
+        self.known = make_room(self.known, clock, KEEP)
 
     def cut(
         self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
@@ -607,7 +612,7 @@ class KnownOracle(WorstOracle):
     def set_tables(self, tables: dict[str, Array]) -> None:
         """Take over the sets V_i of a snapshot."""
         fields = {name: tables[name] for name in WorkingSet._fields}
-        self.known = checked(WorkingSet(**fields), self.known)
+        self.known = check_planes(WorkingSet(**fields), self.known)
 
 
 def make_oracle(compiled: Compiled, form: Formulation, options: Any) -> WorstOracle:
@@ -626,7 +631,7 @@ BLOCK_ENTRIES = 2**21
 #: The inner solve leaves this share of the gap or of ε.
 SHARE = 0.1
 #: Smaller shares of the objective drown in rounding.
-ROUNDING = 1e-14
+OBJECTIVE_ROUNDING = 1e-14
 
 
 class CutMemory(NamedTuple):
@@ -718,7 +723,7 @@ class OneSlack(CertifiedSolver):
         factors = form.cap[some] / old[some]
         if not np.allclose(factors, factors[0], rtol=1e-12, atol=0.0):
             return None
-        return memory._replace(cuts=memory.cuts.scaled(float(factors[0])))
+        return memory._replace(cuts=memory.cuts.times(float(factors[0])))
 
     @property
     def n_planes(self) -> int:
@@ -733,23 +738,23 @@ class OneSlack(CertifiedSolver):
         """One round of Algorithm 1; the gap."""
         self.clock += 1
         decode = self.decoding
-        point = self._point()
+        point = self._choose_point()
         g, b, primal = self._cut_at(point, decode)
         if decode:
-            self._keep_point(point, primal)
+            self._keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
         excess = b - float(g @ point) - self.cuts.slack_at(point)
         self.settled = decode and self._settles(excess)
         self.decoding = self._decodes_next(decode, excess)
-        if excess > ROUNDING * b:
+        if excess > OBJECTIVE_ROUNDING * b:
             self.cuts = self.cuts.with_cut(g, b, self.clock)
         # Line 7.
         self.cuts.optimise(self._tolerance(), newton=not self.published)
-        self.cuts = self.cuts.without_idle(self.clock, self.options.patience)
+        self.cuts = self.cuts.without_unused(self.clock, self.options.patience)
         self._set_weights()
         return self._distance()
 
-    def _point(self) -> Array:
+    def _choose_point(self) -> Array:
         """Where to cut."""
         best = self._best
         if best is not None and self.clock == 1:
@@ -775,11 +780,6 @@ class OneSlack(CertifiedSolver):
         primal = 0.5 * float(point @ point) + total_slack_cost(self.form, self.violation)
         return self.sums.sum(axis=0), float(self.offsets.sum()), primal
 
-    def _keep_point(self, point: Array, primal: float) -> None:
-        dual_weights, self.w = self.w, point
-        self._keep(primal)
-        self.w = dual_weights
-
     # Stopping and tolerances ---------------------------------------------------------------
 
     def _distance(self) -> float:
@@ -797,7 +797,7 @@ class OneSlack(CertifiedSolver):
         if not self.published or self.options.epsilon is None:
             distance = self._distance()
             left = distance if math.isfinite(distance) else self.cuts.linear()
-        return max(SHARE * left, ROUNDING * abs(self.dual()), 1e-300)
+        return max(SHARE * left, OBJECTIVE_ROUNDING * abs(self.dual()), 1e-300)
 
     def _decodes_next(self, decoded: bool, excess: float) -> bool:
         """The published schedule of type I and type II rounds; ``clock − 1`` is its iter."""
