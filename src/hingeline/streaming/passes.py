@@ -21,7 +21,8 @@ from hingeline._jit import kernel
 from hingeline.core.formulations import Formulation
 from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert
 from hingeline.core.primitives import Compiled
-from hingeline.core.solver import add_planes
+from hingeline.core.blocks import add_planes
+from hingeline.core.solver import PlaneSolver
 from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import add_all
 from hingeline.solvers.sdcd import SDCD
@@ -33,7 +34,7 @@ Array = np.ndarray[Any, Any]
 Multipliers = WorkingSet | Array
 
 
-class Stream(SDM):
+class Stream(PlaneSolver):
     """Passes over new examples, the weights of all others given.
 
     ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``
@@ -63,7 +64,7 @@ class Stream(SDM):
         self.visits = visits
 
 
-class StreamSDM(Stream):
+class StreamSDM(Stream, SDM):
     """The sequential dual method on new examples."""
 
 
