@@ -174,7 +174,7 @@ def test_plain_python_and_compiled_agree():
     labels = rng.integers(0, len(CLASSES), offsets[-1]).astype(np.int32)
     evaluator = SwitchEvaluator(constraints, X, CLASSES, labels)
     c = evaluator.compiled
-    state = forms.start_state(c, offsets, labels)
+    state = forms.start_state(c, labels)
     out = np.empty(len(CLASSES))
     for _ in range(30):
         i = int(rng.integers(0, 4))
@@ -202,10 +202,10 @@ def test_what_decomposes_over_a_chain_is_the_penalty_of_the_chain_constraints():
     rng = np.random.default_rng(0)
     for _ in range(50):
         labels = rng.integers(0, 4, 5).astype(np.int32)
-        total = forms.unary_costs(compiled)[np.arange(5), labels].sum()
+        total = compiled.unary[np.arange(5), labels].sum()
         for t in (1, 2, 4):
-            total += forms.pair_costs(compiled)[labels[t - 1], labels[t]]
-            total += forms.change_costs(compiled)[t] * (labels[t] != labels[t - 1])
+            total += compiled.pair[labels[t - 1], labels[t]]
+            total += compiled.change[t] * (labels[t] != labels[t - 1])
         assert total == full_penalty(constraints, X, spell(labels, compiled.offsets))
 
 

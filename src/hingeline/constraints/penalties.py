@@ -1,4 +1,4 @@
-"""The constraints of one set of unlabelled sequences, compiled once."""
+"""The penalty of a labelling, and what label switches change in it, seen from Python."""
 
 from __future__ import annotations
 
@@ -8,42 +8,36 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
-from hingeline.constraints import switches as forms
+from hingeline.constraints import switches
 from hingeline.constraints.build import as_constraints, compile_constraints
-from hingeline.constraints.rules import Constraint, Predicate, words_of
-from hingeline.constraints.switches import (
-    Array,
-    CompiledConstraints,
-    State,
-    start_state,
-    total_penalty,
-)
-
-# Label switches seen from Python: the compiled kernels, and predicates beside them.
+from hingeline.constraints.rules import Constraint, Predicate, pick_words
+from hingeline.constraints.switches import Array, CompiledConstraints, State
 
 
 @kernel
-def _start_state(compiled: CompiledConstraints, offsets: Array, labels: Array) -> State:
-    return forms.start_state(compiled, offsets, labels)
+def make_state(compiled: CompiledConstraints, labels: Array) -> State:
+    """The counts of these labels."""
+    return switches.start_state(compiled, labels)
+
+
+@kernel
+def measure_penalty(compiled: CompiledConstraints, state: State) -> float:
+    """The penalty of a state."""
+    return switches.total_penalty(compiled, state)
 
 
 @kernel
 def _switch_costs(
     compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, out: Array
 ) -> None:
-    forms.switch_costs(compiled, state, labels, i, t, out)
+    switches.switch_costs(compiled, state, labels, i, t, out)
 
 
 @kernel
 def _commit_switch(
     compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, k: int
 ) -> None:
-    forms.commit_switch(compiled, state, labels, i, t, k)
-
-
-@kernel
-def _total_penalty(compiled: CompiledConstraints, state: State) -> float:
-    return forms.total_penalty(compiled, state)
+    switches.commit_switch(compiled, state, labels, i, t, k)
 
 
 class SwitchEvaluator:
@@ -89,7 +83,7 @@ class SwitchEvaluator:
         self.classes = list(classes)
         self.predicates = [c for c in found if isinstance(c, Predicate)]
         fast = [c for c in found if not isinstance(c, Predicate)]
-        self._words = words_of(X, token)
+        self._words = pick_words(X, token)
         self.compiled = compile_constraints(fast, self._words, self.classes, unknown=unknown)
         self.labels = np.array(labels, dtype=np.int32)
         if self.labels.shape != (self.compiled.unary.shape[0],):
@@ -98,7 +92,7 @@ class SwitchEvaluator:
             )
         if self.labels.size and not 0 <= self.labels.min() <= self.labels.max() < len(classes):
             raise ValueError(f"labels must be numbers from 0 to {len(classes) - 1}.")
-        self._state = _start_state(self.compiled, self.compiled.offsets, self.labels)
+        self._state = make_state(self.compiled, self.labels)
         self._held = [self._predicate_cost(i) for i in range(len(self._words))]
 
     def switch_costs(self, i: int, t: int) -> Array:
@@ -125,7 +119,7 @@ class SwitchEvaluator:
 
     def total_penalty(self) -> float:
         """The penalty of all constraints; each unit of a hard one counts 1e10."""
-        return float(_total_penalty(self.compiled, self._state)) + sum(self._held)
+        return float(measure_penalty(self.compiled, self._state)) + sum(self._held)
 
     def _predicate_cost(self, i: int) -> float:
         if not self.predicates:
@@ -139,18 +133,6 @@ class SwitchEvaluator:
         offsets = self.compiled.offsets
         if not (0 <= i < len(offsets) - 1 and 0 <= t < offsets[i + 1] - offsets[i]):
             raise IndexError(f"there is no position {t} in sequence {i}.")
-
-
-@kernel
-def make_state(compiled: Any, offsets: Array, labels: Array) -> Any:
-    """The state of the penalties for these labels."""
-    return start_state(compiled, offsets, labels)
-
-
-@kernel
-def penalty_of(compiled: Any, state: Any) -> float:
-    """The penalty of a state."""
-    return total_penalty(compiled, state)
 
 
 class Penalties:
@@ -194,10 +176,10 @@ class Penalties:
 
     def state(self, labels: Array) -> Any:
         """Counts of these labels for the kernels."""
-        return make_state(self.compiled, self.compiled.offsets, labels)
+        return make_state(self.compiled, labels)
 
     def total(self, labels: Array) -> float:
         """The penalty of labels of all sequences."""
         if self.predicates:
             return self.evaluator(labels).total_penalty()
-        return float(penalty_of(self.compiled, self.state(np.array(labels, dtype=np.int32))))
+        return float(measure_penalty(self.compiled, self.state(np.array(labels, dtype=np.int32))))

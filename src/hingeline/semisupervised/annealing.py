@@ -6,7 +6,7 @@ Structured Output Learning*, (5), over weights w and labels y* of the unlabelled
     P(w, y*) = ½‖w‖² + C_l/l Σ_i slack_i(w) + C_u/u Σ_j slack_j(w, y*_j) + penalty(y*)
 
 is not convex. Algorithm 1 begins with the labelled sequences alone and raises C_u step by step; at
-each it alternates between label switching for fixed w (:mod:`.label_switching`) and the convex
+each it alternates between label switching for fixed w (:mod:`.switching`) and the convex
 problem in w for fixed labels, until the labels settle. Only that convex problem has a dual and a
 certificate; of the whole there is none.
 """
@@ -24,8 +24,9 @@ import numpy as np
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.results import Result
 from hingeline.core.workers import Workers
+from hingeline.estimators.warm_start import DualMemory
 from hingeline.semisupervised.starting import ConstrainedLabels, best_labels
-from hingeline.semisupervised.switching import Switching, all_slacks, switch_labels
+from hingeline.semisupervised.switching import Switching, all_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
@@ -49,17 +50,17 @@ class AnnealingStep(NamedTuple):
     norm: float  # ½‖w‖²
     labelled: float  # slack of the labelled sequences
     unlabelled: float  # slack of the others, for y*
-    penalty: float  # of y*; nan where there are none yet
-    gap: float  # of the convex problem with y* fixed
-    switches: int  # labels switched in all alternations
-    alternations: int
-    settled: bool  # whether y* came out the same twice, or nearly so (``label_tol``)
-    changed: float  # share of tokens whose y* differs from that of the step before
-    violations: float  # penalty of plain predictions
-    agreement: float  # share of tokens at which plain predictions and y* agree
-    stability: float  # share of tokens predicted as at the step before
-    dev_score: float  # nan without development data
-    time: float  # seconds
+    penalty: float = math.nan  # of y*; nan where there are none yet
+    gap: float = math.nan  # of the convex problem with y* fixed
+    switches: int = 0  # labels switched in all alternations
+    alternations: int = 0
+    settled: bool = True  # whether y* came out the same twice, or nearly so (``label_tol``)
+    changed: float = math.nan  # share of tokens whose y* differs from that of the step before
+    violations: float = math.nan  # penalty of plain predictions
+    agreement: float = math.nan  # share of tokens at which plain predictions and y* agree
+    stability: float = math.nan  # share of tokens predicted as at the step before
+    dev_score: float = math.nan  # nan without development data
+    time: float = 0.0  # seconds
 
 
 @dataclass
@@ -70,6 +71,29 @@ class Trajectory:
     results: list[Result]
     labels: list[Array]
     interrupted: bool = False
+
+
+class WarmSolver:
+    """The convex problem in the weights for fixed labels, solved again and again.
+
+    Each call begins with the multipliers of the one before.
+    """
+
+    def __init__(self, model: Any, problem: Any) -> None:
+        self.model, self.problem = model, problem
+        self.compiled = model._compile(problem)
+        self._scratch = np.zeros(self.compiled.scratch_size)
+        self._memory: DualMemory | None = None
+
+    def solve(self, weights: Array, changed: Array) -> Result:
+        """Solve for the labels in the problem; ``changed`` sequences have new ones."""
+        start, self._memory = self._memory, None
+        if start is not None and len(changed):
+            retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
+        model = self.model
+        result: Result
+        result, self._memory, _ = model._solve_with(self.compiled, weights, start, model._kind)
+        return result
 
 
 @dataclass
@@ -93,7 +117,7 @@ class Annealing:
     start : {"beam", "viterbi"}
         Where label switching starts: see :mod:`.starting`.
     order, max_switches, max_sweeps, rng
-        As for :func:`.label_switching.switch_labels`.
+        As for :func:`.switching.switch_labels`.
     max_alternations : int
     label_tol : float
         Labels have settled if at most this share of the unlabelled tokens changed.
@@ -240,11 +264,11 @@ class Annealing:
         return np.flatnonzero(np.add.reduceat(tokens, starts, dtype=np.int64))
 
 
-def least_violating(steps: Sequence[AnnealingStep]) -> int:
-    """A step chosen without labels.
+def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
+    """Choose a step without labels: the first that removes nine tenths of the violations.
 
-    Among the steps whose plain predictions break the constraints least, within a tenth of what
-    annealing gained in all, the first: later ones only move the predictions further.
+    The violations are those of plain predictions; all that any step removes of them, counted from
+    the supervised solution, is the whole. Later steps only move the predictions further.
     """
     costs = np.array([step.violations for step in steps])
     reach = costs.min() + 0.1 * (costs[0] - costs.min())

@@ -13,32 +13,27 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import (
-    check_class_weight,
-    check_common,
-    check_sample_weight,
-    one_of,
-    positive,
-)
+from hingeline._checks import check_common, one_of, positive
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.results import Result
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.estimators.warm_start import DualMemory
-from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.semisupervised.annealing import (
     SCHEDULE,
     Annealing,
     AnnealingStep,
     Trajectory,
-    least_violating,
+    WarmSolver,
+    choose_by_violations,
 )
-from hingeline.semisupervised.partial_labels import rows_in, split_labels, words_in
-from hingeline.semisupervised.starting import STARTS, ConstrainedLabels
-from hingeline.semisupervised.switching import ORDERS, Switching, retarget
-
-# What a semi-supervised fit leaves: its steps, the one chosen, and what that can do.
+from hingeline.semisupervised.starting import (
+    STARTS,
+    ConstrainedLabels,
+    PartlyLabelled,
+    find_words,
+    prepare,
+)
+from hingeline.semisupervised.switching import ORDERS, Switching
 
 Array = np.ndarray[Any, Any]
 
@@ -46,231 +41,10 @@ NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
     "weights for fixed labels is base_.duality_gap_ after a fit"
 )
-
-
-class AnnealedModel(BaseEstimator):
-    """The fitted side of :class:`hingeline.SemiSupervisedSSVM`."""
-
-    constraints: Any
-    base_: ChainSSVM
-    classes_: Array
-
-    # What a fit leaves ---------------------------------------------------------------------
-
-    def _keep(
-        self, model: ChainSSVM, path: Trajectory, select: str, problem: Any, order: Array
-    ) -> None:
-        """Take over the trajectory and choose a step of it."""
-        if select == "dev":
-            chosen = int(np.argmax([step.dev_score for step in path.steps]))
-        elif select == "violations":
-            chosen = least_violating(path.steps)
-        else:
-            chosen = len(path.steps) - 1
-        first = len(problem.offsets) - 1
-        numbers = problem.labels.copy()
-        numbers[len(numbers) - len(path.labels[chosen]) :] = path.labels[chosen]
-        parts = np.split(model.classes_[numbers], problem.offsets[1:-1])
-        self.transduction_: list[Array] = [parts[0]] * first
-        for place, part in zip(order.tolist(), parts, strict=True):
-            self.transduction_[place] = part
-        model._store(path.results[chosen])
-        self.step_weights_: list[Any] = [result.weights for result in path.results]
-        self._set(model, path.steps, chosen)
-        if path.interrupted:
-            self.stop_reason_ = "interrupted"
-            warnings.warn(
-                f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
-                "the step chosen is one of these.",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _keep_supervised(
-        self,
-        model: ChainSSVM,
-        labels: Array,
-        offsets: Array,
-        dev: tuple[Any, Any] | None,
-    ) -> None:
-        """A fit without unlabelled sequences has one step."""
-        nan = math.nan
-        norm = 0.5 * float(model.weights_ @ model.weights_)
-        step = AnnealingStep(
-            C_u=0.0,
-            objective=model.primal_objective_,
-            norm=norm,
-            labelled=model.primal_objective_ - norm,
-            unlabelled=0.0,
-            penalty=nan,
-            gap=model.duality_gap_,
-            switches=0,
-            alternations=0,
-            settled=True,
-            changed=nan,
-            violations=nan,
-            agreement=nan,
-            stability=nan,
-            dev_score=nan if dev is None else float(model.score(*dev)),
-            time=model.history_[-1].time,
-        )
-        self.transduction_ = np.split(model.classes_[labels], offsets[1:-1])
-        self.step_weights_ = [model.weights_]
-        self._set(model, [step], 0)
-
-    def _set(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
-        self.base_ = model
-        self.classes_ = model.classes_
-        self.n_features_in_ = model.n_features_in_
-        self.steps_ = steps
-        self.selected_ = chosen
-        self.primal_objective_ = steps[chosen].objective
-        self.duality_gap_ = math.nan
-        self.stop_reason_ = NO_GAP
-
-    def _report(self, number: int, step: AnnealingStep) -> None:
-        dev = "" if math.isnan(step.dev_score) else f"  dev {100 * step.dev_score:.2f} %"
-        print(
-            f"C_u {step.C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
-            f"  penalty {step.penalty:.6g}  switches {step.switches}"
-            f"  alternations {step.alternations}{'' if step.settled else ' (not settled)'}"
-            f"  violations {step.violations:.6g}{dev}",
-            file=sys.stderr,
-        )
-
-    def _follow(self, C_u: float, number: int, found: Switching, changed: int) -> None:
-        print(
-            f"  alternation {number}: objective {found.start_objective:.6g} to "
-            f"{found.objective:.6g}, {found.switches} switches, {changed} sequences relabelled",
-            file=sys.stderr,
-        )
-
-    # What it is for ------------------------------------------------------------------------
-
-    @property
-    def weights_(self) -> Array:
-        """The flat weights of the chosen step."""
-        check_is_fitted(self, "base_")
-        return self.base_.weights_
-
-    def with_step(self, step: int) -> Any:
-        """A copy that predicts with the weights of another step, without a certificate."""
-        models = self.step_models_
-        other = type(self)(**self.get_params(deep=False))
-        other.__dict__.update(vars(self))
-        other._set(models[step], self.steps_, range(len(models))[step])
-        return other
-
-    @property
-    def step_models_(self) -> list[ChainSSVM]:
-        """A fitted ChainSSVM for every step, e.g. to score them all."""
-        check_is_fitted(self, "base_")
-        if any(weights is None for weights in self.step_weights_):
-            raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
-        return [self.base_.with_weights(weights) for weights in self.step_weights_]
-
-    def predict(
-        self,
-        X: Any,
-        lengths: Any = None,
-        allowed: Any = None,
-        *,
-        constrained: bool = False,
-        words: Any = None,
-    ) -> list[Array]:
-        """Labels of every sequence.
-
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`ChainSSVM.predict`
-        constrained : bool, default=False
-            Look for the highest score minus penalty, by beam search under the instance-level
-            constraints, whose weights count in units of the score.
-        words : list of lists of str, optional
-            What the constraints see, as for :meth:`fit`.
-
-        Returns
-        -------
-        list of ndarray, one per sequence
-        """
-        check_is_fitted(self, "base_")
-        if not constrained:
-            return self.base_.predict(X, lengths, allowed)
-        problem = self.base_._prepared(X, lengths, allowed)
-        everyone = np.arange(len(problem.offsets) - 1)
-        seen = words_in(X, words, everyone, problem.offsets)
-        penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")
-        with Workers(effective_n_jobs(self.base_.n_jobs), 0) as workers:
-            search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
-            numbers = search.find()
-        return np.split(self.classes_[numbers], problem.offsets[1:-1])
-
-    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right.
-
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`ChainSSVM.score`
-        sample_weight : array-like, one per sequence, optional
-        """
-        check_is_fitted(self, "base_")
-        return self.base_.score(X, y, lengths, sample_weight)
-
-    def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
-        """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
-
-        The file holds ``base_`` and the record of the annealing; :func:`hingeline.load` and the
-        command line read it as a ChainSSVM, without a certificate. Constraints and weights of
-        other steps are left out.
-
-        Parameters
-        ----------
-        path : str or path
-        metadata : dict, optional
-        **options
-            As for :meth:`ChainSSVM.save`.
-        """
-        check_is_fitted(self, "base_")
-        rows = [
-            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-            for row in (step._asdict() for step in self.steps_)
-        ]
-        record = {"steps": rows, "selected": self.selected_}
-        both = {**(metadata or {}), "semisupervised": record}
-        stored = copy(self.base_)  # its certificate is that of another problem
-        stored.primal_objective_ = self.primal_objective_
-        stored.dual_objective_ = stored.duality_gap_ = math.nan
-        stored.history_ = []
-        stored.stop_reason_ = NO_GAP
-        return stored.save(path, metadata=both, **options)
-
-    @classmethod
-    def load(cls, path: Any) -> Any:
-        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
-        model = ChainSSVM.load(path)
-        record = model.metadata_.get("semisupervised")
-        make: Any = AnnealingStep
-        try:
-            steps = [
-                make(**{k: math.nan if v is None else v for k, v in row.items()})
-                for row in record["steps"]
-            ]
-            chosen = int(record["selected"])
-            steps[chosen]
-        except (TypeError, KeyError, ValueError, IndexError):
-            raise ValueError(
-                f"{path} holds no record of a semi-supervised fit: load it with ChainSSVM.load."
-            ) from None
-        found = cls(base=clone(model))
-        found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
-        found._set(model, steps, chosen)
-        return found
-
-
 SELECTIONS = ("dev", "violations", "last")
 
 
-class SemiSupervisedSSVM(AnnealedModel):
+class SemiSupervisedSSVM(BaseEstimator):
     """Structured SVM for sequences of which only some are labelled, with constraints on the rest.
 
     Minimises, over weights w and labels y* of the unlabelled sequences,
@@ -297,9 +71,9 @@ class SemiSupervisedSSVM(AnnealedModel):
         The values of C_u in turn. None: 1e-4, 3e-4, 1e-3, …, 1, as published, and on to 100.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
-        first whose predictions on the unlabelled sequences have lost nine tenths of the penalty
-        that annealing takes off them, which needs no labels; or the last. None: ``"dev"`` where
-        there is such data, else ``"violations"``.
+        first step that removes nine tenths of the violations that any step removes, which needs
+        no labels; or the last. Violations are those of plain predictions on the unlabelled
+        sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
     start : {"beam", "viterbi"}, default="beam"
         Where label switching starts: labels found by a beam search under the instance-level
         constraints, or, as printed, those of the weights alone, from which single switches seldom
@@ -416,49 +190,63 @@ class SemiSupervisedSSVM(AnnealedModel):
         -------
         self
         """
-        schedule, select = self._checked(dev)
+        schedule, select = self._check(dev)
         model: ChainSSVM = clone(self.base) if self.base is not None else ChainSSVM()
         model.warm_start = False
         seed = None
         if self.random_state is not None:
-            seed = int(np.random.default_rng(_entropy(self.random_state)).integers(2**31 - 1))
+            entropy = self.random_state
+            if isinstance(entropy, np.random.RandomState):
+                entropy = int(entropy.randint(2**31 - 1))
+            seed = int(np.random.default_rng(entropy).integers(2**31 - 1))
             if model.random_state is None:
                 model.random_state = seed
-        encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
-        known, flat = split_labels(y, offsets, lengths)
-        if not flat:
-            raise ValueError(
-                "y is None for all sequences: at least one must be labelled to begin from."
-            )
-        order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
-        first = int(known.sum())
-        weights = check_sample_weight(sample_weight, len(known))[order[:first]]
-        model.encoder_ = encoder
-        model.n_features_in_ = matrix.shape[1]
-        declared = [] if self.classes is None else plain_labels(self.classes)
-        model.classes_, index = find_classes([*declared, *flat])
-        labels = number_labels(flat, index)
-        rows, inner = rows_in(order, offsets)
-        model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
-        if first == len(known):
+        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
+        if data.first == data.n:
             warnings.warn(
                 "y has labels for all sequences: this is the supervised fit, and constraints count "
                 "for nothing. Mark unlabelled sequences with None.",
                 UserWarning,
                 stacklevel=2,
             )
-            model._fit_whole(matrix, offsets, labels, weights, False)
-            self._keep_supervised(model, labels, offsets, dev)
+            model._fit_whole(data.matrix, data.offsets, data.labels, data.weights, False)
+            norm = 0.5 * float(model.weights_ @ model.weights_)
+            step = AnnealingStep(
+                C_u=0.0,
+                objective=model.primal_objective_,
+                norm=norm,
+                labelled=model.primal_objective_ - norm,
+                unlabelled=0.0,
+                gap=model.duality_gap_,
+                dev_score=math.nan if dev is None else float(model.score(*dev)),
+                time=model.history_[-1].time,
+            )
+            self.transduction_ = data.restore_order(data.labels[:0])
+            self.step_weights_ = [model.weights_]
+            self._choose(model, [step], 0)
             return self
-        penalties = Penalties(
-            self.constraints, words_in(X, words, order[first:], offsets), model.classes_.tolist()
-        )
-        problem = self._problem(model, matrix[rows], inner, labels)
-        path = self._anneal(model, problem, first, weights, penalties, schedule, dev, seed)
-        self._keep(model, path, select, problem, order)
+        path = self._anneal(data, schedule, dev, seed)
+        if select == "dev":
+            chosen = int(np.argmax([step.dev_score for step in path.steps]))
+        elif select == "violations":
+            chosen = choose_by_violations(path.steps)
+        else:
+            chosen = len(path.steps) - 1
+        model._store(path.results[chosen])
+        self.transduction_ = data.restore_order(path.labels[chosen])
+        self.step_weights_ = [result.weights for result in path.results]
+        self._choose(model, path.steps, chosen)
+        if path.interrupted:
+            self.stop_reason_ = "interrupted"
+            warnings.warn(
+                f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
+                "the step chosen is one of these.",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
 
-    def _checked(self, dev: Any) -> tuple[tuple[float, ...], str]:
+    def _check(self, dev: Any) -> tuple[tuple[float, ...], str]:
         """The schedule and the way to choose a step, or a sentence on what is wrong."""
         base = self.base
         if base is not None:
@@ -497,45 +285,22 @@ class SemiSupervisedSSVM(AnnealedModel):
         chosen = self.select or ("violations" if dev is None else "dev")
         return tuple(float(value) for value in schedule), chosen
 
-    @staticmethod
-    def _problem(model: ChainSSVM, matrix: Any, offsets: Array, labels: Array) -> Any:
-        """All sequences laid out once; only labels will change in it."""
-        padded = np.zeros(int(offsets[-1]), dtype=np.int32)
-        padded[: len(labels)] = labels
-        given = model.class_weight
-        try:  # balance what is labelled, not what is to be labelled
-            if isinstance(given, str):
-                classes = model.classes_.tolist()
-                found = check_class_weight(given, classes, labels)
-                model.class_weight = dict(zip(classes, found.tolist(), strict=True))
-            return model._make(model._with_constant(matrix), offsets, padded)
-        finally:
-            model.class_weight = given
-
     def _anneal(
         self,
-        model: ChainSSVM,
-        problem: Any,
-        first: int,
-        weights: Array,
-        penalties: Penalties,
+        data: PartlyLabelled,
         schedule: Sequence[float],
         dev: tuple[Any, Any] | None,
         seed: int | None,
     ) -> Trajectory:
-        compiled = model._compile(problem)
-        u = compiled.n - first
-        memory: list[DualMemory] = []
-        scratch = np.zeros(compiled.scratch_size)
+        model, first = data.model, data.first
+        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        problem = data.make_problem(0, data.n)
+        solver = WarmSolver(model, problem)
+        u = data.n - first
 
         def solve(C_u: float, changed: Array) -> Result:
-            start = memory.pop() if memory else None
-            if start is not None and len(changed):
-                retarget(problem, start.form, start.multipliers, changed, scratch)
-            caps = np.concatenate([weights, np.full(u, C_u / (u * model.C))])
-            result, dual, _ = model._solve_with(compiled, caps, start, model._kind)
-            memory.append(dual)
-            return result
+            caps = np.concatenate([data.weights, np.full(u, C_u / (u * model.C))])
+            return solver.solve(caps, changed)
 
         def score(w: Array) -> float:
             assert dev is not None
@@ -546,7 +311,7 @@ class SemiSupervisedSSVM(AnnealedModel):
             return Annealing(
                 problem,
                 first,
-                float(model.C) * weights,
+                float(model.C) * data.weights,
                 penalties,
                 solve,
                 workers,
@@ -562,9 +327,148 @@ class SemiSupervisedSSVM(AnnealedModel):
                 follow=self._follow if self.verbose >= 2 else None,
             ).run(schedule)
 
+    def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
+        self.base_ = model
+        self.classes_ = model.classes_
+        self.n_features_in_ = model.n_features_in_
+        self.steps_ = steps
+        self.selected_ = chosen
+        self.primal_objective_ = steps[chosen].objective
+        self.duality_gap_ = math.nan
+        self.stop_reason_ = NO_GAP
 
-def _entropy(random_state: Any) -> Any:
-    """What seeds a generator, from scikit-learn's forms of ``random_state``."""
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return random_state
+    def _report(self, number: int, step: AnnealingStep) -> None:
+        dev = "" if math.isnan(step.dev_score) else f"  dev {100 * step.dev_score:.2f} %"
+        print(
+            f"C_u {step.C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
+            f"  penalty {step.penalty:.6g}  switches {step.switches}"
+            f"  alternations {step.alternations}{'' if step.settled else ' (not settled)'}"
+            f"  violations {step.violations:.6g}{dev}",
+            file=sys.stderr,
+        )
+
+    def _follow(self, C_u: float, number: int, found: Switching, changed: int) -> None:
+        print(
+            f"  alternation {number}: objective {found.start_objective:.6g} to "
+            f"{found.objective:.6g}, {found.switches} switches, {changed} sequences relabelled",
+            file=sys.stderr,
+        )
+
+    @property
+    def weights_(self) -> Array:
+        """The flat weights of the chosen step."""
+        check_is_fitted(self, "base_")
+        return self.base_.weights_
+
+    def with_step(self, step: int) -> Any:
+        """A copy that predicts with the weights of another step, without a certificate."""
+        models = self.step_models_
+        other = type(self)(**self.get_params(deep=False))
+        other.__dict__.update(vars(self))
+        other._choose(models[step], self.steps_, range(len(models))[step])
+        return other
+
+    @property
+    def step_models_(self) -> list[ChainSSVM]:
+        """A fitted ChainSSVM for every step, e.g. to score them all."""
+        check_is_fitted(self, "base_")
+        if any(weights is None for weights in self.step_weights_):
+            raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
+        return [self.base_.with_weights(weights) for weights in self.step_weights_]
+
+    def predict(
+        self,
+        X: Any,
+        lengths: Any = None,
+        allowed: Any = None,
+        *,
+        constrained: bool = False,
+        words: Any = None,
+    ) -> list[Array]:
+        """Labels of every sequence.
+
+        Parameters
+        ----------
+        X, lengths, allowed : as for :meth:`ChainSSVM.predict`
+        constrained : bool, default=False
+            Look for the highest score minus penalty, by beam search under the instance-level
+            constraints, whose weights count in units of the score.
+        words : list of lists of str, optional
+            What the constraints see, as for :meth:`fit`.
+
+        Returns
+        -------
+        list of ndarray, one per sequence
+        """
+        check_is_fitted(self, "base_")
+        if not constrained:
+            return self.base_.predict(X, lengths, allowed)
+        problem = self.base_._prepared(X, lengths, allowed)
+        everyone = np.arange(len(problem.offsets) - 1)
+        seen = find_words(X, words, everyone, problem.offsets)
+        penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")
+        with Workers(effective_n_jobs(self.base_.n_jobs), 0) as workers:
+            search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
+            numbers = search.find()
+        return np.split(self.classes_[numbers], problem.offsets[1:-1])
+
+    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
+        """Share of tokens labelled right.
+
+        Parameters
+        ----------
+        X, y, lengths : as for :meth:`ChainSSVM.score`
+        sample_weight : array-like, one per sequence, optional
+        """
+        check_is_fitted(self, "base_")
+        return self.base_.score(X, y, lengths, sample_weight)
+
+    def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
+        """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
+
+        The file holds ``base_`` and the record of the annealing; :func:`hingeline.load` and the
+        command line read it as a ChainSSVM, without a certificate. Constraints and weights of
+        other steps are left out.
+
+        Parameters
+        ----------
+        path : str or path
+        metadata : dict, optional
+        **options
+            As for :meth:`ChainSSVM.save`.
+        """
+        check_is_fitted(self, "base_")
+        rows = [
+            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
+            for row in (step._asdict() for step in self.steps_)
+        ]
+        record = {"steps": rows, "selected": self.selected_}
+        both = {**(metadata or {}), "semisupervised": record}
+        stored = copy(self.base_)  # its certificate is that of another problem
+        stored.primal_objective_ = self.primal_objective_
+        stored.dual_objective_ = stored.duality_gap_ = math.nan
+        stored.history_ = []
+        stored.stop_reason_ = NO_GAP
+        return stored.save(path, metadata=both, **options)
+
+    @classmethod
+    def load(cls, path: Any) -> Any:
+        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
+        model = ChainSSVM.load(path)
+        record = model.metadata_.get("semisupervised")
+        make: Any = AnnealingStep
+        try:
+            steps = [
+                make(**{k: math.nan if v is None else v for k, v in row.items()})
+                for row in record["steps"]
+            ]
+            chosen = int(record["selected"])
+            steps[chosen]
+        except (TypeError, KeyError, ValueError, IndexError):
+            raise ValueError(
+                f"{path} holds no record of a semi-supervised fit: load it with ChainSSVM.load."
+            ) from None
+        found = cls(base=clone(model))
+        found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
+        found._choose(model, steps, chosen)
+        return found

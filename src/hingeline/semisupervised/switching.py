@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.constraints.penalties import Penalties, SwitchEvaluator, penalty_of
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator, measure_penalty
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
 from hingeline.core.planes import WorkingSet, plane
@@ -464,7 +464,7 @@ def switch_labels(
         if penalties.predicates:
             penalty = evaluator.total_penalty()
         else:
-            penalty = float(penalty_of(compiled, state))
+            penalty = float(measure_penalty(compiled, state))
         return scale * float(slack.sum()) + penalty, penalty
 
     most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
