@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,13 @@ from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.workers import Workers
 from hingeline.inference.chain import max_sum, path_score
-from hingeline.semisupervised.naive import naive_sweep
 from hingeline.semisupervised.starting import best_labels
 from hingeline.semisupervised.switching import is_lower, sweep_in_order
 from hingeline.structures import chain
 from hingeline.structures.chain import moves, position_scores
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+from naive_switching import naive_sweep
 
 Array = np.ndarray[Any, Any]
 NO_LIMIT = np.iinfo(np.int64).max

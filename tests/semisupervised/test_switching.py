@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from hingeline import constraints as cs
 from hingeline.constraints.penalties import Penalties, measure_penalty
 from hingeline.core.workers import Workers
-from naive_switching import naive_sweep
 from hingeline.semisupervised.starting import best_labels
 from hingeline.semisupervised.switching import all_slacks, switch_labels
 from hingeline.structures import chain
+
+# isort: split
+from naive_switching import naive_sweep
 
 
 def random_problem(seed: int, n_labels: int = 3, general: bool = False, masked: bool = False):

@@ -1,7 +1,8 @@
-"""Distributions over the labels of unlabelled sequences, and weights for given distributions.
+"""Constraints on expectations, distributions that keep them, and weights for distributions.
 
-With weights w, temperature T and penalties g on expectations (:mod:`.relaxation`) the distribution
-a over labellings of the unlabelled sequences minimises::
+Posterior regularisation and DASO give the unlabelled sequences distributions instead of labels.
+With weights w, temperature T and penalties g on expectations the distribution a over labellings
+minimises::
 
     Σ_j E_a[cost − w·f(x_j, y)] + Σ_c g_c(E_a[φ_c]) − T·H(a)
 
@@ -10,6 +11,24 @@ Its dual has one multiplier between 0 and a cap for each bound, the distribution
 violation: forward and backward passes, and L-BFGS with bounds on λ. At T = 1 this is the
 projection of the model's posterior of Ganchev et al. (2010): up to a constant, the divergence
 ``KL(a ‖ p_w)`` plus penalties.
+
+Only expectations of functions that decompose over a chain can be computed. From the compiled
+constraints these are taken:
+
+* costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
+  expectation is linear in the distribution;
+* numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
+  number;
+* numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with segments):
+  to the expected number of positions at which a segment of that label starts. "Each label at most
+  once" (``NoRepeats``) becomes at most one expected start of each label, a surrogate as in Dhillon
+  et al. (2012);
+* corpus constraints: shares and averages of expected numbers. The share of changes is a ratio; it
+  is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
+
+Beyond its bounds a number of one sequence costs per unit what the first unit costs there. Minimum
+lengths, orders, and segments of groups of several labels do not decompose into expectations of
+labels and starts; they are left out and named in ``left_out``.
 """
 
 from __future__ import annotations
@@ -32,31 +51,10 @@ from hingeline.core.workers import Workers
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import ChainProblem
 
-# Constraints on expectations: what of the constraints a distribution over chains can be held to.
-#
-# Posterior regularisation and DASO give the unlabelled sequences distributions instead of labels.
-# A constraint then bounds an expectation, and only those of functions that decompose over a chain
-# can be computed. From the compiled constraints these are taken:
-#
-# * costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
-#   expectation is linear in the distribution;
-# * numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
-#   number;
-# * numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with
-#   segments): to the expected number of positions at which a segment of that label starts. "Each
-#   label at most once" (``NoRepeats``) becomes at most one expected start of each label, a
-#   surrogate as in Dhillon et al. (2012);
-# * corpus constraints: shares and averages of expected numbers. The share of changes is a ratio;
-#   it is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
-#
-# Beyond its bounds a number of one sequence costs per unit what the first unit costs there.
-# Minimum lengths, orders, and segments of groups of several labels do not decompose into
-# expectations of labels and starts; they are left out and named in ``left_out``.
-
 Array = np.ndarray[Any, Any]
 
 #: Costs above this are as good as infinite, and smaller numbers keep their digits beside it.
-LARGEST = 1e4
+LARGEST_COST = 1e4
 
 
 class Prices(NamedTuple):
@@ -170,7 +168,7 @@ class Relaxation:
         self.n_tokens, self.n_labels = compiled.unary.shape
         self.pair = self._wide(compiled.pair)
         self._labels = self._wide(compiled.unary)
-        change = np.minimum(compiled.change, LARGEST)
+        change = np.minimum(compiled.change, LARGEST_COST)
         inside = np.ones(self.n_tokens)
         inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
         self._inside = inside
@@ -217,7 +215,7 @@ class Relaxation:
 
     def _wide(self, table: Array) -> Array:
         out = np.zeros((len(table), self.stride))
-        out[:, : table.shape[1]] = np.minimum(table, LARGEST)
+        out[:, : table.shape[1]] = np.minimum(table, LARGEST_COST)
         return out
 
     def _mask(self, g: int) -> Array:
@@ -257,9 +255,9 @@ class Relaxation:
                 continue
             low, high = int(free[0]), int(free[-1])
             if low > 0:
-                lower.append((g, low, min(costs[low - 1], LARGEST)))
+                lower.append((g, low, min(costs[low - 1], LARGEST_COST)))
             if high + 1 < len(costs):
-                upper.append((g, high, min(costs[high + 1], LARGEST)))
+                upper.append((g, high, min(costs[high + 1], LARGEST_COST)))
         for sign, rows in ((1.0, upper), (-1.0, lower)):
             if rows:
                 masks = np.array([self._mask(g) for g, _, _ in rows])
@@ -488,13 +486,13 @@ class SoftTask:
         self.observed = observed_features(labelled, weights)
         self._both = _Both(self.labelled, self.unlabelled)
 
-    def supervised(self) -> Result:
+    def learn_supervised(self) -> Result:
         """The weights of the labelled sequences alone."""
         return minimise_log_loss(
             self.labelled, self.weights, self.observed, tol=self.tol, max_iter=self.max_iter
         )
 
-    def label(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
+    def project(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
         """Distributions for weights."""
         return project(
             self.unlabelled,

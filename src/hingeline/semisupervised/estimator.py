@@ -222,7 +222,7 @@ class SemiSupervisedSSVM(BaseEstimator):
                 time=model.history_[-1].time,
             )
             self.transduction_ = data.restore_order(data.labels[:0])
-            self.step_weights_ = [model.weights_]
+            self.step_weights_: list[Any] = [model.weights_]
             self._choose(model, [step], 0)
             return self
         path = self._anneal(data, schedule, dev, seed)

@@ -1,11 +1,11 @@
 """What a semi-supervised fit starts from: sequences with labels first, and labels to switch.
 
-As printed, (8), label switching starts from the best labellings without constraints. Single switches seldom lead
-from there to labels that keep the constraints: to move the end of a segment, or to give up a second
-one, several labels must change at once, and the first of these switches costs more than it gains.
-A beam search over ``C_u/u · w·f(x, y) − penalty(y)``, which sees whole segments, starts much lower,
-with prices on labels where their shares in the corpus are constrained; switching then adds
-what the beam leaves out, the slack and the other corpus-level constraints.
+As printed, (8), label switching starts from the best labellings without constraints. Single
+switches seldom lead from there to labels that keep the constraints: to move the end of a segment,
+or to give up a second one, several labels must change at once, and the first of these switches
+costs more than it gains. A beam search over ``C_u/u · w·f(x, y) − penalty(y)``, which sees whole
+segments, starts much lower, with prices on labels where their shares in the corpus are constrained;
+switching then adds what the beam leaves out, the slack and the other corpus-level constraints.
 """
 
 from __future__ import annotations
