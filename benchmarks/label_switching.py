@@ -25,7 +25,7 @@ import numpy as np
 from harness import write_results
 from hingeline import constraints as cs
 from hingeline._jit import uncached
-from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.workers import Workers
 from hingeline.inference.chain import max_sum, path_score
@@ -123,7 +123,7 @@ def decode_one(problem: Any, i: int, w: Array, violator: Array) -> float:
 
 def python_sweep(problem: Any, w: Array, scale: float, penalties: Penalties) -> int:
     """The printed sweep in Python over the first sequence of the problem; penalties of all."""
-    evaluator = penalties.evaluator(problem.labels)
+    evaluator = SwitchEvaluator(penalties, problem.labels)
     length = int(problem.offsets[1])
     violator = np.empty(length, dtype=np.int32)
     m, d = problem.n_labels, problem.n_features

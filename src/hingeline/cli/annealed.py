@@ -15,7 +15,7 @@ WHY_NO_GAP = (
 )
 _RULES = {
     "dev": "the best on the held-out data",
-    "violations": "the first without nine tenths of the violations that annealing takes off",
+    "violations": "the first that removes nine tenths of the violations that any step removes",
     "last": "the last",
 }
 

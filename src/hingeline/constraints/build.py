@@ -53,7 +53,7 @@ def compile_constraints(
     Parameters
     ----------
     constraints : iterable of Constraint
-        All kinds but :class:`Predicate`, which only :class:`SwitchEvaluator` can evaluate.
+        All kinds but :class:`Predicate`, which only :class:`Penalties` can evaluate.
     X : iterable of sequences of tokens
     classes : sequence
         The labels; label k of the compiled form is ``classes[k]``.
@@ -74,7 +74,7 @@ def compile_constraints(
         if isinstance(constraint, Predicate):
             raise ValueError(
                 f"constraint {number} ({constraint.title}) is a Python predicate and cannot be "
-                "compiled; use SwitchEvaluator."
+                "compiled; use Penalties."
             )
         builder.add(constraint)
     if builder.unknown and unknown != "ignore":

@@ -21,7 +21,7 @@ from scipy.sparse import coo_array
 
 from hingeline._jit import helper, kernel
 from hingeline.constraints.build import as_constraints, compile_constraints
-from hingeline.constraints.penalties import SwitchEvaluator
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.rules import HARD, Constraint, InstanceConstraint, Predicate, pick_words
 from hingeline.constraints.switches import (
     Array,
@@ -51,32 +51,26 @@ Terms = dict[int, float]
 def chain_search(
     compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array
 ) -> None:
-    """Viterbi with what decomposes over a chain: words, ends, changes, pairs."""
+    """The best labels under what decomposes over a chain: words, ends, changes, pairs."""
     K = transitions.shape[0]
     for i in range(compiled.offsets.shape[0] - 1):
         lo = compiled.offsets[i]
-        hi = compiled.offsets[i + 1]
-        if hi == lo:
-            continue
-        best = np.empty((hi - lo, K))
-        back = np.zeros((hi - lo, K), dtype=np.int32)
-        for k in range(K):
-            best[0, k] = scores[lo, k] - compiled.unary[lo, k]
-        for t in range(1, hi - lo):
+        rest = _best_rest(compiled, scores, transitions, i)
+        before = -1
+        for t in range(rest.shape[0]):
+            top = -np.inf
+            best = 0
             for k in range(K):
-                top = -np.inf
-                for j in range(K):
-                    s = best[t - 1, j] + transitions[j, k] - compiled.pair[j, k]
-                    if j != k:
+                s = scores[lo + t, k] - compiled.unary[lo + t, k] + rest[t, k]
+                if before >= 0:
+                    s += transitions[before, k] - compiled.pair[before, k]
+                    if k != before:
                         s -= compiled.change[lo + t]
-                    if s > top:
-                        top = s
-                        back[t, k] = j
-                best[t, k] = top + scores[lo + t, k] - compiled.unary[lo + t, k]
-        k = int(np.argmax(best[hi - lo - 1]))
-        for t in range(hi - lo - 1, -1, -1):
-            labels[lo + t] = k
-            k = back[t, k]
+                if s > top:
+                    top = s
+                    best = k
+            labels[lo + t] = best
+            before = best
 
 
 @kernel
@@ -725,8 +719,9 @@ def _switch_slowly(
     labels: Array,
 ) -> Array:
     """Hill climbing by single switches with predicates evaluated in Python."""
-    evaluator = SwitchEvaluator(constraints, words, classes, labels, unknown="ignore")
-    offsets, y = evaluator.compiled.offsets, evaluator.labels
+    penalties = Penalties(constraints, words, classes, unknown="ignore")
+    evaluator = SwitchEvaluator(penalties, labels)
+    offsets, y = penalties.compiled.offsets, evaluator.labels
     for i, x in enumerate(words):
         lo = int(offsets[i])
         for _ in range(SWEEPS):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import check_common, one_of, positive
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.results import Result
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import (
     SCHEDULE,
     Annealing,
     AnnealingStep,
-    Trajectory,
-    WarmSolver,
     choose_by_violations,
 )
 from hingeline.semisupervised.starting import (
     STARTS,
     ConstrainedLabels,
-    PartlyLabelled,
     find_words,
     prepare,
 )
-from hingeline.semisupervised.switching import ORDERS, Switching
+from hingeline.semisupervised.switching import ORDERS
 
 Array = np.ndarray[Any, Any]
 
@@ -44,6 +40,7 @@ NO_GAP = (
 SELECTIONS = ("dev", "violations", "last")
 
 
+@dataclass(eq=False, repr=False)
 class SemiSupervisedSSVM(BaseEstimator):
     """Structured SVM for sequences of which only some are labelled, with constraints on the rest.
 
@@ -129,36 +126,20 @@ class SemiSupervisedSSVM(BaseEstimator):
     [['A', 'X']]
     """
 
-    def __init__(
-        self,
-        base: ChainSSVM | None = None,
-        constraints: Any = (),
-        *,
-        C_u: Sequence[float] | None = None,
-        select: str | None = None,
-        start: str = "beam",
-        order: str = "sequential",
-        max_switches: int | None = None,
-        max_sweeps: int = 1,
-        max_alternations: int = 10,
-        label_tol: float = 1e-3,
-        classes: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.base = base
-        self.constraints = constraints
-        self.C_u = C_u
-        self.select = select
-        self.start = start
-        self.order = order
-        self.max_switches = max_switches
-        self.max_sweeps = max_sweeps
-        self.max_alternations = max_alternations
-        self.label_tol = label_tol
-        self.classes = classes
-        self.random_state = random_state
-        self.verbose = verbose
+    base: ChainSSVM | None = None
+    constraints: Any = ()
+    _: KW_ONLY
+    C_u: Sequence[float] | None = None
+    select: str | None = None
+    start: str = "beam"
+    order: str = "sequential"
+    max_switches: int | None = None
+    max_sweeps: int = 1
+    max_alternations: int = 10
+    label_tol: float = 1e-3
+    classes: Any = None
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(
         self,
@@ -225,7 +206,10 @@ class SemiSupervisedSSVM(BaseEstimator):
             self.step_weights_: list[Any] = [model.weights_]
             self._choose(model, [step], 0)
             return self
-        path = self._anneal(data, schedule, dev, seed)
+        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
+            rng = np.random.default_rng(seed)
+            path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
         if select == "dev":
             chosen = int(np.argmax([step.dev_score for step in path.steps]))
         elif select == "violations":
@@ -285,48 +269,6 @@ class SemiSupervisedSSVM(BaseEstimator):
         chosen = self.select or ("violations" if dev is None else "dev")
         return tuple(float(value) for value in schedule), chosen
 
-    def _anneal(
-        self,
-        data: PartlyLabelled,
-        schedule: Sequence[float],
-        dev: tuple[Any, Any] | None,
-        seed: int | None,
-    ) -> Trajectory:
-        model, first = data.model, data.first
-        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
-        problem = data.make_problem(0, data.n)
-        solver = WarmSolver(model, problem)
-        u = data.n - first
-
-        def solve(C_u: float, changed: Array) -> Result:
-            caps = np.concatenate([data.weights, np.full(u, C_u / (u * model.C))])
-            return solver.solve(caps, changed)
-
-        def score(w: Array) -> float:
-            assert dev is not None
-            model.weights_ = w
-            return float(model.score(*dev))
-
-        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
-            return Annealing(
-                problem,
-                first,
-                float(model.C) * data.weights,
-                penalties,
-                solve,
-                workers,
-                start=self.start,
-                order=self.order,
-                max_switches=self.max_switches,
-                max_sweeps=self.max_sweeps,
-                max_alternations=self.max_alternations,
-                label_tol=float(self.label_tol),
-                rng=np.random.default_rng(seed),
-                score=None if dev is None else score,
-                report=self._report if self.verbose else None,
-                follow=self._follow if self.verbose >= 2 else None,
-            ).run(schedule)
-
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self.base_ = model
         self.classes_ = model.classes_
@@ -336,23 +278,6 @@ class SemiSupervisedSSVM(BaseEstimator):
         self.primal_objective_ = steps[chosen].objective
         self.duality_gap_ = math.nan
         self.stop_reason_ = NO_GAP
-
-    def _report(self, number: int, step: AnnealingStep) -> None:
-        dev = "" if math.isnan(step.dev_score) else f"  dev {100 * step.dev_score:.2f} %"
-        print(
-            f"C_u {step.C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
-            f"  penalty {step.penalty:.6g}  switches {step.switches}"
-            f"  alternations {step.alternations}{'' if step.settled else ' (not settled)'}"
-            f"  violations {step.violations:.6g}{dev}",
-            file=sys.stderr,
-        )
-
-    def _follow(self, C_u: float, number: int, found: Switching, changed: int) -> None:
-        print(
-            f"  alternation {number}: objective {found.start_objective:.6g} to "
-            f"{found.objective:.6g}, {found.switches} switches, {changed} sequences relabelled",
-            file=sys.stderr,
-        )
 
     @property
     def weights_(self) -> Array:

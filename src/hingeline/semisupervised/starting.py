@@ -247,20 +247,8 @@ def best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -
 class ConstrainedLabels:
     """Labels by beam search under the instance constraints, Python predicates left out.
 
-    Parameters
-    ----------
-    problem : ChainProblem
-        Its sequences from number ``first`` on are to be labelled.
-    first : int
-    w : ndarray
-        Flat weights.
-    scale : float
-        What a unit of score is worth beside the penalties.
-    penalties : Penalties
-        Of these sequences.
-    workers : Workers
-    width : int
-        Hypotheses of the beam.
+    The problem's sequences from number ``first`` on are labelled; ``scale`` is what a unit of score
+    is worth beside the penalties, and ``width`` the number of hypotheses of the beam.
     """
 
     def __init__(
@@ -304,18 +292,9 @@ class ConstrainedLabels:
 
         To mend a share whole segments must be relabelled, in the sequences where that costs least;
         single switches cannot. A price on a label does: the multipliers of the corpus-level
-        :class:`~hingeline.constraints.Share` constraints.
-
-        Parameters
-        ----------
-        prices : ndarray of shape (labels,)
-            Where the search for prices starts; what it ends with is written here.
-
-        Returns
-        -------
-        int32 ndarray
-            Of all labels met, those of the highest score minus penalty, corpus constraints
-            included.
+        :class:`~hingeline.constraints.Share` constraints. The search starts from ``prices``
+        (labels,), where it writes what it ends with, and returns, of all labels met, those of the
+        highest score minus penalty, corpus constraints included.
         """
         compiled = self.penalties.compiled
         asked = (compiled.corpus_kind == SHARE) & (compiled.corpus_weight > 0.0)

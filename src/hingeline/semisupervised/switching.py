@@ -360,33 +360,11 @@ def switch_labels(
 ) -> Switching:
     """Algorithm 2 from given labels of the unlabelled sequences.
 
-    Parameters
-    ----------
-    problem : ChainProblem
-        Its sequences from number ``first`` on are the unlabelled ones; their labels in it count
-        for nothing.
-    first : int
-    w : ndarray
-        Flat weights.
-    scale : float
-        ``C_u/u``, what a unit of slack costs.
-    penalties : Penalties
-        Of the unlabelled sequences.
-    labels : int32 ndarray
-        Where to start, of all unlabelled tokens; left as they are.
-    order : {"sequential", "random"}
-        Every position in turn with its best label, or random positions and labels, of sequences
-        in random order.
-    max_switches : int, optional
-        Stop after so many switches.
-    max_sweeps : int
-        Sweep again, at most so often in all, as long as something was switched.
-    rng : Generator
-        For random order.
-
-    Returns
-    -------
-    Switching
+    These are the problem's sequences from number ``first`` on; their labels in it count for
+    nothing. ``scale`` is ``C_u/u``, what a unit of slack costs; ``labels`` of all unlabelled tokens
+    are where to start, and are left as they are. ``order`` is "sequential", every position in turn
+    with its best label, or "random", positions and labels drawn from ``rng``. Sweeps are repeated,
+    at most ``max_sweeps`` in all, as long as something was switched.
     """
     lengths = np.diff(problem.offsets[first:])
     n = len(lengths)
@@ -394,7 +372,7 @@ def switch_labels(
     everyone = np.arange(n)
     compiled = penalties.compiled
     if penalties.predicates:
-        evaluator = penalties.evaluator(labels)
+        evaluator = SwitchEvaluator(penalties, labels)
         labels = evaluator.labels
     else:
         labels = np.array(labels, dtype=np.int32)
