@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.results import Result
+from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, best_labels
 from hingeline.semisupervised.switching import Switching, all_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_common, one_of, positive
+from hingeline._checks import one_of, positive
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.chain import ChainSSVM
@@ -236,7 +236,7 @@ class SemiSupervisedSSVM(BaseEstimator):
         if base is not None:
             if not isinstance(base, ChainSSVM):
                 raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
-            check_common(base, base._known_options())
+            base._check_parameters()
             for name, able in (("slack", "max"), ("rescale", "margin")):
                 if getattr(base, name) != able:
                     raise ValueError(
