@@ -16,7 +16,7 @@ from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.cli.app import CommandError, NJobs, Quiet, Seed, app, check_n_jobs, check_seed
 from hingeline.cli.progress import FitProgress, percent, relative_gap
 from hingeline.data.digits import DigitDates, load_digit_dates
-from hingeline.report.curve import check_picture_path, plot_curve
+from hingeline.report.figures import check_picture_path, plot_curve
 
 Array = np.ndarray[Any, Any]
 

@@ -23,10 +23,9 @@ from hingeline.cli.constraints import (
 )
 from hingeline.cli.label_sets import judge_sets, refuse
 from hingeline.cli.predict import load_model, read_for
-from hingeline.cli.results import aligned
 from hingeline.cli.samples import Samples, file_hash
 from hingeline.evaluation.inspection import explain as take_apart
-from hingeline.evaluation.metrics import Evaluation
+from hingeline.evaluation.metrics import Evaluation, align
 from hingeline.evaluation.metrics import evaluate as score
 from hingeline.features.tables import TokenTable
 
@@ -119,13 +118,13 @@ def evaluate(
         more = {"constraints": broken} if known else {}
         typer.echo(json.dumps({**result.to_dict(), **more}))
         return
-    typer.echo(aligned(result.summary()))
+    typer.echo(align(result.summary()))
     if known:
         typer.echo("\n" + violation_table(broken))
     if result.spans is not None:
-        typer.echo("\n" + aligned(result.table(by="type")))
+        typer.echo("\n" + align(result.table(by="type")))
     if labels or result.spans is None:
-        typer.echo("\n" + aligned(result.table(by="label")))
+        typer.echo("\n" + align(result.table(by="label")))
     if confusion:
         typer.echo("\n" + _confusions(result))
 
@@ -140,7 +139,7 @@ def _confusions(result: Evaluation, most: int = 20) -> str:
         a, b = divmod(int(flat), len(result.labels))
         if counts[a, b]:
             rows.append([str(result.labels[a]), str(result.labels[b]), int(counts[a, b])])
-    return aligned(rows)
+    return align(rows)
 
 
 def _refuse_sets(command: str, estimator: Any) -> None:
@@ -180,10 +179,12 @@ def report(
             known["tokens"] = samples.X.sentences(0)
         files.append({"name": Path(test).name, "sha256": file_hash(test)})
     path = output or model.with_suffix(".html")
-    with blaming("--output"):
-        write_report(
-            path, estimator, command=metadata.get("command"), data=files, title=model.name, **known
-        )
+    known |= {"command": metadata.get("command"), "data": files, "title": model.name}
+    try:
+        with blaming("--output"):
+            write_report(path, estimator, **known)
+    except ImportError as error:
+        raise CommandError(str(error)) from None
     typer.echo(f"The report is in {path}")
 
 
@@ -222,5 +223,5 @@ def explain(
         for word, row in zip(words, found.by_position(), strict=True):
             lead = f"{row['contribution']:+.4f}"
             rows.append([row["position"], word, str(row["chosen"]), str(row["other"]), lead])
-        typer.echo(aligned(rows) + "\n")
+        typer.echo(align(rows) + "\n")
     typer.echo(found.text(n))
