@@ -13,11 +13,11 @@ import typer
 from hingeline import ChainSSVM, SemiSupervisedSSVM
 from hingeline.cli.app import CommandError, Json, app, blaming
 from hingeline.cli.encoders import split_names
-from hingeline.cli.results import aligned
 from hingeline.cli.samples import Samples, read_training
 from hingeline.constraints import check as check_labels
 from hingeline.constraints import load_constraints
 from hingeline.data.text import open_text
+from hingeline.evaluation.metrics import align
 
 BROKEN = 1
 _HELP = "TOML file, citations or seminars"
@@ -109,7 +109,7 @@ def violation_table(rows: list[dict[str, Any]]) -> str:
     cells: list[list[Any]] = [["violations of", "true", "predicted"]]
     cells += [[row["name"], f"{row['true']:.6g}", f"{row['predicted']:.6g}"] for row in rows]
     total = [f"{sum(row[side] for row in rows):.6g}" for side in ("true", "predicted")]
-    return aligned([*cells, ["total", *total]])
+    return align([*cells, ["total", *total]])
 
 
 @app.command()
@@ -157,7 +157,7 @@ def check(
         cells += [[*_cells(row, report.n_sequences), _places(data, row, n)] for row in rows]
         broken = f"{len(report.sequences)} of {report.n_sequences}"
         cells.append(["total", f"{report.violation:.6g}", broken, ""])
-        typer.echo(aligned(cells, left=(0, 3)))
+        typer.echo(align(cells, left=(0, 3)))
     if not report.ok:
         raise typer.Exit(BROKEN)
 

@@ -14,9 +14,9 @@ from hingeline.cli.annealed import Annealed
 from hingeline.cli.app import Json, app, blaming
 from hingeline.cli.label_sets import refuse
 from hingeline.cli.predict import load_model
-from hingeline.cli.results import aligned
 from hingeline.cli.samples import Layout, layout_of
 from hingeline.evaluation.inspection import top_features, transition_table, write_weights
+from hingeline.evaluation.metrics import align
 from hingeline.modelfile import read_header
 from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
@@ -80,7 +80,7 @@ def info(
     for name, value in facts.items():
         if name == "annealing":
             typer.echo(f"{name}:")
-            typer.echo("\n".join(f"  {line}" for line in aligned(value).splitlines()))
+            typer.echo("\n".join(f"  {line}" for line in align(value).splitlines()))
         elif name in ("top features", "transitions"):
             typer.echo(f"{name}:")
             for row in value:

@@ -12,9 +12,8 @@ import typer
 
 from hingeline import MultilabelSSVM
 from hingeline.cli.app import CommandError, blaming
-from hingeline.cli.results import aligned
 from hingeline.data.text import atomic_text
-from hingeline.evaluation.metrics import MultilabelScores, multilabel_scores
+from hingeline.evaluation.metrics import MultilabelScores, align, multilabel_scores
 
 Array = np.ndarray[Any, Any]
 
@@ -111,9 +110,9 @@ def judge_sets(
         more = {str(row[0]): dict(zip(header[1:], row[1:], strict=True)) for row in rows}
         typer.echo(json.dumps({"rows": len(y), **scores._asdict(), "by_label": more}))
         return
-    typer.echo(aligned([["rows", str(len(y))], *_summary(scores)]))
+    typer.echo(align([["rows", str(len(y))], *_summary(scores)]))
     if every:
-        typer.echo("\n" + aligned(table))
+        typer.echo("\n" + align(table))
 
 
 def _scores(y: Array, predicted: Array) -> MultilabelScores:

@@ -85,20 +85,6 @@ def balance_of(model: Any) -> dict[str, Any]:
     return facts
 
 
-def aligned(rows: Any, left: tuple[int, ...] = (0,)) -> str:
-    """Rows of a table as text, some columns flush left."""
-    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for row in cells:
-        padded = [
-            cell.ljust(width) if k in left else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
-
-
 def print_annealed(result: dict[str, Any], as_json: bool) -> None:
     """The outcome of a semi-supervised fit in a line, or as JSON."""
     if as_json:
