@@ -387,9 +387,9 @@ class Recorder:
         self.iterates: list[Any] = []
         super().__init__(*args, **kwargs)
 
-    def _move(self, order: Any, *form: Any) -> None:
+    def move(self, order: Any, *rest: Any) -> None:
         for i in order:
-            super()._move(np.array([i]), *form)  # type: ignore[misc]
+            super().move(np.array([i]), *rest)  # type: ignore[misc]
             self.iterates.append(self.w.copy())
 
     def restart_average(self) -> None:

@@ -536,7 +536,7 @@ class EnumeratedSDM(CertifiedSolver):
             passes = min(passes, 4 + 2 * self.clock)
         for _ in range(passes):
             worth = self.gaps >= self.options.skip * max(self.gaps[self.active].mean(), 1e-300)
-            self._move(np.flatnonzero(worth), stage)
+            self.move(np.flatnonzero(worth), stage)
         leapt = stage is self.form and self.clock > 4 and self.accelerate(self, self._distance)
         if self.stage_begins(self.clock + 1):
             return math.inf
@@ -575,7 +575,7 @@ class EnumeratedSDM(CertifiedSolver):
         )
         self.oracle_calls += self.compiled.n
 
-    def _move(self, examples: Array, form: Formulation) -> None:
+    def move(self, examples: Array, form: Formulation) -> None:
         order = shuffle_runs(self.rng, examples)
         move_all(
             self.compiled.problem,

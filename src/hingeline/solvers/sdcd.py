@@ -370,7 +370,7 @@ class EnumeratedSDCD(EnumeratedSDM):
         self._move_in(self.active, self.form, 0.0)
         return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
 
-    def _move(self, examples: Array, form: Formulation) -> None:
+    def move(self, examples: Array, form: Formulation) -> None:
         self._move_in(shuffle_runs(self.rng, examples), form, self.options.precision)
 
     def _move_in(self, order: Array, form: Formulation, precision: float) -> None:
