@@ -450,6 +450,7 @@ class _Library(JITCodeLibrary):
         self._shared_module: Any = None
 
     def add_llvm_module(self, ll_module: Any) -> None:
+        self._optimize_functions(ll_module)
         self._final_module.link_in(ll_module)
 
     def text(self) -> Any:
