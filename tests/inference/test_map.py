@@ -75,9 +75,7 @@ def test_what_auto_takes():
 
     def choice(problem):
         oracle = module.make_oracle(join([problem.graph]), module.AUTO)
-        names = [
-            name for name in oracle._fields[1:] if isinstance(getattr(oracle, name), module.Used)
-        ]
+        names = [name for name, use in oracle._asdict().items() if isinstance(use, module.Used)]
         return names[0] if len(names) == 1 else names
 
     path = [(i, i + 1) for i in range(49)]

@@ -104,7 +104,7 @@ def refuse_method(graphs: Topologies, method: str) -> str | None:
         "enumeration": (_are_enumerable, f"is for up to {2**LOG2_MOST} assignments"),
         "graph-cut": (are_binary_pairs, "needs binary variables and pairs"),
     }.get(method, (None, ""))
-    wrong = [] if fine is None else np.flatnonzero(~fine(graphs))
+    wrong: Any = [] if fine is None else np.flatnonzero(~fine(graphs))
     return f"graph {wrong[0]}: inference={method!r} {need}; use 'auto'" if len(wrong) else None
 
 
@@ -147,7 +147,7 @@ def _where_used(search: Callable[..., float]) -> Callable[..., float]:
     def leave_out(use: Unused, scored: Scored, messages: Array, y: Array) -> float:
         return np.nan
 
-    chosen = {Used: run, Unused: leave_out}
+    chosen: dict[type, Callable[..., float]] = {Used: run, Unused: leave_out}
 
     def stub(use: Any, scored: Scored, messages: Array, y: Array) -> float:
         return chosen[type(use)](use, scored, messages, y)

@@ -122,7 +122,8 @@ HINGE, LINEAR, PENALTY, CENTRE, FRACTIONAL = range(5)
 
 def _by_kind(name: str) -> Any:
     """Let kernels contain what one kind of factors needs, by the class of ``blocks.factors``."""
-    kinds = {AnyFactors: getattr(any_factors, name), BinaryPairs: getattr(binary_pairs, name)}
+    modules: dict[type, Any] = {AnyFactors: any_factors, BinaryPairs: binary_pairs}
+    kinds = {kind: getattr(module, name) for kind, module in modules.items()}
 
     def stub(kind: Any, *rest: Any) -> Any:
         return kinds[type(kind)](kind, *rest)
@@ -194,6 +195,13 @@ def evaluate_example(
     out[FRACTIONAL] = fractional
 
 
+@helper
+def put_back(kept: Array, values: Array, at: int) -> None:
+    """Copy what was set aside; an assignment to a slice takes seconds to compile."""
+    for k in range(kept.shape[0]):
+        values[at + k] = kept[k]
+
+
 @kernel
 def evaluate(
     problem: Any,
@@ -225,7 +233,7 @@ def evaluate(
         mu, sums = point.mu[a:b].copy(), point.sums[a:b].copy()
         mass, gaps = point.mass[c:d].copy(), point.gaps[e:f].copy()
         for _ in range(rounds):
-            point.gaps[e:f] = gaps
+            put_back(gaps, point.gaps, e)
             visit_factors(
                 kind, problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, scratch
             )
@@ -233,10 +241,10 @@ def evaluate(
                 problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, scratch
             )
         evaluate_example(problem, blocks, i, cap[i], kappa, w, point, scratch, out[i])
-        point.mu[a:b] = mu
-        point.sums[a:b] = sums
-        point.mass[c:d] = mass
-        point.gaps[e:f] = gaps
+        put_back(mu, point.mu, a)
+        put_back(sums, point.sums, a)
+        put_back(mass, point.mass, c)
+        put_back(gaps, point.gaps, e)
 
 
 @kernel
