@@ -136,18 +136,14 @@ def agree(bound: float, score: float) -> bool:
 # Methods, compiled where they are used ---------------------------------------------------------
 
 
+@helper
+def _leave_out(use: Unused, scored: Scored, messages: Array, y: Array) -> float:
+    return np.nan
+
+
 def _where_used(search: Callable[..., float]) -> Callable[..., float]:
-    """Give ``search`` a first argument whose class says whether kernels contain it."""
-
-    @helper
-    def run(use: Used, scored: Scored, messages: Array, y: Array) -> float:
-        return search(scored, messages, y)
-
-    @helper
-    def leave_out(use: Unused, scored: Scored, messages: Array, y: Array) -> float:
-        return np.nan
-
-    chosen: dict[type, Callable[..., float]] = {Used: run, Unused: leave_out}
+    """Let the class of the first argument say whether kernels contain ``search``."""
+    chosen: dict[type, Callable[..., float]] = {Used: helper(search), Unused: _leave_out}
 
     def stub(use: Any, scored: Scored, messages: Array, y: Array) -> float:
         return chosen[type(use)](use, scored, messages, y)
@@ -156,22 +152,19 @@ def _where_used(search: Callable[..., float]) -> Callable[..., float]:
 
 
 @_where_used
-@helper
-def _search_forest(scored: Scored, messages: Array, y: Array) -> float:
+def _search_forest(use: Used, scored: Scored, messages: Array, y: Array) -> float:
     max_product(scored, y)
     return assignment_score(scored, y)
 
 
 @_where_used
-@helper
-def _search_all(scored: Scored, messages: Array, y: Array) -> float:
+def _search_all(use: Used, scored: Scored, messages: Array, y: Array) -> float:
     enumerate_best(scored, y)
     return assignment_score(scored, y)
 
 
 @_where_used
-@helper
-def _search_cut(scored: Scored, messages: Array, y: Array) -> float:
+def _search_cut(use: Used, scored: Scored, messages: Array, y: Array) -> float:
     if not is_submodular(scored):
         raise ValueError(
             "inference='graph-cut' met pair tables that are not submodular: use inference='auto', "
@@ -182,8 +175,7 @@ def _search_cut(scored: Scored, messages: Array, y: Array) -> float:
 
 
 @_where_used
-@helper
-def _search_single_changes(scored: Scored, messages: Array, y: Array) -> float:
+def _search_single_changes(use: Used, scored: Scored, messages: Array, y: Array) -> float:
     """From the best state of every variable alone; the bound is the sum of all best entries."""
     bound = top_sum(scored.graph, scored.unary, y)
     for c in range(scored.graph.scope_start.shape[0] - 1):
@@ -197,14 +189,12 @@ def _search_single_changes(scored: Scored, messages: Array, y: Array) -> float:
 
 
 @_where_used
-@helper
-def _search_relaxed(scored: Scored, messages: Array, y: Array) -> float:
+def _search_relaxed(use: Used, scored: Scored, messages: Array, y: Array) -> float:
     return block_descent(scored, messages, y, DESCENT_PASSES, DESCENT_TOL)
 
 
 @_where_used
-@helper
-def _search_relaxed_further(scored: Scored, messages: Array, y: Array) -> float:
+def _search_relaxed_further(use: Used, scored: Scored, messages: Array, y: Array) -> float:
     bound = block_descent(scored, messages, y, FIRST_PASSES, DESCENT_TOL)
     score = assignment_score(scored, y)
     if not agree(bound, score):

@@ -106,33 +106,11 @@ def make_problem(
     factor_values: Array | None = None,
     inference: int = 0,
 ) -> GraphProblem:
-    """Lay out labelled graphs for the kernels.
+    """Lay out labelled graphs for the kernels; see :class:`GraphProblem` for most arguments.
 
-    Parameters
-    ----------
-    graphs : Topologies
-    node_template, factor_template : ndarray of int
-        Over the variables and the factors of all graphs.
-    template_states : ndarray of int
-        States of each unary template.
-    table_features, table_states : ndarray of int
-        Features and joint states of each table template; (templates,), perhaps of length 0.
-    indptr, indices, values : ndarray
-        Rows of features, CSR with sorted indices.
-    n_features : int
-    labels : ndarray of int
-        True state of every variable of every example.
-    cost : ndarray of shape (states, states)
-    graph : ndarray of int, optional
-        The graph of each example; by default example i has graph i.
-    row : ndarray of int, optional
-        Row of features of every variable; by default one row each, in order.
-    node_weight : ndarray, optional
-        Factor on the loss of every variable; 1 by default.
-    factor_start, factor_values : ndarray, optional
-        Features of the factors of all examples; without them each has the constant 1.
-    inference : int
-        A value of ``INFERENCE``.
+    ``template_states`` are the states of each unary template. By default example i has graph i,
+    each variable a row of features of its own, in order (CSR with sorted indices), loss weights are
+    1, and factors have the constant 1. ``inference`` is a value of ``INFERENCE``.
     """
     if graph is None:
         graph = np.arange(len(graphs.node_ptr) - 1)
@@ -312,14 +290,14 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
             if SPARSE_COLUMNS * count >= stride:
                 rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
             else:
-                for k in named[:count]:
-                    sums[k] = 0.0
+                for q in range(count):
+                    sums[named[q]] = 0.0
                 for p in range(begin, end):
                     at = problem.indices[p] * stride
-                    for k in named[:count]:
-                        sums[k] += problem.values[p] * w[at + k]
-            for k in named[:count]:
-                mark[k] = 0
+                    for q in range(count):
+                        sums[named[q]] += problem.values[p] * w[at + named[q]]
+            for q in range(count):
+                mark[named[q]] = 0
             for u in range(v, last):
                 column = problem.column_start[problem.node_template[first + u]]
                 for j in range(m):
@@ -371,11 +349,11 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
             else:
                 for p in range(begin, end):
                     at = problem.indices[p] * stride
-                    for k in named[:count]:
-                        w[at + k] += problem.values[p] * change[k]
-            for k in named[:count]:
-                mark[k] = 0
-                change[k] = 0.0
+                    for q in range(count):
+                        w[at + named[q]] += problem.values[p] * change[named[q]]
+            for q in range(count):
+                mark[named[q]] = 0
+                change[named[q]] = 0.0
         v = last
     for j in range(m):
         if steps[j] == 0.0:
