@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from hingeline._jit import helper
+from hingeline._jit import helper, strict_helper
 
 Array = np.ndarray[Any, Any]
 
@@ -96,9 +96,9 @@ def joint_index(graph: Topology, c: int, y: Array) -> int:
     return index
 
 
-@helper
+@strict_helper
 def assignment_score(scored: Scored, y: Array) -> float:
-    """Score of an assignment."""
+    """Score of an assignment: the same bits for every caller, so that bounds can be met."""
     total = 0.0
     unary, tables, table_start = scored.unary, scored.tables, scored.table_start
     graph = scored.graph
