@@ -103,7 +103,10 @@ def test_each_graph_has_its_own_method():
     oracle = module.make_oracle(join([loop, grids[1], path, grids[0]]), module.AUTO)
     expected = [module.ENUMERATION, module.LP, module.MAX_PRODUCT, module.AUTO]
     assert oracle.method.tolist() == expected
-    assert isinstance(oracle.icm, module.Unused)
+    assert all(isinstance(use, module.Used) for use in oracle[1:])  # a rare mixture: all kernels
+    oracle = module.make_oracle(join([loop, grids[1], path]), module.AUTO)
+    assert isinstance(oracle.lp, module.Used)
+    assert isinstance(oracle.ad3, module.Unused)
     with pytest.raises(ValueError, match="graph 1: inference='max-product' needs"):
         module.make_oracle(join([path, loop]), module.MAX_PRODUCT)
 

@@ -122,7 +122,10 @@ def make_oracle(graphs: Topologies, inference: int) -> Oracle:
     why = refuse_method(graphs, next(name for name in INFERENCE if INFERENCE[name] == inference))
     if why is not None:
         raise ValueError(f"{why}.")
-    codes = set(methods.tolist()) | ({GRAPH_CUT, AD3} if AUTO in methods else set())
+    found = set(methods.tolist())
+    codes = {GRAPH_CUT, AD3} if found == {AUTO} else found
+    if not (found == {AUTO} or found <= {MAX_PRODUCT, ENUMERATION, LP}):
+        codes = set(INFERENCE.values())  # rare: one set of kernels for all of these
     used = (Used() if code in codes else Unused() for code in range(MAX_PRODUCT, MILP))
     return Oracle(methods, *used)
 

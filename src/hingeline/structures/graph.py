@@ -528,7 +528,7 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
 
 
 @helper
-def featured_tables(problem: GraphProblem, i: int, w: Array, start: Array) -> Array:
+def score_tables(problem: GraphProblem, i: int, w: Array, start: Array) -> Array:
     """Tables of factors that have features, one after the other; ``start`` says where."""
     g = problem.graph[i]
     first = problem.graphs.factor_ptr[g]
@@ -559,7 +559,7 @@ def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]
     if problem.factor_start.shape[0] == 0:
         return w, start
     own = np.empty_like(start)
-    return featured_tables(problem, i, w, own), own
+    return score_tables(problem, i, w, own), own
 
 
 @helper

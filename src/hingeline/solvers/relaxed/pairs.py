@@ -51,7 +51,7 @@ class Four(NamedTuple):
 
 
 @helper
-def pair_of(problem: Any, blocks: Blocks, graph: Topology, i: int, c: int) -> Pair:
+def locate_pair(problem: Any, blocks: Blocks, graph: Topology, i: int, c: int) -> Pair:
     """Pair c of example i."""
     a, b = graph.scope[2 * c], graph.scope[2 * c + 1]
     labels = problem.node_offset[i]
@@ -69,7 +69,7 @@ def pair_of(problem: Any, blocks: Blocks, graph: Topology, i: int, c: int) -> Pa
 
 
 @helper
-def stored_at(pair: Pair, s: int) -> int:
+def mass_place(pair: Pair, s: int) -> int:
     """Where the marginal of a state that is not true is stored."""
     joint = s ^ pair.truth
     return pair.mass + joint - (1 if joint > pair.truth else 0)
@@ -78,9 +78,9 @@ def stored_at(pair: Pair, s: int) -> int:
 @helper
 def load_pair(mass: Array, pair: Pair) -> Four:
     """Marginals of a pair."""
-    s1 = np.float64(mass[stored_at(pair, 1)])
-    s2 = np.float64(mass[stored_at(pair, 2)])
-    s3 = np.float64(mass[stored_at(pair, 3)])
+    s1 = np.float64(mass[mass_place(pair, 1)])
+    s2 = np.float64(mass[mass_place(pair, 2)])
+    s3 = np.float64(mass[mass_place(pair, 3)])
     return Four(max(1.0 - (s1 + s2 + s3), 0.0), s1, s2, s3)
 
 
@@ -99,21 +99,21 @@ def store_pair(mass: Array, pair: Pair, values: Four) -> Four:
             s2 = np.float64(np.float32(s2 - over))
         else:
             s3 = np.float64(np.float32(s3 - over))
-    mass[stored_at(pair, 1)] = s1
-    mass[stored_at(pair, 2)] = s2
-    mass[stored_at(pair, 3)] = s3
+    mass[mass_place(pair, 1)] = s1
+    mass[mass_place(pair, 2)] = s2
+    mass[mass_place(pair, 3)] = s3
     return Four(max(1.0 - (s1 + s2 + s3), 0.0), s1, s2, s3)
 
 
 @helper
-def table_of_pair(w: Array, pair: Pair) -> Four:
+def pair_table(w: Array, pair: Pair) -> Four:
     """Weights of the states of a pair."""
     at, truth = pair.table, pair.truth
     return Four(w[at + truth], w[at + (1 ^ truth)], w[at + (2 ^ truth)], w[at + (3 ^ truth)])
 
 
 @helper
-def less_messages(scores: Four, first: float, second: float) -> Four:
+def subtract_messages(scores: Four, first: float, second: float) -> Four:
     """Scores less the messages, given as those of the true states of the two variables."""
     return Four(
         scores.s0 - first - second,
@@ -124,7 +124,7 @@ def less_messages(scores: Four, first: float, second: float) -> Four:
 
 
 @helper
-def less_centre(
+def subtract_centre(
     problem: Any, blocks: Blocks, i: int, c: int, pair: Pair, centre: Array, scores: Four
 ) -> Four:
     """Scores less the centre of messages, whose two numbers need not be opposite."""
@@ -227,15 +227,15 @@ def visit_factors(
     for c in range(graph.scope_start.shape[0] - 1):
         if point.gaps[block + c] < least:
             continue
-        pair = pair_of(problem, blocks, graph, i, c)
+        pair = locate_pair(problem, blocks, graph, i, c)
         mu = load_pair(point.mass, pair)
-        theta = less_messages(
-            table_of_pair(w, pair),
+        theta = subtract_messages(
+            pair_table(w, pair),
             kappa * (mu.s0 + mu.s1 - point.mu[pair.first]),
             kappa * (mu.s0 + mu.s2 - point.mu[pair.second]),
         )
         if point.centre.shape[0] > 0:
-            theta = less_centre(problem, blocks, i, c, pair, point.centre, theta)
+            theta = subtract_centre(problem, blocks, i, c, pair, point.centre, theta)
         gap = largest(theta) - mean(theta, mu)
         point.gaps[block + c] = cap * max(gap, 0.0)
         if gap <= 0.0:
@@ -275,14 +275,16 @@ def evaluate_factors(
     block = blocks.block_at[i] + graph.n_states.shape[0]
     hinge = penalty = centred = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
-        pair = pair_of(problem, blocks, graph, i, c)
+        pair = locate_pair(problem, blocks, graph, i, c)
         mu = load_pair(point.mass, pair)
-        table = table_of_pair(w, pair)
+        table = pair_table(w, pair)
         x, z = mu.s0 + mu.s1, mu.s0 + mu.s2
         first, second = x - point.mu[pair.first], z - point.mu[pair.second]
-        theta = less_messages(table, kappa * first, kappa * second)
+        theta = subtract_messages(table, kappa * first, kappa * second)
         if point.centre.shape[0] > 0:
-            own = less_centre(problem, blocks, i, c, pair, point.centre, Four(0.0, 0.0, 0.0, 0.0))
+            own = subtract_centre(
+                problem, blocks, i, c, pair, point.centre, Four(0.0, 0.0, 0.0, 0.0)
+            )
             # δ̄·e with e = ±first, ±second: differences of the centre's sums.
             centred += first * (own.s0 - own.s2) + second * (own.s0 - own.s1)
             theta = Four(theta.s0 + own.s0, theta.s1 + own.s1, theta.s2 + own.s2, theta.s3 + own.s3)
@@ -313,7 +315,7 @@ def add_factors(
 ) -> None:
     """``w += Ψμ`` for the pairs of example i; ``coupled``: ``w += Ψ(μ' − μ)``, μ' a coupling."""
     for c in range(graph.scope_start.shape[0] - 1):
-        pair = pair_of(problem, blocks, graph, i, c)
+        pair = locate_pair(problem, blocks, graph, i, c)
         mu = load_pair(point.mass, pair)
         if coupled:
             new = couple_pair(mu, point.mu, pair)
@@ -327,7 +329,7 @@ def add_factors(
 
 
 @helper
-def cut_to(share: float, target: float) -> float:
+def factor_down_to(share: float, target: float) -> float:
     """What a share is multiplied with so that it does not exceed its target."""
     return target / share if share > target else 1.0
 
@@ -337,9 +339,9 @@ def couple_pair(mu: Four, variables: Array, pair: Pair) -> Four:
     """A coupling of the marginals of the two variables, near those of the pair."""
     first, first_wrong = variables[pair.first], variables[pair.first_wrong]
     second, second_wrong = variables[pair.second], variables[pair.second_wrong]
-    right, wrong = cut_to(mu.s0 + mu.s1, first), cut_to(mu.s2 + mu.s3, first_wrong)
+    right, wrong = factor_down_to(mu.s0 + mu.s1, first), factor_down_to(mu.s2 + mu.s3, first_wrong)
     s0, s1, s2, s3 = right * mu.s0, right * mu.s1, wrong * mu.s2, wrong * mu.s3
-    right, wrong = cut_to(s0 + s2, second), cut_to(s1 + s3, second_wrong)
+    right, wrong = factor_down_to(s0 + s2, second), factor_down_to(s1 + s3, second_wrong)
     s0, s1, s2, s3 = right * s0, wrong * s1, right * s2, wrong * s3
     a, a_wrong = max(first - s0 - s1, 0.0), max(first_wrong - s2 - s3, 0.0)
     b, b_wrong = max(second - s0 - s2, 0.0), max(second_wrong - s1 - s3, 0.0)
