@@ -12,11 +12,10 @@ import scipy.sparse as sp
 from hingeline._checks import one_of, positive
 from hingeline.baselines.base import Baseline, BaselineData, Rounds
 from hingeline.constraints.decode import decode_compiled
-from hingeline.core.results import Result
+from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.semisupervised.switching import retarget
 from hingeline.structures.chain import ChainProblem
 

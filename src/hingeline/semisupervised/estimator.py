@@ -15,17 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import (
     check_class_weight,
-    check_common,
     check_sample_weight,
     one_of,
     positive,
 )
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.results import Result
+from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.semisupervised.annealing import (
     SCHEDULE,
@@ -464,7 +462,7 @@ class SemiSupervisedSSVM(AnnealedModel):
         if base is not None:
             if not isinstance(base, ChainSSVM):
                 raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
-            check_common(base, base._known_options())
+            base._check_parameters()
             for name, able in (("slack", "max"), ("rescale", "margin")):
                 if getattr(base, name) != able:
                     raise ValueError(

@@ -43,6 +43,7 @@ that of the relaxation. It goes down to ``2ε Σ_i c_i Σ_blocks log(states)`` a
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,6 +52,7 @@ from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
+from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import Topology, topology
@@ -342,22 +344,30 @@ CERTIFYING_ROUNDS = 3
 
 
 class DLPW(CertifiedSolver):
-    """Dual losses; see the head of this module.
-
-    Options
-    -------
-    rounds : int
-        Rounds of messages in an example before each step of the weights.
-    messages_by : {"variables", "factors"}
-        What makes a block of messages: a variable with all its factors, or a factor (MPLP).
-    noise : float
-        Share of the objective at w = 0 that the noise of the first steps may cost. Longer steps
-        come to weights that predict well sooner, and to the optimum later.
-    """
+    """Dual losses; see the head of this module."""
 
     name = "dlpw"
-    defaults: ClassVar[dict[str, Any]] = {"rounds": 3, "messages_by": "variables", "noise": 0.1}
-    words: ClassVar[dict[str, tuple[str, ...]]] = {"messages_by": ("variables", "factors")}
+    slacks: ClassVar[tuple[str, ...]] = ("max",)
+    rescalings = ("margin",)
+    soft_only = "it descends on the price of slack"
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        rounds: int = option(
+            3, "rounds of messages in an example before each step of the weights", least=0
+        )
+        noise: float = option(
+            0.1,
+            "share of the objective at w = 0 that the noise of the first steps may cost; longer "
+            "steps come to weights that predict well sooner, and to the optimum later",
+        )
+        messages_by: str = option(
+            "variables",
+            "a block of messages: a variable with all its factors, or a factor (MPLP)",
+            words=("variables", "factors"),
+        )
+        temperature: float = 0.0
+
     saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
     saved_arrays = ("planes", "moments", "state", "messages", "_best")
 
@@ -379,7 +389,7 @@ class DLPW(CertifiedSolver):
         self.blocks = lay_out_blocks(compiled, self.name)
         self.problem = compiled.problem._replace(oracle=NO_ORACLE)
         self.by = PAIRS if isinstance(self.blocks.factors, BinaryPairs) else VARIABLES
-        if self.options.get("messages_by") == "factors":
+        if self.options.messages_by == "factors":
             self.by = FACTORS
         self.messages = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)
         self.exact = self.temperature > 0.0
@@ -397,7 +407,7 @@ class DLPW(CertifiedSolver):
     @property
     def temperature(self) -> float:
         """ε; 0 where maxima are hard."""
-        return float(self.options.get("temperature", 0.0))
+        return float(self.options.temperature)
 
     @property
     def n_planes(self) -> int:
@@ -418,7 +428,7 @@ class DLPW(CertifiedSolver):
             noise += 0.5 * float(gradient @ gradient) / n
             find_hinges(self.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges)
             objective += float(self.form.cap[i] * self.hinges[i])
-        return float(self.options["noise"]) * objective / noise if noise > 0.0 else 1.0
+        return float(self.options.noise) * objective / noise if noise > 0.0 else 1.0
 
     def _descend(
         self, order: Array, weight: float, rounds: int, state: Array, planes: Array, moments: Array
@@ -434,7 +444,7 @@ class DLPW(CertifiedSolver):
         """One pass in a new random order; its gap is not known."""
         self.clock += 1
         order = self.rng.permutation(self.active)
-        weight, rounds = self.state[FIRST] + self.clock - 1.0, int(self.options["rounds"])
+        weight, rounds = self.state[FIRST] + self.clock - 1.0, int(self.options.rounds)
         self._descend(order, weight, rounds, self.state, self.planes, self.moments)
         self.oracle_calls += len(self.active)
         return math.inf
@@ -518,18 +528,12 @@ class DLPW(CertifiedSolver):
 
 
 class SmoothDLPW(DLPW):
-    """Dual losses with soft maxima; see the head of this module.
-
-    Options
-    -------
-    rounds : int
-        Rounds of messages in an example before each step of the weights.
-    noise : float
-        Share of the objective at w = 0 that the noise of the first steps may cost.
-    temperature : float
-        ε of the soft maxima, in units of the loss.
-    """
+    """Dual losses with soft maxima; see the head of this module."""
 
     name = "dlpw-smooth"
-    defaults: ClassVar[dict[str, Any]] = {"rounds": 3, "noise": 0.1, "temperature": 0.01}
-    words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    slacks = ("max",)
+
+    @dataclass(frozen=True)
+    class Options(DLPW.Options):
+        messages_by: str = "variables"
+        temperature: float = option(0.01, "ε of the soft maxima, in units of the loss")
