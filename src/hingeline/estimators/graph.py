@@ -12,15 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import (
     check_class_weight,
-    check_common,
     check_loss,
     check_sample_weight,
     one_of,
 )
+from hingeline.core import registry
 from hingeline.core.primitives import Compiled
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.base import OTHER_SOLVERS, BaseSSVM
+from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.weight_blocks import Block, table_of
 from hingeline.features.graphs import Graph
 from hingeline.features.input import (
@@ -42,8 +42,8 @@ Array = np.ndarray[Any, Any]
 
 #: A bound within this share of a value shows that the output is the best one.
 TIGHT = 1e-6
-#: (solver, slack) of the default for graphs with loops ...
-LOOPY_DEFAULT = ("soft-bcfw", "max")
+#: The default for ``slack="max"`` and graphs with loops ...
+LOOPY_DEFAULT = "soft-bcfw"
 #: ... and more labellings than these, which exact training enumerates as fast.
 FEW_LABELLINGS = 2.0**14
 
@@ -73,14 +73,14 @@ class GraphModel(BaseSSVM):
 
     def _check_parameters(self) -> None:
         """Check what does not depend on the data."""
-        check_common(self, self._known_options())
+        super()._check_parameters()
         one_of("inference", self.inference, tuple(graph.INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
-        asked = self.solver == "auto" and self.slack == "max" and not math.isinf(self.C)
-        if asked and compiled is not None and self._relaxes(compiled.problem):
-            return OTHER_SOLVERS[LOOPY_DEFAULT]
+        if compiled is not None and self.solver == "auto" and self.slack == "max":
+            loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
+            return registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
         return super()._solver_class(compiled)
 
     def _relaxes(self, problem: graph.GraphProblem) -> bool:

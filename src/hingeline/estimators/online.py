@@ -26,15 +26,14 @@ from hingeline._jit import announce_compiling
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import Compiled
-from hingeline.core.results import HistoryRow
+from hingeline.core.registry import option_names
+from hingeline.core.results import DualMemory, HistoryRow, same_costs
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.remembering import RememberingSSVM, weights_of
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.streaming.live_weights import LiveWeights
 from hingeline.streaming.memory import (
     offsets_of,
     rows_of,
-    same_costs,
     stacked_offsets,
     stacked_rows,
     without_tables,
@@ -198,7 +197,7 @@ class OnlineSSVM(RememberingSSVM):
         began = time.perf_counter()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         stream = StreamSDCD if self.slack == "sum" else StreamSDM
-        options = {k: v for k, v in self._options(stream).items() if k in stream.defaults}
+        options = {k: v for k, v in self._options(stream).items() if k in option_names(stream)}
         interrupted = False
         done, estimate = 0, math.nan
         self.__dict__.pop("_live", None)  # should anything fail, made again from the blocks

@@ -16,9 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import positive
 from hingeline.core.primitives import Compiled
-from hingeline.core.results import HistoryRow
+from hingeline.core.results import DualMemory, HistoryRow
 from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.features.input import with_constant
 from hingeline.streaming.live_weights import LiveWeights
 from hingeline.streaming.memory import (

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.core.formulations import Formulation, make_formulation
+from hingeline.core.results import DualMemory
 from hingeline.estimators.allowed import moves_of
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.streaming.memory import offsets_of, rows_of
 from hingeline.streaming.passes import chosen_of, listed, relisted
 

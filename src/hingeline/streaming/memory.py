@@ -136,11 +136,3 @@ def without_tables(compiled: Compiled) -> Compiled:
     return dataclasses.replace(
         compiled, problem=problem._replace(token_gram=np.empty(0), gram_start=none)
     )
-
-
-def same_costs(before: Any, now: Any) -> bool:
-    """Whether known labels cost what they did; new ones may have come."""
-    if before is None or now is None:
-        return before is now
-    m = len(before)
-    return len(now) >= m and np.array_equal(before[:, :m], now[:m, :m])
