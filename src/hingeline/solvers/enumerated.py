@@ -576,6 +576,7 @@ class EnumeratedSDM(CertifiedSolver):
         self.oracle_calls += self.compiled.n
 
     def move(self, examples: Array, form: Formulation) -> None:
+        """Visit examples in a random order."""
         order = shuffle_runs(self.rng, examples)
         move_all(
             self.compiled.problem,

@@ -371,6 +371,7 @@ class EnumeratedSDCD(EnumeratedSDM):
         return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
 
     def move(self, examples: Array, form: Formulation) -> None:
+        """Visit examples in a random order."""
         self._move_in(shuffle_runs(self.rng, examples), form, self.options.precision)
 
     def _move_in(self, order: Array, form: Formulation, precision: float) -> None:
