@@ -301,7 +301,7 @@ def _warn(
     else:
         bound = f"its certified relative gap is {rel:.3g}, above tol={limits.tol:g}"
     remedy = {
-        "interrupted": "the best weights so far are kept; fit again with warm_start=True to go on",
+        "interrupted": "the best weights so far are kept; fit again with warm_start=True to go on"
     }.get(reason, "raise max_iter or max_time, loosen tol, lower C, or scale the features")
     warnings.warn(
         f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",

@@ -7,7 +7,7 @@ for Structural SVMs* (2013), Algorithm 4, for the dual of :mod:`hingeline.core.f
     max  Σ α·b − ½‖w‖²,   w = Σ_i w_i,   w_i = Σ_y α_i(y)·a·Δf_i(y),   α_i ≥ 0, Σ_y α_i(y) ≤ cap_i
 
 A visit decodes example i, which is the linear oracle of its block, and moves α_i along one of the
-directions of :mod:`hingeline.solvers.bcfw` by exact line search: the dual never falls.
+directions below by exact line search: the dual never falls.
 The slopes of the plain directions, one an example, sum to the duality gap at the same weights.
 
 ``steps="plain"`` without a cache

@@ -1,7 +1,10 @@
 """Sequential dual method where all outputs are the working set: nothing needs to be found.
 
 The problem is that of :mod:`hingeline.solvers.sdm`; the multipliers are a dense (examples, outputs)
-table, and :mod:`hingeline.solvers.enumerated` solves an example's small dual.
+table. One sweep over x scores every output at once. Only outputs that have mass, or whose gradient
+exceeds the least one that has, can gain: the pair steps of :func:`visit` run on these few.
+Multi-class with any positive costs has a closed form, :func:`visit_isotropic`. These visits stay
+apart from :mod:`hingeline.core.blocks`: there are no planes to load, no slots and no stamps.
 
 Shrinking. Mass is moved in several passes over the examples with something to gain, in order. Then
 one look at all examples, at fixed weights and in threads, gives every example's gap for the next
@@ -48,13 +51,6 @@ from hingeline.core.solver import CertifiedSolver, scale_to, total_slack_cost
 from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import pair_steps
-
-# Visits where all outputs are the working set: one example's small dual, solved exactly.
-#
-# The problem is that of :mod:`hingeline.solvers.sdm`. One sweep over x scores every output at
-# once. Only outputs that have mass, or whose gradient exceeds the least one that has, can gain:
-# the pair steps of :func:`visit` run on these few. Multi-class with any positive costs has a
-# closed form, :func:`visit_isotropic`.
 
 Array = np.ndarray[Any, Any]
 

@@ -54,13 +54,7 @@ class FixedThreshold(NamedTuple):
 
 @kernel
 def single_steps(
-    gram: Array,
-    alpha: Array,
-    h: Array,
-    total: float,
-    cap: float,
-    ridge: float,
-    accuracy: float,
+    gram: Array, alpha: Array, h: Array, total: float, cap: float, ridge: float, accuracy: float
 ) -> float:
     """Each multiplier once; the largest violation of the optimality conditions met."""
     m = alpha.shape[0]
@@ -137,12 +131,7 @@ class FSMO(PlaneSolver):
             None, "examples decoded at the same weights, the same number for any n_jobs"
         )
 
-    saved_numbers = (
-        *PlaneSolver.saved_numbers,
-        *Accelerator.saved_numbers,
-        "epsilon",
-        "settled",
-    )
+    saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers, "epsilon", "settled")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -13,7 +13,7 @@ starts from the last.
 
 Certificate. Any weights v of the C-problem with mean hinge ``R = Σ s̄_i·max_y [l − v·Δf]₊`` give
 the primal value ``−½(ν − R)²/‖v‖²``, at ``ρ = (ν − R)/‖v‖²``. On the dual side two points with L on
-either side of ν are mixed (:mod:`hingeline.solvers.nu`); the error of that is of second order
+either side of ν are mixed (:class:`NuCertificate`); the error of that is of second order
 in their distance, so ν need not be met exactly.
 
 The ends. ``ν(C)`` falls from ``ν_max = Σ s̄_i·max_y l_i(y)`` at C → 0 to the least mean hinge of any

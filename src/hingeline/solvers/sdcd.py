@@ -6,7 +6,7 @@ multipliers together, ``0 ≤ α_i(y) ≤ cap_i``, and one moves alone, (IV.6) a
 
     α ← min(max(α + h/‖a·Δf‖², 0), cap),   h = b − a·w·Δf,      w ← w + (α − α_old)·a·Δf
 
-An example is visited, the loss-augmented argmax enters its set V_i (:mod:`.violators` has the
+An example is visited, the loss-augmented argmax enters its set V_i (below are the
 alternatives), and its multipliers move. Passes that decode (type I) alternate with passes over the
 planes known (type II).
 
@@ -18,7 +18,7 @@ planes known (type II).
     36 % for C = 1. It is used only if ``delta`` is given, and not before κ₁ passes are over: with
     one plane an example, at C = 0.01, no change can be that large.
 ``schedule="improved"``
-    The passes of :mod:`.sdm`: random order, blocks decoded in threads, an example's multipliers
+    The passes of ``"sdm"``: random order, blocks decoded in threads, an example's multipliers
     moved until its violations have shrunk, on the Gram matrix of its planes with the weights
     touched once, examples with little to gain left out (projected gradients), conjugate gradients
     over all multipliers strictly inside the box late in the run.
@@ -326,17 +326,7 @@ def move_all_in_boxes(
     for i in order:
         k += 1.0
         gaps[i] = visit_all(
-            problem,
-            form,
-            i,
-            m,
-            flat_alpha,
-            flat_drift,
-            w,
-            k * (k - 1.0),
-            precision,
-            work,
-            gram,
+            problem, form, i, m, flat_alpha, flat_drift, w, k * (k - 1.0), precision, work, gram
         )
 
 
@@ -643,12 +633,7 @@ class SDCD(PlaneSolver):
         kernel = self.compiled.bind(sum_violations)
         self.workers.map(
             lambda part, scratch: kernel(
-                self.compiled.problem,
-                self.form,
-                part,
-                self.w,
-                limit,
-                self.violation,
+                self.compiled.problem, self.form, part, self.w, limit, self.violation
             ),
             everyone,
         )
