@@ -93,11 +93,12 @@ def visit(
     values = np.empty(m)
     planes_score(problem, i, ys, w, values)
     total = 0.0
+    for j in range(m):
+        total += alpha[j]
     linear = 0.0
     for j in range(m):
         values[j] = ws.offset[s + j] - ws.scale[s + j] * values[j]
         slack = add_hinge(form, slack, values[j])
-        total += alpha[j]
         linear += alpha[j] * values[j]
     gaps[i] = example_gap(form, i, slack, total, linear)
     ridge = form.ridge[i]
