@@ -17,24 +17,25 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness import write_results
 from hingeline import constraints as cs
-from hingeline._numba import uncached
-from hingeline.constraints.compiled import commit_switch, switch_costs
-from hingeline.inference.max_marginals import path_score
-from hingeline.inference.viterbi import max_sum
-from hingeline.semisupervised.label_switching import sweep_in_order
-from hingeline.semisupervised.naive import naive_sweep
-from hingeline.semisupervised.penalties import Penalties
-from hingeline.semisupervised.rounding import is_lower
-from hingeline.semisupervised.starting import best_labels
-from hingeline.solvers.parallel import Workers
+from hingeline._jit import uncached
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
+from hingeline.constraints.switches import commit_switch, switch_costs
+from hingeline.core.workers import Workers
+from hingeline.inference.chain import max_sum, path_score
+from hingeline.semisupervised.starting import find_best_labels
+from hingeline.semisupervised.switching import is_lower, sweep_in_order
 from hingeline.structures import chain
 from hingeline.structures.chain import moves, position_scores
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+from naive_switching import naive_sweep
 
 Array = np.ndarray[Any, Any]
 NO_LIMIT = np.iinfo(np.int64).max
@@ -122,7 +123,7 @@ def decode_one(problem: Any, i: int, w: Array, violator: Array) -> float:
 
 def python_sweep(problem: Any, w: Array, scale: float, penalties: Penalties) -> int:
     """The printed sweep in Python over the first sequence of the problem; penalties of all."""
-    evaluator = penalties.evaluator(problem.labels)
+    evaluator = SwitchEvaluator(penalties, problem.labels)
     length = int(problem.offsets[1])
     violator = np.empty(length, dtype=np.int32)
     m, d = problem.n_labels, problem.n_features
@@ -166,7 +167,7 @@ def timed(function: Any) -> tuple[float, Any]:
 def compare(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str, Any]:
     """All ways on one set of sequences."""
     problem, w, penalties = make(n, length, n_labels)
-    start = best_labels(problem, 0, w, Workers(1, 0))
+    start = find_best_labels(problem, 0, w, Workers(1, 0))
     everyone, slack = np.arange(n), np.empty(n)
     compiled = penalties.compiled
 
@@ -216,7 +217,7 @@ def compare(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str
 def sweep_only(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str, Any]:
     """One sweep of ours."""
     problem, w, penalties = make(n, length, n_labels)
-    start = best_labels(problem, 0, w, Workers(1, 0))
+    start = find_best_labels(problem, 0, w, Workers(1, 0))
     seconds = []
     for _ in range(5):
         labels = start.copy()

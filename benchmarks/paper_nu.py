@@ -40,10 +40,10 @@ from harness import (
     write_results,
 )
 from hingeline import C_path, ChainSSVM, nu_path
+from hingeline.core.formulations import make_formulation
+from hingeline.core.workers import Workers
 from hingeline.features import GaussianEmissions
-from hingeline.formulations import make_formulation
-from hingeline.solvers.margins import TIE
-from hingeline.solvers.parallel import Workers
+from hingeline.solvers.nu import TIE
 from hingeline.solvers.subgradient import LINEAR, NuSubgradient
 
 NUS = (2.0, 3.0, 4.0, 5.0, 6.0)

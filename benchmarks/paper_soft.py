@@ -50,18 +50,18 @@ from harness import (
     write_results,
 )
 from hingeline import GraphSSVM, MultilabelSSVM
-from hingeline.data import load_msrc21, load_multilabel
-from hingeline.formulations import make_formulation
-from hingeline.metrics import multilabel_scores
-from hingeline.solvers import soft_bcfw
+from hingeline.core.formulations import make_formulation
+from hingeline.core.results import relative
+from hingeline.core.workers import Workers
+from hingeline.evaluation.metrics import multilabel_scores
 from hingeline.solvers.bcfw import BCFW
-from hingeline.solvers.dlpw import DLPW, SmoothDLPW
-from hingeline.solvers.history import relative
-from hingeline.solvers.margins import hinges_at
-from hingeline.solvers.parallel import Workers
+from hingeline.solvers.nu import hinges_at
+from hingeline.solvers.relaxed import soft as soft_bcfw
+from hingeline.solvers.relaxed.dlpw import DLPW, SmoothDLPW
+from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.solvers.sdm import default_block
-from hingeline.solvers.soft_bcfw import SoftBCFW
 from hingeline.structures.graph import compile_problem
+from published import load_msrc21, load_multilabel
 
 Array = np.ndarray[Any, Any]
 

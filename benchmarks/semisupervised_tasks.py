@@ -21,14 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline import ChainCRF, ChainSSVM, SemiSupervisedSSVM
+from hingeline.baselines import CODL, DASO, PosteriorRegularization, TransductiveSSVM
 from hingeline.constraints import load_constraints
-from hingeline.data import TokenTable, load_citations, load_seminars
-from hingeline.estimators.baselines import (
-    CODL,
-    DASO,
-    PosteriorRegularization,
-    TransductiveSSVM,
-)
+from hingeline.features import TokenTable
+from published import load_citations, load_seminars
 
 Words = list[list[str]]
 Features = list[list[list[str]]]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import hingeline
 from hingeline import ChainSSVM
-from hingeline.data import TokenTable, write_conll
-from hingeline.features import TokenTemplates
-from hingeline.inspection import explain, top_features
-from hingeline.metrics import evaluate
+from hingeline.data import write_conll
+from hingeline.evaluation.inspection import explain, top_features
+from hingeline.evaluation.metrics import evaluate
+from hingeline.features import TokenTable, TokenTemplates
 
 FIRST = ["Ana", "Boris", "Chen", "Dora", "Emil", "Fatima", "Goran", "Hana", "Igor", "Jana"]
 LAST = ["Almeida", "Berg", "Castro", "Duarte", "Ek", "Fuchs", "Garcia", "Horvat", "Ito", "Jensen"]

@@ -16,8 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from hingeline.inference.factor_graph import join, make_topology
-from hingeline.inference.map_inference import LP
-from hingeline.structures.graph_problem import GraphProblem, make_problem
+from hingeline.inference.map import LP
+from hingeline.structures.graph import GraphProblem, make_problem
 
 Floats = Any
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hingeline.callbacks import Checkpoint, EarlyStopping
-    from hingeline.data.graph import Graph
+    from hingeline.core.results import HistoryRow, PassState
     from hingeline.estimators.chain import ChainSSVM
-    from hingeline.estimators.chain_crf import ChainCRF
+    from hingeline.estimators.crf import ChainCRF
     from hingeline.estimators.custom import SSVM
     from hingeline.estimators.graph import GraphSSVM
     from hingeline.estimators.multiclass import MulticlassSSVM
     from hingeline.estimators.multilabel import MultilabelSSVM
     from hingeline.estimators.paths import C_path, Path, nu_path
-    from hingeline.estimators.semisupervised import SemiSupervisedSSVM
-    from hingeline.estimators.storage import load
-    from hingeline.solvers.history import HistoryRow, PassState
+    from hingeline.features.graphs import Graph
+    from hingeline.modelfile.estimators import load
+    from hingeline.semisupervised.estimator import SemiSupervisedSSVM
     from hingeline.structures.custom import Structure
 
 __version__ = "0.1.0"
@@ -27,20 +27,20 @@ __version__ = "0.1.0"
 _HOME = {
     "SSVM": "estimators.custom",
     "C_path": "estimators.paths",
-    "ChainCRF": "estimators.chain_crf",
+    "ChainCRF": "estimators.crf",
     "ChainSSVM": "estimators.chain",
     "Checkpoint": "callbacks",
     "EarlyStopping": "callbacks",
-    "Graph": "data.graph",
+    "Graph": "features.graphs",
     "GraphSSVM": "estimators.graph",
-    "HistoryRow": "solvers.history",
+    "HistoryRow": "core.results",
     "MulticlassSSVM": "estimators.multiclass",
     "MultilabelSSVM": "estimators.multilabel",
-    "PassState": "solvers.history",
+    "PassState": "core.results",
     "Path": "estimators.paths",
-    "SemiSupervisedSSVM": "estimators.semisupervised",
+    "SemiSupervisedSSVM": "semisupervised.estimator",
     "Structure": "structures.custom",
-    "load": "estimators.storage",
+    "load": "modelfile.estimators",
     "nu_path": "estimators.paths",
 }
 
@@ -72,7 +72,9 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f"{__name__}.{name}")  # hingeline.metrics without an import of its own
+        return import_module(
+            f"{__name__}.{name}"
+        )  # hingeline.features without an import of its own
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.persistence import ModelFileError, read_model, write_model
-from hingeline.solvers.history import PassState
+from hingeline.core.results import PassState
+from hingeline.modelfile import ModelFileError, read_model, write_model
 
 Array = np.ndarray[Any, Any]
 

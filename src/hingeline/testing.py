@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.structures import base
+from hingeline.core import primitives as base
 from hingeline.structures.custom import Structure, compile_problem, is_compiled, methods_of
 
 __all__ = ["check_structure"]

@@ -12,7 +12,7 @@ from cli.commands import done, refused, write
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.data import write_crfsuite, write_svmhmm, write_svmlight
 from hingeline.features import TokenTemplates
-from hingeline.features.sequences import SparseSequences
+from hingeline.features.tables import SparseSequences
 
 WORDS = [["Ann", "ran"], ["Bob", "sat", "Eve"], ["the", "Ann"]] * 8
 LABELS = [["B-PER" if word in ("Ann", "Bob", "Eve") else "O" for word in s] for s in WORDS]

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline.data import TokenTable, read_conll, write_conll
+from hingeline.data import read_conll, write_conll
 from hingeline.data.conll import _fields
 from hingeline.data.text import ParseError
-from hingeline.data.tokens import sentence_offsets
+from hingeline.features import TokenTable
+from hingeline.features.tables import sentence_offsets
 
 MANY = settings(max_examples=100, deadline=None, derandomize=True)
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline.data import ParseError, TokenTable, read_conllu, write_conllu
+from hingeline.data import ParseError, read_conllu, write_conllu
+from hingeline.features import TokenTable
 
 MANY = settings(max_examples=100, deadline=None, derandomize=True)
 

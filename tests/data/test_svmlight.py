@@ -24,7 +24,7 @@ from hingeline.data import (
     write_svmhmm,
     write_svmlight,
 )
-from hingeline.features.sequences import SparseSequences
+from hingeline.features.tables import SparseSequences
 
 MANY = settings(max_examples=100, deadline=None, derandomize=True)
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline.data.output import atomic_text, number_text
-from hingeline.data.text import ParseError, TextSource, open_text, shown
+from hingeline.data.text import ParseError, TextSource, atomic_text, number_text, open_text, shown
 
 MANY = settings(max_examples=100, deadline=None, derandomize=True)
 

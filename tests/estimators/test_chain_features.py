@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_
 from sklearn.pipeline import make_pipeline
 
 from hingeline import ChainSSVM
-from hingeline.data.tokens import TokenTable
-from hingeline.estimators.sequences import with_constant
 from hingeline.features import DictEncoder, SparseSequences, TokenTemplates
+from hingeline.features.input import with_constant
+from hingeline.features.tables import TokenTable
 
 
 def corpus() -> tuple[list[list[tuple[str, str]]], list[list[str]]]:

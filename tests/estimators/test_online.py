@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import ChainSSVM, MulticlassSSVM
-from hingeline.estimators.live_weights import LiveWeights
 from hingeline.features import DictEncoder, TokenTemplates
+from hingeline.streaming.live_weights import LiveWeights
 from hingeline.structures.chain import padded
 
 KINDS = ["chain", "multiclass"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hingeline.data.tokens import TokenTable
 from hingeline.features import DictEncoder, TokenTemplates
+from hingeline.features.tables import TokenTable
 
 pytestmark = pytest.mark.data
 

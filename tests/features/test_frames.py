@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hingeline.data.tokens import TokenTable
 from hingeline.features import TokenTemplates, from_frame
+from hingeline.features.tables import TokenTable
 
 
 class Column:

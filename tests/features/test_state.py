@@ -21,7 +21,7 @@ def fitted(kind: str) -> Any:
     if kind == "dicts":
         return DictEncoder().fit([[{"w": "é", "x": 1.5}, ["a", "b"]]])
     table = [[(w, p) for w, p in s] for s in SENTENCES]
-    from hingeline.data.tokens import TokenTable
+    from hingeline.features.tables import TokenTable
 
     return TEMPLATES.fit(TokenTable.from_sentences(table, ["word", "pos"]))
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hingeline.data.tokens import TokenTable
-from hingeline.features import SparseSequences, TokenTemplates, columns
+from hingeline.features import SparseSequences, TokenTemplates
+from hingeline.features import vocabulary as columns
+from hingeline.features.tables import TokenTable
 
 words = st.sampled_from(["a", "The", "cat", "CAT", "x-1", "2024", "Éa", "_B-1", "", "a=b|c"])
 tags = st.sampled_from(["N", "V", "D"])

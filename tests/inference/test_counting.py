@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hingeline._numba import kernel
-from hingeline.inference import counting
+from hingeline._jit import kernel
+from hingeline.inference import chain_sums as counting
 
 # isort: split
 from naive import enumerate_outputs

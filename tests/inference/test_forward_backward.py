@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline._numba import kernel
-from hingeline.inference import forward_backward
+from hingeline._jit import kernel
+from hingeline.inference import chain_sums as forward_backward
 
 # isort: split
 from naive import enumerate_outputs

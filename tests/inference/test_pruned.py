@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline._numba import kernel
-from hingeline.inference import pruned, viterbi
+from hingeline._jit import kernel
+from hingeline.inference import chain as pruned
+from hingeline.inference import chain as viterbi
 
 # isort: split
 from naive import enumerate_outputs

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from hingeline import SSVM
-from hingeline.metrics import evaluate
+from hingeline.evaluation.metrics import evaluate
 from hingeline.report import render_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hingeline import SSVM, ChainSSVM
-from hingeline.metrics import evaluate
+from hingeline.evaluation.metrics import evaluate
 
 SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenance"]
 

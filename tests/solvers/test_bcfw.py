@@ -15,8 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
-from hingeline.solvers.bcfw import BCFW
-from hingeline.solvers.frank_wolfe import AWAY, PAIRWISE, PLAIN, block_steps
+from hingeline.solvers.bcfw import AWAY, BCFW, PAIRWISE, PLAIN, block_steps
 
 # isort: split
 from reference import EnumeratedProblem, random_chains, random_multiclass, solve

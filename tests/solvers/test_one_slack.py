@@ -144,7 +144,7 @@ def test_python_structure_with_the_best_outputs(python_multiclass: Any, rescale:
 def test_long_weights_are_stored_sparsely(monkeypatch: Any) -> None:
     X, y = chains(3)
     dense = fit(ChainSSVM(1.0, fit_intercept=False), X, y)
-    monkeypatch.setattr("hingeline.solvers.cuts.SHORT", 1)
+    monkeypatch.setattr("hingeline.solvers.one_slack.SHORT", 1)
     sparse = fit(ChainSSVM(1.0, fit_intercept=False), X, y)
     check(sparse, EnumeratedProblem.from_chains(X, y, L, True), None)
     assert sparse.primal_objective_ == pytest.approx(dense.primal_objective_, rel=1e-7)
@@ -325,7 +325,7 @@ class Killed(Exception):
 @pytest.mark.parametrize(("kind", "params"), RUNS, ids=KINDS)
 def test_checkpoint(kind: Any, params: Any, sparse: bool, tmp_path: Any, monkeypatch: Any) -> None:
     if sparse:
-        monkeypatch.setattr("hingeline.solvers.cuts.SHORT", 1)
+        monkeypatch.setattr("hingeline.solvers.one_slack.SHORT", 1)
     X, y = data_for(kind)
     whole = fit(kind(2.0), X, y, **params, tol=1e-5)
     path = tmp_path / "fit.ckpt"

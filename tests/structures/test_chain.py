@@ -10,8 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hingeline._numba import kernel
-from hingeline.structures import base, chain
+from hingeline._jit import kernel
+from hingeline.core import primitives as base
+from hingeline.structures import chain
 
 # isort: split
 from naive import (

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hingeline._numba import kernel
-from hingeline.inference.viterbi import max_sum
-from hingeline.structures import base, chain
-from hingeline.structures import chain_prediction as kernels
+from hingeline._jit import kernel
+from hingeline.core import primitives as base
+from hingeline.inference.chain import max_sum
+from hingeline.structures import chain
+from hingeline.structures import chain_batch as kernels
 
 # isort: split
 from naive import chain_joint_feature, chain_size, enumerate_outputs, hamming

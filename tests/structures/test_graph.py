@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hingeline._numba import kernel
+from hingeline._jit import kernel
+from hingeline.core import primitives as base
 from hingeline.inference.factor_graph import join, make_topology
-from hingeline.structures import base, graph
+from hingeline.structures import graph
 
 FEW = settings(max_examples=30, deadline=None, derandomize=True)
 

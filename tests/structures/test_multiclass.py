@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hingeline._numba import kernel
-from hingeline.structures import base, multiclass
+from hingeline._jit import kernel
+from hingeline.core import primitives as base
+from hingeline.structures import multiclass
 
 # isort: split
 from naive import brute_force_multiclass, multiclass_joint_feature

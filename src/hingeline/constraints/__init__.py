@@ -1,24 +1,27 @@
 """A small language of constraints on label sequences: for training, prediction and checking."""
 
-from hingeline.constraints.base import PUNCTUATION
-from hingeline.constraints.checking import CheckReport, check
-from hingeline.constraints.compiling import compile_constraints
+from hingeline.constraints.build import compile_constraints
+from hingeline.constraints.check import CheckReport, check
 from hingeline.constraints.corpus import AverageSegments, ChangeShare, Share
-from hingeline.constraints.evaluator import SwitchEvaluator
+from hingeline.constraints.decode import constrained_decode
 from hingeline.constraints.files import load_constraints
-from hingeline.constraints.instance import (
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
+from hingeline.constraints.rules import (
+    PUNCTUATION,
+    AtMostOneSegment,
     Before,
     ChangeOnlyAt,
     EndsWith,
     Follows,
+    MinLength,
+    NoRepeats,
+    Occurs,
     OnlyWords,
     Predicate,
     StartsWith,
     Words,
 )
-from hingeline.constraints.prediction import constrained_decode
-from hingeline.constraints.segments import AtMostOneSegment, MinLength, NoRepeats, Occurs
-from hingeline.constraints.tables import CompiledConstraints
+from hingeline.constraints.switches import CompiledConstraints
 
 __all__ = [
     "PUNCTUATION",
@@ -35,6 +38,7 @@ __all__ = [
     "NoRepeats",
     "Occurs",
     "OnlyWords",
+    "Penalties",
     "Predicate",
     "Share",
     "StartsWith",

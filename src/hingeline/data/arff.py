@@ -2,20 +2,203 @@
 
 from __future__ import annotations
 
+import os
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
+from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.arff_header import QUOTED, Attribute, chosen, read_header, split_values
-from hingeline.data.mulan import read_mulan_labels
-from hingeline.data.output import Target, atomic_text, number_text
 from hingeline.data.samples import MultilabelData
-from hingeline.data.text import Source, TextSource, open_text, shown
+from hingeline.data.text import (
+    Source,
+    Target,
+    TextSource,
+    atomic_text,
+    file_beside,
+    number_text,
+    open_text,
+    shown,
+)
+
+# Mulan's XML file that names the labels of an ARFF file.
+
+
+def read_mulan_labels(source: Source) -> list[str]:
+    """Read the names of labels from Mulan's XML file, nested ones after those around them.
+
+    XML that is malformed or declares a document type is refused: entities are not expanded.
+    """
+    names: list[str] = []
+    with open_text(source) as text:
+        parser = expat.ParserCreate(encoding="utf-8")
+
+        def refuse(*_: Any) -> None:
+            raise text.error(
+                parser.CurrentLineNumber, "a document type is declared; remove the declaration."
+            )
+
+        def start(tag: str, given: dict[str, str]) -> None:
+            if tag.rpartition(":")[2] == "label":
+                if not given.get("name"):
+                    raise text.error(parser.CurrentLineNumber, "a label has no name; add name=….")
+                names.append(given["name"])
+
+        parser.StartDoctypeDeclHandler = refuse
+        parser.StartElementHandler = start
+        try:
+            for _, lines in text.blocks():
+                parser.Parse(b"\n".join(lines) + b"\n", False)
+            parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise text.error(
+                error.lineno, f"the XML is malformed ({expat.ErrorString(error.code)}); correct it."
+            ) from None
+        if not names:
+            raise text.error(None, "there is no <label name=…>; is this Mulan's list of labels?")
+        return names
+
+
+def write_mulan_labels(target: Target, names: Sequence[str]) -> None:
+    """Write names of labels as Mulan's XML file."""
+    with atomic_text(target) as out:
+        out.write('<?xml version="1.0" encoding="utf-8"?>\n')
+        out.write('<labels xmlns="http://mulan.sourceforge.net/labels">\n')
+        for name in names:
+            out.write(f"<label name={quoteattr(name)}></label>\n")
+        out.write("</labels>\n")
+
+
+# The header of an ARFF file: its attributes, and how values are written.
+
+_NUMERIC = ("numeric", "real", "integer")
+#: A quoted text with backslash escapes, in two groups; linear in its length.
+QUOTED = r"""'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)\""""
+_NAME = re.compile(rf"(?:{QUOTED}|([^\s'\"{{][^\s{{]*))(?=[\s{{])")
+#: A value of a list and the comma behind it; possessive, so that it takes linear time.
+_VALUE = re.compile(rf"\s*+(?:(?:{QUOTED})\s*+|([^,'\"{{}}]*+))(?:(,)|\Z)")
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column: numeric, or nominal with the number of each of its values."""
+
+    name: str
+    values: dict[str, float] | None = None
+
+    def number(self, value: str) -> float:
+        """The number that stands for a value; ValueError where none does."""
+        if self.values is not None:
+            if value not in self.values:
+                raise ValueError(f"is not among the {len(self.values)} values declared")
+            return self.values[value]
+        if "_" in value:
+            raise ValueError("is not a number")
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError("is not a number") from None
+        if not np.isfinite(number):
+            raise ValueError("is not a finite number")
+        return number
+
+
+def _content(text: TextSource) -> Iterator[tuple[int, str]]:
+    """Lines that are neither blank nor comments, without blanks at their ends."""
+    for number, line in text.lines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith("%"):
+            yield number, stripped
+
+
+def read_header(text: TextSource, lines: Iterator[tuple[int, str]]) -> list[Attribute]:
+    """The attributes, in order; takes the lines up to and including ``@data``."""
+    attributes: list[Attribute] = []
+    seen: set[str] = set()
+    number = 1
+    for number, stripped in lines:
+        keyword, *rest = stripped.split(maxsplit=1)
+        keyword = keyword.lower()
+        if keyword == "@data":
+            if not attributes:
+                raise text.error(number, "@data comes before any @attribute; declare the columns.")
+            return attributes
+        if keyword == "@attribute":
+            attribute = _read_attribute(text, number, rest[0] if rest else "")
+            if attribute.name in seen:
+                raise text.error(
+                    number, f"the attribute {shown(attribute.name)} is declared twice; rename one."
+                )
+            seen.add(attribute.name)
+            attributes.append(attribute)
+        elif keyword != "@relation":
+            raise text.error(
+                number,
+                f"expected @relation, @attribute or @data, found {shown(stripped)}; is this ARFF?",
+            )
+    raise text.error(number, "there is no @data line; is the file complete?")
+
+
+def _read_attribute(text: TextSource, number: int, declaration: str) -> Attribute:
+    match = _NAME.match(declaration)
+    if match is None:
+        raise text.error(
+            number, f"{shown(declaration)} is not a name and a type; write @attribute NAME numeric."
+        )
+    name = chosen(match)
+    kind = declaration[match.end() :].strip()
+    if kind.lower() in _NUMERIC:
+        return Attribute(name)
+    if not (kind.startswith("{") and kind.endswith("}")):
+        raise text.error(
+            number,
+            f"attribute {shown(name)} has the type {shown(kind)}; only numeric and nominal "
+            "attributes are read, remove or convert it.",
+        )
+    values = split_values(kind[1:-1])
+    if values is None or "" in values or len(set(values)) < len(values):
+        raise text.error(
+            number,
+            f"the values of attribute {shown(name)} are not a list such as {{a, b}} of different "
+            "values; correct the line.",
+        )
+    try:
+        numbers = [Attribute(name).number(value) for value in values]
+    except ValueError:
+        numbers = [float(k) for k in range(len(values))]
+    return Attribute(name, dict(zip(values, numbers, strict=True)))
+
+
+def chosen(match: re.Match[str], first: int = 1) -> str:
+    """The text of whichever of quoted, quoted, plain matched."""
+    single, double, plain = match.group(first, first + 1, first + 2)
+    if plain is not None:
+        return plain.rstrip()
+    return re.sub(r"\\(.)", r"\1", single if single is not None else double)
+
+
+def split_values(text: str) -> list[str] | None:
+    """Values between commas, quotes undone; None if malformed."""
+    if "'" not in text and '"' not in text:
+        if "{" in text or "}" in text:
+            return None
+        return [value.strip() for value in text.split(",")]
+    values: list[str] = []
+    position = 0
+    while match := _VALUE.match(text, position):
+        values.append(chosen(match))
+        if match.group(4) is None:
+            return values
+        position = match.end()
+    return None
+
 
 Array = np.ndarray[Any, Any]
 
@@ -58,15 +241,13 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
     ([[2.5]], [[1]], ['b'])
     """
     with open_text(source) as text:
-        lines = text.lines()
+        lines = _content(text)
         attributes = read_header(text, lines)
         names = [attribute.name for attribute in attributes]
         wanted = _label_columns(text, names, labels)
         rows = _Rows(text, attributes)
         for number, line in lines:
-            stripped = line.strip()
-            if stripped and not stripped.startswith("%"):
-                rows.add(number, stripped)
+            rows.add(number, line)
         matrix = rows.matrix()
         is_label = np.zeros(len(names), dtype=bool)
         is_label[wanted] = True
@@ -89,11 +270,8 @@ def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]
             raise text.error(
                 None, f"labels is {labels}, but there are {len(names)} attributes; give fewer."
             )
-        return (
-            list(range(len(names)))[: int(labels)]
-            if labels >= 0
-            else list(range(len(names) + int(labels), len(names)))
-        )
+        columns = list(range(len(names)))
+        return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
     numbers = {name: k for k, name in enumerate(names)}
@@ -332,21 +510,19 @@ def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> 
 
 def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
     """Names of features and labels, made up where there are none."""
-    for what, given, matrix in (
-        ("features", data.feature_names, data.X),
-        ("labels", data.label_names, data.Y),
+    found = []
+    for given, n, name in (
+        (data.feature_names, data.X.shape[1], "x{}"),
+        (data.label_names, data.Y.shape[1], "label{}"),
     ):
-        if given is None and matrix.shape[1] > _MAX_UNNAMED:
+        if given is None and n > _MAX_UNNAMED:
             raise ValueError(
-                f"there are {matrix.shape[1]:,} {what}, all of which ARFF would declare: renumber "
-                f"them, at most {_MAX_UNNAMED:,} are named."
+                f"there are {n:,} columns, all of which ARFF would declare: renumber them, at most "
+                f"{_MAX_UNNAMED:,} are named."
             )
-    features, labels = data.feature_names, data.label_names
-    if features is None:
-        features = [f"x{k + 1}" for k in range(data.X.shape[1])]
-    if labels is None:
-        labels = [f"label{k}" for k in range(data.Y.shape[1])]
-    return features, labels
+        first = 1 if name == "x{}" else 0
+        found.append([name.format(k + first) for k in range(n)] if given is None else given)
+    return found[0], found[1]
 
 
 def _quote(name: str) -> str:
@@ -355,3 +531,29 @@ def _quote(name: str) -> str:
     if _PLAIN.fullmatch(name) and not name.startswith("@"):
         return name
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# Rows with Mulan's list of labels beside them -----------------------------------------------------
+
+
+def read_label_sets(source: Source, labels: Any = None) -> MultilabelData:
+    """Rows and labels, the latter by default those of Mulan's XML file in the same folder."""
+    if labels is None:
+        endings = [f"{part}.arff{gz}" for part in ("", "-train", "-test") for gz in (".gz", "")]
+        labels = file_beside(source, *((ending, ".xml") for ending in endings))
+        if labels is None:
+            raise ValueError(
+                "which attributes are labels is not in the file: name Mulan's XML file, or the "
+                "number of labels, with the option labels."
+            )
+    return read_arff(source, labels)
+
+
+def write_label_sets(target: Target, data: MultilabelData) -> None:
+    """Rows with labels last, and for a path the XML file that names the labels."""
+    data = data._replace(label_names=attribute_names(data)[1])
+    write_arff(target, data)
+    if isinstance(target, (str, os.PathLike)) and target != "-" and data.label_names:
+        path = Path(target)
+        stem = path.name.removesuffix(".gz").removesuffix(".arff")
+        write_mulan_labels(path.with_name(f"{stem}.xml"), data.label_names)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.output import Target, atomic_text
-from hingeline.data.text import Source, TextSource, open_text, shown
-from hingeline.data.tokens import TableBuilder, TokenTable, sentence_offsets
+from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.features.tables import TableBuilder, TokenTable, sentence_offsets
 
 Array = np.ndarray[Any, Any]
 
@@ -63,21 +62,9 @@ class ConlluDocument:
 
 
 def read_conllu(source: Source) -> ConlluDocument:
-    r"""Read a CoNLL-U file.
+    r"""Read a CoNLL-U file, UTF-8, gzipped or not.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
-
-    Returns
-    -------
-    ConlluDocument
-
-    Raises
-    ------
-    ParseError
-        A line that has not ten columns, or a word whose number is not the next one.
+    A line that has not ten columns, or a word whose number is not the next one, is refused.
 
     Examples
     --------
@@ -101,7 +88,12 @@ def read_conllu(source: Source) -> ConlluDocument:
                 if len(row) == _WIDTH and row[0].isdigit():
                     last += 1
                     if row[0] != b"%d" % last:
-                        raise _wrong_number(text, first + k, row[0], last)
+                        raise text.error(
+                            first + k,
+                            f"the word's number is {shown(row[0])} where {last} is next; number "
+                            "the words of a sentence from 1 and put a blank line between "
+                            "sentences.",
+                        )
                     if between:
                         others.append((n_words + len(rows), b"\n".join(between).decode()))
                         between.clear()
@@ -128,14 +120,6 @@ def read_conllu(source: Source) -> ConlluDocument:
         return ConlluDocument(table, tuple(others), text.newline, text.bom, text.final_newline)
 
 
-def _wrong_number(text: TextSource, number: int, found: bytes, expected: int) -> Exception:
-    return text.error(
-        number,
-        f"the word's number is {shown(found)} where {expected} is next; number the words of a "
-        "sentence from 1 and put a blank line between sentences.",
-    )
-
-
 def _check_other(text: TextSource, number: int, row: list[bytes]) -> None:
     """Refuse a line that is no word, no blank line and no comment, unless well formed."""
     if len(row) != _WIDTH:
@@ -158,12 +142,6 @@ def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
     A document that was read is written byte for byte as it was, but for columns replaced (lines
     end all alike, as the first did). A bare table may have any of the columns, ``form`` at least;
     the others are written as ``_``.
-
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    document : ConlluDocument or TokenTable
     """
     if isinstance(document, TokenTable):
         document = _plain_document(document)
@@ -213,3 +191,26 @@ def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
                 f"column {name!r} has the value {shown(value)}: values must have no tab and no "
                 "line end; change the value."
             )
+
+
+# Tables without the rest of the file, as other formats of tokens have them ------------------------
+
+
+def read_conllu_table(source: Source) -> TokenTable:
+    """The words of a CoNLL-U file."""
+    return read_conllu(source).table
+
+
+def write_conllu_table(target: Target, table: TokenTable) -> None:
+    """Columns by CoNLL-U's names, else the first as form, the second as upos, others in misc."""
+    if "form" in table.names:
+        known = [name for name in table.names if name in COLUMNS]
+        write_conllu(target, table.select(known))
+        return
+    columns = dict(zip(("form", "upos"), map(table.column, range(len(table.names))), strict=False))
+    rest = table.names[2:]
+    if rest:
+        values = [[f"{name}={value}" for value in table.column(name)] for name in rest]
+        columns["misc"] = np.array(["|".join(row) for row in zip(*values, strict=True)], object)
+    named = {name: column.tolist() for name, column in columns.items()}
+    write_conllu(target, TokenTable.from_columns(named, table.offsets))

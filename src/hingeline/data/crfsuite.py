@@ -8,9 +8,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hingeline.data.output import Target, atomic_text, number_text
 from hingeline.data.samples import LabelledSequences
-from hingeline.data.text import Source, TextSource, open_text, shown
+from hingeline.data.text import (
+    Source,
+    Target,
+    TextSource,
+    atomic_text,
+    number_text,
+    open_text,
+    shown,
+)
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.

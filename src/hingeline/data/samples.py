@@ -1,11 +1,20 @@
-"""What readers of feature vectors return: labelled rows, label sets and labelled sequences."""
+"""What readers of feature vectors return: labelled rows, label sets and labelled sequences.
+
+And a vocabulary, which numbers the names of attributes for formats that know numbers only.
+"""
 
 from __future__ import annotations
 
+from array import array
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
+from hingeline.data.text import Source, Target, atomic_text, open_text, shown
+from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
 
@@ -16,8 +25,8 @@ class FlatData(NamedTuple):
     Attributes
     ----------
     X : csr_matrix of shape (rows, features)
-    y : ndarray of shape (rows,)
-        Integers if all labels are whole numbers, else floats.
+    y : ndarray of shape (rows,), or None
+        Integers if all labels are whole numbers, else floats. None for images without labels.
     qid : int64 ndarray of shape (rows,), or None
         Query numbers, where the file has them.
     comments : list of str, or None
@@ -25,7 +34,7 @@ class FlatData(NamedTuple):
     """
 
     X: sp.csr_matrix
-    y: Array
+    y: Array | None
     qid: Array | None = None
     comments: list[str] | None = None
 
@@ -63,3 +72,111 @@ class LabelledSequences(NamedTuple):
 
     X: Any
     y: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Names in the order of their numbers.
+
+    Attributes
+    ----------
+    attributes : tuple of str
+        Attribute k is column k of a matrix and number k + 1 in a file. If there are none, numbers
+        are their own names.
+    labels : tuple of str
+        Label k has the number k + 1 in a file.
+
+    Examples
+    --------
+    >>> data = LabelledSequences([[{"w=a": 1.0}, {"w=b": 2.0}]], [["B", "O"]])
+    >>> vocabulary = Vocabulary.of(data)
+    >>> numbered = vocabulary.encode(data)
+    >>> numbered.X.matrix.toarray().tolist(), numbered.y
+    ([[1.0, 0.0], [0.0, 2.0]], [['1', '2']])
+    >>> vocabulary.decode(numbered) == data
+    True
+    """
+
+    attributes: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, data: LabelledSequences) -> Vocabulary:
+        """All names in some sequences: attributes as they first occur, labels sorted."""
+        labels = tuple(sorted(set(chain.from_iterable(data.y))))
+        if isinstance(data.X, SparseSequences):
+            return cls((), labels)
+        tokens = chain.from_iterable(data.X)
+        return cls(tuple(dict.fromkeys(chain.from_iterable(tokens))), labels)
+
+    def encode(self, data: LabelledSequences) -> LabelledSequences:
+        """The sequences with numbers for names; attributes that have none are left out."""
+        known = {label: str(k + 1) for k, label in enumerate(self.labels)}
+        try:
+            y = [[known[label] for label in labels] for labels in data.y]
+        except KeyError as error:
+            raise ValueError(
+                f"the label {shown(str(error.args[0]))} is not in the vocabulary: use the one made "
+                "from the training data, with all labels."
+            ) from None
+        if isinstance(data.X, SparseSequences):
+            return LabelledSequences(data.X, y)
+        column = {name: k for k, name in enumerate(self.attributes)}
+        columns, values, starts = array("q"), array("d"), array("q", [0])
+        for token in chain.from_iterable(data.X):
+            pairs = sorted((column[name], value) for name, value in token.items() if name in column)
+            columns.extend(k for k, _ in pairs)
+            values.extend(value for _, value in pairs)
+            starts.append(len(columns))
+        parts = (np.array(values), np.array(columns, dtype=np.int32), np.array(starts))
+        matrix = sp.csr_matrix(parts, shape=(len(starts) - 1, len(self.attributes)))
+        offsets = np.cumsum([0, *map(len, data.X)])
+        return LabelledSequences(SparseSequences(matrix, offsets), y)
+
+    def decode(self, data: LabelledSequences) -> LabelledSequences:
+        """The sequences with names for numbers; the inverse of :meth:`encode`."""
+        matrix, names = data.X.matrix, self.attributes
+        if names and matrix.nnz and int(matrix.indices.max()) >= len(names):
+            raise ValueError(
+                f"there is a feature {int(matrix.indices.max()) + 1}, but the vocabulary has "
+                f"{len(names)} attributes: use the one made from the training data."
+            )
+        labels = {str(k + 1): label for k, label in enumerate(self.labels)}
+        indices, values = matrix.indices.tolist(), matrix.data.tolist()
+        tokens = [
+            {
+                names[k] if names else str(k + 1): value
+                for k, value in zip(indices[lo:hi], values[lo:hi], strict=True)
+            }
+            for lo, hi in pairwise(matrix.indptr.tolist())
+        ]
+        X = [tokens[lo:hi] for lo, hi in pairwise(data.X.offsets.tolist())]
+        return LabelledSequences(X, [[labels.get(label, label) for label in row] for row in data.y])
+
+
+def read_vocabulary(source: Source) -> Vocabulary:
+    """Read a vocabulary: lines ``label TAB name`` and ``attribute TAB name``, in order."""
+    names: dict[str, list[str]] = {"label": [], "attribute": []}
+    with open_text(source) as text:
+        for number, line in text.lines():
+            kind, tab, name = line.partition("\t")
+            if not line:
+                continue
+            if not tab or kind not in names:
+                raise text.error(
+                    number,
+                    f"expected 'label' or 'attribute', a tab and a name, found {shown(line)}; is "
+                    "this a vocabulary?",
+                )
+            names[kind].append(name)
+    return Vocabulary(tuple(names["attribute"]), tuple(names["label"]))
+
+
+def write_vocabulary(target: Target, vocabulary: Vocabulary) -> None:
+    """Write a vocabulary for :func:`read_vocabulary`."""
+    for name in (*vocabulary.labels, *vocabulary.attributes):
+        if "\n" in name or "\r" in name:
+            raise ValueError(f"the name {shown(name)} has a line end: rename it.")
+    with atomic_text(target) as out:
+        out.writelines(f"label\t{name}\n" for name in vocabulary.labels)
+        out.writelines(f"attribute\t{name}\n" for name in vocabulary.attributes)

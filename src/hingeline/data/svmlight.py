@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -11,18 +11,140 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData
-from hingeline.data.svmlight_writers import write_multilabel, write_svmhmm, write_svmlight
-from hingeline.data.text import Source, TextSource, open_text, shown
-from hingeline.features.sequences import SparseSequences
+from hingeline.data.text import (
+    Source,
+    Target,
+    TextSource,
+    atomic_text,
+    number_text,
+    open_text,
+    shown,
+)
+from hingeline.features.tables import SparseSequences
 
-__all__ = [
-    "read_multilabel",
-    "read_svmhmm",
-    "read_svmlight",
-    "write_multilabel",
-    "write_svmhmm",
-    "write_svmlight",
-]
+
+def write_svmlight(
+    target: Target,
+    X: Any,
+    y: Any,
+    qid: Any = None,
+    comments: Sequence[str] | None = None,
+    *,
+    zero_based: bool = False,
+) -> None:
+    """Write labelled rows as ``label index:value …``.
+
+    Parameters
+    ----------
+    target : path, "-" or file object
+        Compressed if the name ends in ``.gz``.
+    X : sparse matrix or array of shape (rows, features)
+    y : array of shape (rows,)
+        Numbers.
+    qid : array of int of shape (rows,), optional
+    comments : sequence of str, optional
+        Written after ``#`` where not empty.
+    zero_based : bool, default=False
+        Number features from 0.
+    """
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "biuf" or not np.all(np.isfinite(labels)):
+        raise ValueError("y must be finite numbers to be written as labels: number the classes.")
+    heads = [number_text(label) for label in labels.tolist()]
+    if qid is not None:
+        numbers = np.asarray(qid).tolist()
+        heads = [f"{head} qid:{number}" for head, number in zip(heads, numbers, strict=True)]
+    _write_rows(target, X, heads, comments, zero_based)
+
+
+def write_multilabel(
+    target: Target,
+    X: Any,
+    Y: Any,
+    *,
+    comments: Sequence[str] | None = None,
+    zero_based: bool = False,
+) -> None:
+    """Write rows with sets of labels as ``1,3,5 index:value …``; parameters as above.
+
+    Y is an indicator matrix, sparse or not; column k is label k.
+    """
+    indicator = sp.csr_matrix(Y)
+    indicator.eliminate_zeros()
+    indicator.sort_indices()
+    columns = indicator.indices.tolist()
+    starts = indicator.indptr.tolist()
+    heads = [",".join(map(str, columns[lo:hi])) for lo, hi in pairwise(starts)]
+    _write_rows(target, X, heads, comments, zero_based, may_be_empty=True)
+
+
+def write_svmhmm(
+    target: Target,
+    X: SparseSequences,
+    y: Sequence[Sequence[Any]],
+    *,
+    notes: Sequence[str] | None = None,
+) -> None:
+    """Write labelled sequences as ``TAG qid:N index:value …``, sequences numbered from 1.
+
+    SVM^hmm itself wants tags that are numbers from 1. There is one note per token, written after
+    ``#`` where it is not empty.
+    """
+    lengths = X.lengths.tolist()
+    if len(y) != len(lengths):
+        raise ValueError(f"X has {len(lengths)} sequences and y has {len(y)}.")
+    heads = []
+    for i, (labels, length) in enumerate(zip(y, lengths, strict=True)):
+        if len(labels) != length or not length:
+            raise ValueError(
+                f"X[{i}] has {length} tokens and y[{i}] has {len(labels)} labels: they must have "
+                "one length, and not none."
+            )
+        for label in map(str, labels):
+            if not label or any(c in "#: \t\n\r\v\f" for c in label):
+                raise ValueError(
+                    f"y[{i}] has the label {shown(label)}, which this format cannot hold: number "
+                    "the labels."
+                )
+            heads.append(f"{label} qid:{i + 1}")
+    _write_rows(target, X.matrix, heads, notes, False)
+
+
+def _write_rows(
+    target: Target,
+    X: Any,
+    heads: list[str],
+    comments: Sequence[str] | None,
+    zero_based: bool,
+    may_be_empty: bool = False,
+) -> None:
+    matrix = sp.csr_matrix(X, copy=True)
+    matrix.sum_duplicates()
+    if matrix.shape[0] != len(heads):
+        raise ValueError(f"X has {matrix.shape[0]} rows, but there are {len(heads)} labels.")
+    if comments is not None and len(comments) != len(heads):
+        raise ValueError(f"X has {len(heads)} rows, but there are {len(comments)} comments.")
+    if not np.all(np.isfinite(matrix.data)):
+        raise ValueError("X has values that are not finite: they cannot be written.")
+    starts = matrix.indptr.tolist()
+    shift = 0 if zero_based else 1
+    with atomic_text(target) as out:
+        for i, head in enumerate(heads):
+            part = slice(starts[i], starts[i + 1])
+            indices = (matrix.indices[part] + shift).tolist()
+            values = matrix.data[part].tolist()
+            items = [f"{k}:{number_text(v)}" for k, v in zip(indices, values, strict=True)]
+            comment = comments[i] if comments is not None else ""
+            if any(c in "\n\r" for c in comment):
+                raise ValueError(f"comment {i} has a line end: it must fit into the line.")
+            if comment:
+                items.append(f"# {comment}")
+            if may_be_empty and not head and not any(":" in item for item in items[:1]):
+                raise ValueError(
+                    f"row {i} has neither labels nor features: a blank line would be skipped."
+                )
+            out.write(" ".join([head, *items] if head else items) + "\n")
+
 
 Array = np.ndarray[Any, Any]
 ZeroBased = bool | Literal["auto"]
@@ -44,8 +166,9 @@ class _Rows:
         self._starts = array("q", [0])
         self._indices = array("q")
         self._values = array("d")
-        for number, line in _numbered(text):
-            self._add(number, line)
+        for first, lines in text.blocks():
+            for number, line in enumerate(lines, first):
+                self._add(number, line)
 
     def _add(self, number: int, line: bytes) -> None:
         body, _, comment = line.partition(b"#")
@@ -115,59 +238,36 @@ class _Rows:
         elif not isinstance(zero_based, (bool, np.bool_)):
             raise ValueError(f"zero_based must be True, False or 'auto', got {zero_based!r}.")
         first = 0 if zero_based else 1
-        self._refuse(
-            indices < first,
-            starts,
-            lambda k: (
-                f"index {indices[k]} is less than {first}; number features from {first}"
-                + ("." if zero_based else " or pass zero_based=True.")
-            ),
-        )
         limit = MAX_INDEX if n_features is None else min(MAX_INDEX, n_features - 1 + first)
-        self._refuse(
-            indices > limit,
-            starts,
-            lambda k: (
-                f"index {indices[k]} is more than {limit}; "
-                + ("renumber the features." if n_features is None else "raise n_features.")
-            ),
-        )
         falling = np.zeros(len(indices), dtype=bool)
         falling[1:] = np.diff(indices) <= 0
         falling[starts[:-1][np.diff(starts) > 0]] = False
-        self._refuse(
-            falling,
-            starts,
-            lambda k: (
-                f"index {indices[k]} follows {indices[k - 1]}; sort the features of a line "
-                "and give each once."
+        other = "." if zero_based else " or pass zero_based=True."
+        remedy = "renumber the features." if n_features is None else "raise n_features."
+        for wrong, problem in (
+            (
+                indices < first,
+                f"index {{0}} is less than {first}; number features from {first}{other}",
             ),
-        )
-        self._refuse(
-            ~np.isfinite(values),
-            starts,
-            lambda k: (
-                f"the value of index {indices[k]} is {values[k]}; only finite numbers can be "
-                "learnt from, leave the feature out."
+            (indices > limit, f"index {{0}} is more than {limit}; {remedy}"),
+            (falling, "index {0} follows {1}; sort the features of a line and give each once."),
+            (
+                ~np.isfinite(values),
+                "the value of index {0} is {2}; only finite numbers can be learnt from, leave the "
+                "feature out.",
             ),
-        )
+        ):
+            if wrong.any():
+                k = int(np.argmax(wrong))
+                row = int(np.searchsorted(starts, k, side="right")) - 1
+                what = problem.format(indices[k], indices[k - 1], values[k])
+                raise self.text.error(self.lines[row], what)
         indices -= first
         width = n_features
         if width is None:
             width = int(indices.max()) + 1 if len(indices) else 0
         small = indices.astype(np.int32)
         return sp.csr_matrix((values, small, starts), shape=(len(self.heads), width))
-
-    def _refuse(self, wrong: Array, starts: Array, problem: Any) -> None:
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            row = int(np.searchsorted(starts, k, side="right")) - 1
-            raise self.text.error(self.lines[row], problem(k))
-
-
-def _numbered(text: TextSource) -> Iterator[tuple[int, bytes]]:
-    for first, lines in text.blocks():
-        yield from enumerate(lines, first)
 
 
 def read_svmlight(
@@ -297,7 +397,7 @@ def read_svmhmm(
     Returns
     -------
     LabelledSequences
-        ``X`` is a :class:`~hingeline.features.sequences.SparseSequences`; tags are strings.
+        ``X`` is a :class:`~hingeline.features.tables.SparseSequences`; tags are strings.
 
     Examples
     --------

@@ -6,58 +6,134 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import as_callbacks, check_common
+from hingeline._jit import announce_compiling
+from hingeline.core import registry
+from hingeline.core.formulations import make_formulation, needs_losses
+from hingeline.core.loop import Limits, run
+from hingeline.core.primitives import Compiled
+from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
+from hingeline.core.snapshot import identity
+from hingeline.core.solver import CertifiedSolver
+from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators import nu as nu_fits
-from hingeline.estimators.compiling import announced
-from hingeline.estimators.fitted import FittedEstimator, forget_findings
-from hingeline.estimators.validation import as_callbacks, check_common
-from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
-from hingeline.formulations import make_formulation, needs_losses
-from hingeline.solvers.bcfw import BCFW
-from hingeline.solvers.certificate import CertifiedSolver
-from hingeline.solvers.dlpw import DLPW, SmoothDLPW
-from hingeline.solvers.enumerated import EnumeratedSDM
-from hingeline.solvers.fsmo import FSMO
-from hingeline.solvers.history import HistoryRow, Result
-from hingeline.solvers.nu import NuEnumeratedSDM, NuSDM
-from hingeline.solvers.one_slack import OneSlack
-from hingeline.solvers.parallel import Workers, effective_n_jobs
-from hingeline.solvers.schedule import Limits, run
-from hingeline.solvers.sdcd import SDCD
-from hingeline.solvers.sdcd_enumerated import EnumeratedSDCD
-from hingeline.solvers.sdm import SDM
-from hingeline.solvers.snapshot import identity
-from hingeline.solvers.soft_bcfw import SoftBCFW
-from hingeline.solvers.subgradient import NuSubgradient, Subgradient
-from hingeline.structures.base import Compiled
+
+# What every fitted estimator can do with its weights: replace, save and load them.
 
 Array = np.ndarray[Any, Any]
 
-#: slack -> the default solver where all outputs are the working set, and where they are found.
-DEFAULT_SOLVERS: dict[str, tuple[type[CertifiedSolver], type[CertifiedSolver]]] = {
-    "max": (EnumeratedSDM, SDM),
-    "squared": (EnumeratedSDM, SDM),
-    "sum": (EnumeratedSDCD, SDCD),
-    "nu": (NuEnumeratedSDM, NuSDM),
-}
-#: (solver, slack) -> a solver that is the same for all structures.
-OTHER_SOLVERS: dict[tuple[str, str], Any] = {
-    ("bcfw", "max"): BCFW,
-    ("fsmo", "max"): FSMO,
-    ("fsmo", "squared"): FSMO,
-    ("one-slack", "max"): OneSlack,
-    ("one-slack", "sum"): OneSlack,
-    ("dlpw", "max"): DLPW,
-    ("dlpw-smooth", "max"): SmoothDLPW,
-    ("soft-bcfw", "max"): SoftBCFW,
-    ("subgradient", "max"): Subgradient,
-    ("subgradient", "nu"): NuSubgradient,
-}
+
+#: What only solvers of relaxations leave behind.
+FINDINGS = (
+    "relaxed_objective_",
+    "relaxed_gap_",
+    "structured_objective_",
+    "fractional_",
+    "soft_rho_",
+)
+
+
+def forget_findings(estimator: Any) -> None:
+    """Drop what an earlier fit by a solver of relaxations left."""
+    for name in FINDINGS:
+        vars(estimator).pop(name, None)
+
+
+class FittedEstimator(BaseEstimator):
+    """An estimator with flat weights and a certificate."""
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that have no meaning."""
+        raise NotImplementedError
+
+    def with_weights(self, weights: Array) -> Any:
+        """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
+
+        The copy carries no certificate: its gap is ``nan``.
+        """
+        check_is_fitted(self, "weights_")
+        if np.shape(weights) != np.shape(self.weights_):
+            raise ValueError(
+                f"weights has shape {np.shape(weights)}, expected {np.shape(self.weights_)}."
+            )
+        other = type(self)(**self.get_params(deep=False))
+        for name, value in vars(self).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(other, name, value)
+        other.weights_ = np.array(weights, dtype=np.float64)
+        other.primal_objective_ = other.duality_gap_ = np.nan
+        other.restricted_objective_ = other.restricted_gap_ = np.nan
+        other.converged_ = False
+        other.stop_reason_ = "weights were replaced"
+        other.history_ = []
+        nu_fits.forget(other)
+        forget_findings(other)
+        return other
+
+    def save(
+        self,
+        path: Any,
+        *,
+        dtype: str = "float64",
+        sparse: bool | float = False,
+        check: tuple[Any, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        state: bool = False,
+    ) -> dict[str, Any]:
+        """Write the fitted estimator to a model file (``.hinge``), atomically and without pickle.
+
+        Parameters
+        ----------
+        path : str or path
+        dtype : {"float64", "float32", "float16"}, default="float64"
+            How weights are stored; only float64 is exact. A loaded model computes in float64.
+        sparse : bool or float, default=False
+            Store only the weights that are not 0; a number drops those smaller than it.
+        check : (X, y), optional
+            Data on which predictions before and after are compared.
+        metadata : dict, optional
+            Anything JSON can hold, e.g. the command and a hash of the data.
+        state : bool, default=False
+            Store the examples remembered and their multipliers, too, so that ``partial_fit``
+            goes on after :meth:`load`, bit for bit as it would have here. The file then holds
+            the training data.
+
+        Returns
+        -------
+        dict
+            ``bytes``; ``exact``, and ``largest_change`` and ``largest_relative_change`` of a
+            weight; with ``check`` also ``changed_predictions`` (a share), ``score_before`` and
+            ``score_after``; ``left_out`` names parameters that a file cannot hold (callbacks, a
+            generator as random_state).
+        """
+        from hingeline.modelfile import estimators as storage
+
+        return storage.save(
+            self, path, dtype=dtype, sparse=sparse, check=check, metadata=metadata, state=state
+        )
+
+    @classmethod
+    def load(cls, path: Any) -> Any:
+        """The fitted estimator in a model file that :meth:`save` wrote.
+
+        It predicts and can be fitted anew; from a file with its state ``partial_fit`` goes on.
+        Where weights were rounded to save space the
+        certificate is gone: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        from hingeline.modelfile import estimators as storage
+
+        return storage.load(path, cls)
 
 
 #: A dense (examples, outputs) table of multipliers may take this much memory.
@@ -108,9 +184,6 @@ class BaseSSVM(FittedEstimator):
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
-        other = OTHER_SOLVERS.get((str(self.solver), str(self.slack)))
-        if other is not None:
-            return other
         few = self._enumerable and (
             compiled is None
             or (
@@ -119,30 +192,20 @@ class BaseSSVM(FittedEstimator):
             )
         )
         few = few and self.violators in (None, "all")
-        # Called before the parameters are checked, too.
-        known = DEFAULT_SOLVERS.get(str(self.slack), DEFAULT_SOLVERS["max"])
-        return known[0 if few else 1]
+        return registry.find(self.solver, self.slack, all_outputs=few)
 
     _enumerable = False
 
-    def _known_options(self) -> dict[str, Any]:
-        """The options that have a meaning here: what each is by default, or the words it may be.
-
-        ``violators`` is a parameter of the estimator, ``total_weight`` comes from the examples.
-        """
-        solver = self._solver_class(None)
-        known = {**solver.defaults, **solver.words}
-        given = self.solver_options if isinstance(self.solver_options, Mapping) else {}
-        idle = {"violators", "total_weight"} | solver.idle_options(given, str(self.slack))
-        return {name: value for name, value in known.items() if name not in idle}
-
     def _check_parameters(self) -> None:
-        check_common(self, self._known_options())
+        solver = self._solver_class(None)
+        check_common(self)
+        registry.check(solver, self.solver, self.slack, self.rescale, self.C)
+        registry.check_options(solver, self.solver_options, self.solver, self.slack)
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""
         options = dict(self.solver_options or {})
-        if "violators" in solver_class.defaults:
+        if "violators" in registry.option_names(solver_class):
             default = "all" if self._enumerable else "argmax"
             options["violators"] = default if self.violators is None else self.violators
         return options
@@ -172,11 +235,11 @@ class BaseSSVM(FittedEstimator):
         form = make_formulation(float(self.C), self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
         options = {**self._options(solver_class), **given}
-        if "total_weight" in solver_class.defaults:
+        if "total_weight" in registry.option_names(solver_class):
             options["total_weight"] = float(weights.sum())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
-        multipliers = None if start is None else carried_over(start, compiled, form, solver_class)
+        multipliers = None if start is None else solver_class.start_from(start, compiled, form)
         limits = Limits(
             tol=float(self.tol),
             max_iter=int(self.max_iter),
@@ -196,9 +259,7 @@ class BaseSSVM(FittedEstimator):
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        values = getattr(compiled.problem, "values", None)  # kernels are compiled for its type
-        kernels = f"{kind}-{solver_class.__name__}-{getattr(values, 'dtype', 'own')}"
-        with announced(kernels, compiled), Workers(n_jobs, compiled.scratch_size) as workers:
+        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             if start is not None and multipliers is not None:
                 solver.resume(start.form)

@@ -10,8 +10,8 @@ import numpy as np
 from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import check_finite, check_sample_weight
 from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.validation import check_finite, check_sample_weight
 from hingeline.structures.custom import (
     Structure,
     compile_problem,

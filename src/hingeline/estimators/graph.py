@@ -2,32 +2,349 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline.estimators.graph_base import Decoded, GraphModel, tight
-from hingeline.estimators.graph_layout import (
-    Templates,
-    check_graphs,
-    check_templates,
-    find_templates,
-    lay_out,
-    node_matrix,
+from hingeline._checks import (
+    check_class_weight,
+    check_loss,
+    check_sample_weight,
+    one_of,
 )
-from hingeline.estimators.sequences import (
+from hingeline.core import registry
+from hingeline.core.primitives import Compiled
+from hingeline.core.solver import CertifiedSolver
+from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.weight_blocks import Block, table_of
+from hingeline.features.graphs import Graph
+from hingeline.features.input import (
     find_classes,
     number_labels,
     plain_labels,
+    stack_sequences,
     with_constant,
 )
-from hingeline.estimators.validation import check_class_weight, check_loss, check_sample_weight
-from hingeline.estimators.weight_blocks import Block, table_of
+from hingeline.inference.factor_graph import join, log2_assignments, make_topology
+from hingeline.inference.map import ENUMERATION
 from hingeline.structures import graph
+from hingeline.structures import graph as kernels
+from hingeline.structures.graph import padded_columns
+
+# What the estimators over graphs share: the fit, decoding with its bounds, and storage.
 
 Array = np.ndarray[Any, Any]
+
+#: A bound within this share of a value shows that the output is the best one.
+TIGHT = 1e-6
+#: The default for ``slack="max"`` and graphs with loops ...
+LOOPY_DEFAULT = "soft-bcfw"
+#: ... and more labellings than two to the power of this, which exact training enumerates as fast.
+LOG2_FEW_LABELLINGS = 14.0
+
+
+class Decoded(NamedTuple):
+    """Outputs found for some graphs, and what is known of their quality.
+
+    ``bounds`` are upper bounds on the score of any labelling, so that ``bounds − scores`` is how
+    far a labelling can be from the best; ``exact`` says where it is the best.
+    """
+
+    labels: Any  # as predict gives them
+    scores: Array
+    bounds: Array
+    exact: Array
+
+
+def tight(bounds: Array, values: Array) -> Array:
+    """Where bounds are met, up to rounding and the accuracy of inference."""
+    return np.asarray(bounds - values <= TIGHT * (1.0 + np.abs(values)))
+
+
+class GraphModel(BaseSSVM):
+    """The part of an estimator that knows of graphs but not of how its inputs look."""
+
+    inference: str
+
+    def _check_parameters(self) -> None:
+        """Check what does not depend on the data."""
+        super()._check_parameters()
+        one_of("inference", self.inference, tuple(graph.INFERENCE))
+        self._refuse_without_oracle(False, "graphs")
+
+    def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
+        if compiled is not None and self.solver == "auto" and self.slack == "max":
+            loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
+            return registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
+        return super()._solver_class(compiled)
+
+    def _relaxes(self, problem: graph.GraphProblem) -> bool:
+        """Whether training solves the relaxation, unless the solver is named."""
+        if not graph.decodes_exactly(problem):
+            return True
+        loopy = problem.oracle.method == ENUMERATION
+        if self.inference != "auto" or not loopy.any():
+            return False
+        sizes = log2_assignments(problem.graphs)[loopy]
+        return bool(sizes.max() > LOG2_FEW_LABELLINGS + 1e-6)
+
+    def _fit_problem(self, problem: graph.GraphProblem, weights: Array) -> None:
+        exact = graph.decodes_exactly(problem)
+        if math.isinf(self.C) and not exact:
+            raise ValueError(
+                "C=inf (a hard margin) needs exact inference, which these graphs do not allow "
+                f"with inference={self.inference!r}: choose a finite C."
+            )
+        start = self._previous(problem)
+        result, dual = self._solve(graph.compile_problem(problem), weights, start, "graph")
+        self._store(result)
+        if hasattr(self, "relaxed_objective_"):
+            self.oracle_exact_ = False  # nothing was decoded: the certificate is the relaxation's
+        elif not result.exact:  # the bounds may be met all the same
+            _, bounds, values = self._decode(problem, 1.0)
+            self.oracle_exact_ = bool(tight(bounds, values).all())
+        if self.warm_start:
+            self._dual = dual
+
+    def _decode(
+        self, problem: graph.GraphProblem, loss_scale: float = 0.0
+    ) -> tuple[Array, Array, Array]:
+        """States of all variables; upper bounds and values of every example."""
+        n = len(problem.graph)
+        states = np.zeros(problem.node_offset[-1], dtype=np.int32)
+        bounds, values = np.zeros(n), np.zeros(n)
+        self._over_examples(kernels.decode_all, problem, loss_scale, states, bounds, values)
+        return states, np.maximum(bounds, values), values
+
+    def _settle(
+        self, problem: graph.GraphProblem, states: Array, bounds: Array, values: Array
+    ) -> None:
+        """Put the best labelling in place where it is not yet known, by integer programming."""
+        from hingeline.inference.milp import map_milp  # loads SciPy's optimisers
+
+        w = self.weights_
+        for i in np.flatnonzero(~tight(bounds, values)).tolist():
+            bound, y = map_milp(graph.score_graph(problem, i, w, 0.0))
+            states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
+            bounds[i] = values[i] = bound
+
+    def _conditional_scores(self, problem: graph.GraphProblem) -> tuple[Array, Array]:
+        """Scores over (variable, state), the other variables as predicted; starts of examples."""
+        states = self._decode(problem)[0]
+        graphs = problem.graphs
+        last = graphs.node_ptr[1:] + np.arange(len(graphs.node_ptr) - 1)
+        sizes = graphs.unary_start[last][problem.graph]
+        start = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        out = np.empty(start[-1])
+        self._over_examples(kernels.conditional_scores_all, problem, states, start, out)
+        return out, start
+
+    def _over_examples(self, kernel: Any, problem: graph.GraphProblem, *more: Any) -> None:
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            workers.map(
+                lambda part, scratch: kernel(problem, part, self.weights_, *more),
+                np.arange(len(problem.graph)),
+            )
+
+    def save(self, path: Any, **options: Any) -> dict[str, Any]:
+        """Write the fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`.
+
+        Training data and multipliers cannot be stored: ``state=True`` is refused.
+        """
+        if options.get("state"):
+            raise ValueError(
+                f"state=True is for estimators with partial_fit, which {type(self).__name__} does "
+                "not have: leave it out."
+            )
+        return super().save(path, **options)
+
+
+# Graphs of a user, checked and laid out as one problem.
+
+
+class Templates(NamedTuple):
+    """Which weights there are."""
+
+    n_features: int  # the constant one included
+    n_states: int
+    node_types: int
+    edge_types: int
+    edge_features: int  # 0: edges have the constant 1
+    factors: dict[str, int]  # name -> order
+
+    @property
+    def layout(self) -> dict[str, Block]:
+        """Places of the blocks of weights; unary ones by feature, tables row by row."""
+        k = self.n_states
+        columns = self.node_types * k
+        stride = padded_columns(columns)
+        found = {"unary": Block(0, self.n_features, columns, stride)}
+        at = self.n_features * stride
+        pairs = self.edge_types * max(1, self.edge_features)
+        found["pairwise"] = Block(at, pairs, k * k, k * k)
+        at += pairs * k * k
+        for name, order in self.factors.items():
+            found[f"factor/{name}"] = Block(at, 1, k**order, k**order)
+            at += k**order
+        return found
+
+
+def check_graphs(X: Any) -> list[Graph]:
+    """A list of graphs with the same features."""
+    if isinstance(X, Graph):
+        raise TypeError("X is one Graph: pass a list of graphs, [graph].")
+    if not isinstance(X, (Sequence, np.ndarray)) or isinstance(X, (str, bytes)):
+        raise TypeError(f"X must be a list of hingeline.Graph, got {type(X).__name__}.")
+    if len(X) == 0:
+        raise ValueError("X is empty: there are no graphs.")
+    for i, x in enumerate(X):
+        if not isinstance(x, Graph):
+            raise TypeError(
+                f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph: "
+                "Graph(node_features, edges)."
+            )
+        width = x.node_features.shape[1]
+        if width != X[0].node_features.shape[1]:
+            raise ValueError(
+                f"X[{i}] has {width} node features, but X[0] has "
+                f"{X[0].node_features.shape[1]}: all graphs must have the same features."
+            )
+    return list(X)
+
+
+def node_matrix(graphs: list[Graph]) -> tuple[sp.csr_matrix, Array]:
+    """Features of all nodes, and the offsets of the graphs."""
+    return stack_sequences([x.node_features for x in graphs])
+
+
+def _edge_width(graphs: list[Graph]) -> int:
+    """Features of edges, the same for all that have edges; 0 where they have none."""
+    seen: tuple[int, int] | None = None
+    for i, x in enumerate(graphs):
+        if x.edge_features is not None:
+            width = x.edge_features.shape[1]
+        elif x.n_edges == 0:
+            continue
+        else:
+            width = 0
+        if seen is not None and seen[1] != width:
+            raise ValueError(
+                f"X[{i}] has {width} edge features, but X[{seen[0]}] has {seen[1]}: all graphs "
+                "must have the same features."
+            )
+        seen = seen or (i, width)
+    return 0 if seen is None else seen[1]
+
+
+def find_templates(graphs: list[Graph], n_features: int, n_states: int) -> Templates:
+    """The weights that these graphs ask for."""
+    factors: dict[str, int] = {}
+    for i, x in enumerate(graphs):
+        for name, scopes in x.factors.items():
+            if scopes.shape[1] and factors.setdefault(name, scopes.shape[1]) != scopes.shape[1]:
+                raise ValueError(
+                    f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, but others of that "
+                    f"name {factors[name]}: use another name."
+                )
+
+    def count(name: str) -> int:
+        known = [getattr(x, name) for x in graphs if getattr(x, name) is not None]
+        return 1 + max((int(types.max()) for types in known if len(types)), default=0)
+
+    return Templates(
+        n_features,
+        n_states,
+        count("node_types"),
+        count("edge_types"),
+        _edge_width(graphs),
+        {name: factors[name] for name in sorted(factors)},
+    )
+
+
+def check_templates(graphs: list[Graph], templates: Templates) -> None:
+    """Refuse graphs that ask for weights which were not trained."""
+    for i, x in enumerate(graphs):
+        width = 0 if x.edge_features is None else x.edge_features.shape[1]
+        if x.n_edges and width != templates.edge_features:
+            raise ValueError(
+                f"X[{i}] has {width} edge features, but the model was fitted with "
+                f"{templates.edge_features}."
+            )
+        for name, most in (
+            ("node_types", templates.node_types),
+            ("edge_types", templates.edge_types),
+        ):
+            types = getattr(x, name)
+            if types is not None and len(types) and types.max() >= most:
+                raise ValueError(
+                    f"X[{i}].{name} holds {int(types.max())}, but the model knows 0 to {most - 1}."
+                )
+        for name, scopes in x.factors.items():
+            if len(scopes) and templates.factors.get(name) != scopes.shape[1]:
+                raise ValueError(
+                    f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model was "
+                    f"not fitted with; it knows {templates.factors}."
+                )
+
+
+def lay_out(
+    graphs: list[Graph],
+    matrix: sp.csr_matrix,
+    templates: Templates,
+    labels: Array,
+    cost: Array,
+    inference: int,
+) -> graph.GraphProblem:
+    """The problem of these graphs; ``matrix`` holds the features of their nodes."""
+    k = templates.n_states
+    names = list(templates.factors)
+    topologies, node_types, factor_templates, values = [], [], [], []
+    featured = templates.edge_features > 0
+    for x in graphs:
+        scopes: Any = x.edges
+        kinds = [_types(x.edge_types, x.n_edges)]
+        higher = [(j, x.factors[name]) for j, name in enumerate(names) if name in x.factors]
+        if higher:
+            scopes = [*x.edges.tolist(), *(s for _, own in higher for s in own.tolist())]
+            kinds += [np.full(len(own), templates.edge_types + j) for j, own in higher]
+        topologies.append(make_topology(np.full(x.n_nodes, k), scopes))
+        node_types.append(_types(x.node_types, x.n_nodes))
+        factor_templates.extend(kinds)
+        if featured:
+            if x.n_edges:
+                values.append(x.edge_features.ravel())
+            values.extend(np.ones(len(own)) for _, own in higher)
+    widths = np.array([max(1, templates.edge_features)] * templates.edge_types + [1] * len(names))
+    factor_template = np.concatenate(factor_templates)
+    weights = [np.ones(x.n_nodes) if x.node_weights is None else x.node_weights for x in graphs]
+    starts = np.concatenate(([0], np.cumsum(widths[factor_template])))
+    return graph.make_problem(
+        join(topologies),
+        np.concatenate(node_types),
+        factor_template,
+        np.full(templates.node_types, k),
+        widths,
+        np.array([k * k] * templates.edge_types + [k**o for o in templates.factors.values()]),
+        matrix.indptr,
+        matrix.indices,
+        matrix.data,
+        matrix.shape[1],
+        labels,
+        cost,
+        node_weight=np.concatenate(weights),
+        factor_start=starts if featured else None,
+        factor_values=np.concatenate([*values, np.empty(0)]) if featured else None,
+        inference=inference,
+    )
+
+
+def _types(types: Array | None, count: int) -> Array:
+    return np.zeros(count, dtype=np.int64) if types is None else types
 
 
 class GraphSSVM(GraphModel):

@@ -11,14 +11,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
-from hingeline.estimators.growth import with_new_classes
+from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
 from hingeline.estimators.online import OnlineSSVM
-from hingeline.estimators.validation import (
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    refuse_none,
-)
+from hingeline.streaming.memory import with_new_classes
 from hingeline.structures import multiclass
 from hingeline.structures.chain import padded
 

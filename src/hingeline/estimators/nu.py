@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from hingeline.estimators.typed_json import from_json, to_json
-from hingeline.formulations import make_formulation
-from hingeline.solvers.history import Result, relative
-from hingeline.solvers.margins import Look, Margins, scaled
-from hingeline.solvers.parallel import Workers, effective_n_jobs
-from hingeline.solvers.schedule import outside
-from hingeline.structures.base import Compiled
+from hingeline.core.formulations import make_formulation
+from hingeline.core.loop import outside
+from hingeline.core.primitives import Compiled
+from hingeline.core.results import Result, relative
+from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.modelfile.typed_json import from_json, to_json
+from hingeline.solvers.nu import Look, Margins, scaled
 
 Array = np.ndarray[Any, Any]
 

@@ -21,23 +21,24 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline.estimators.compiling import announced
-from hingeline.estimators.live_weights import LiveWeights
-from hingeline.estimators.memory import (
+from hingeline._checks import positive
+from hingeline._jit import announce_compiling
+from hingeline.core.formulations import Formulation, make_formulation
+from hingeline.core.planes import WorkingSet
+from hingeline.core.primitives import Compiled
+from hingeline.core.registry import option_names
+from hingeline.core.results import DualMemory, HistoryRow, same_costs
+from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.estimators.remembering import RememberingSSVM, weights_of
+from hingeline.streaming.live_weights import LiveWeights
+from hingeline.streaming.memory import (
     offsets_of,
     rows_of,
-    same_costs,
     stacked_offsets,
     stacked_rows,
     without_tables,
 )
-from hingeline.estimators.remembering import RememberingSSVM, weights_of
-from hingeline.estimators.validation import positive
-from hingeline.estimators.warm_start import DualMemory
-from hingeline.formulations import Formulation, make_formulation
-from hingeline.solvers.history import HistoryRow
-from hingeline.solvers.parallel import Workers, effective_n_jobs
-from hingeline.solvers.stream import (
+from hingeline.streaming.passes import (
     StreamSDCD,
     StreamSDM,
     add_to,
@@ -46,8 +47,6 @@ from hingeline.solvers.stream import (
     relisted,
     without_drift,
 )
-from hingeline.structures.base import Compiled
-from hingeline.working_set import WorkingSet
 
 Array = np.ndarray[Any, Any]
 
@@ -198,14 +197,12 @@ class OnlineSSVM(RememberingSSVM):
         began = time.perf_counter()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         stream = StreamSDCD if self.slack == "sum" else StreamSDM
-        options = {k: v for k, v in self._options(stream).items() if k in stream.defaults}
-        solver_name = "SDCD" if self.slack == "sum" else "SDM"
-        kernels = f"{self._kind}-{solver_name}-{compiled.problem.values.dtype}"
+        options = {k: v for k, v in self._options(stream).items() if k in option_names(stream)}
         interrupted = False
         done, estimate = 0, math.nan
         self.__dict__.pop("_live", None)  # should anything fail, made again from the blocks
         with (
-            announced(kernels, compiled),
+            announce_compiling(),
             Workers(effective_n_jobs(self.n_jobs), compiled.scratch_size) as workers,
         ):
             solver = stream(compiled, form, workers, seed, options, live.w, live.visits, start)

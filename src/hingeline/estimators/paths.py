@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from hingeline._checks import positive
+from hingeline.core.formulations import make_formulation
+from hingeline.core.results import relative
+from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.nu import positive_part
-from hingeline.estimators.validation import positive
-from hingeline.formulations import make_formulation
-from hingeline.solvers.history import relative
-from hingeline.solvers.margins import TIE, Margins
-from hingeline.solvers.parallel import Workers, effective_n_jobs
+from hingeline.solvers.nu import TIE, Margins
 
 Array = np.ndarray[Any, Any]
 

@@ -14,9 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import positive
+from hingeline.core.primitives import Compiled
+from hingeline.core.results import DualMemory, HistoryRow
 from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.live_weights import LiveWeights
-from hingeline.estimators.memory import (
+from hingeline.features.input import with_constant
+from hingeline.streaming.live_weights import LiveWeights
+from hingeline.streaming.memory import (
     chosen_form,
     chosen_rows,
     offsets_of,
@@ -26,12 +30,7 @@ from hingeline.estimators.memory import (
     stacked_rows,
     without_tables,
 )
-from hingeline.estimators.sequences import with_constant
-from hingeline.estimators.validation import positive
-from hingeline.estimators.warm_start import DualMemory
-from hingeline.solvers.history import HistoryRow
-from hingeline.solvers.stream import add_to, chosen_of, joined, mass_of, without_drift
-from hingeline.structures.base import Compiled
+from hingeline.streaming.passes import add_to, chosen_of, joined, mass_of, without_drift
 
 Array = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline.estimators.validation import check_finite
+from hingeline._checks import check_finite
 from hingeline.structures.chain import padded
 
 Array = np.ndarray[Any, Any]

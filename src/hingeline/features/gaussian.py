@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from hingeline.features.sequences import SparseSequences
+from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
 

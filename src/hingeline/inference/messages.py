@@ -1,12 +1,23 @@
-"""Messages between factors and variables: the dual of the local-polytope relaxation.
+"""LP relaxation by block-coordinate descent on the dual: one factor's messages at a time.
 
 A message ``δ_ci(s)`` moves score from factor c to its variable i. For any messages
 
     Σ_i max_s b_i(s) + Σ_c max_y [table_c(y) − Σ_i δ_ci(y_i)],     b_i = unary_i + Σ_c δ_ci
 
-is at least the score of every assignment (up to rounding), and its minimum over δ is the optimum
-of the relaxation. Messages are one flat vector: those of place p of ``graph.scope`` begin at
-``message_start(graph)[p]``. Scores must be finite.
+is at least the score of every assignment (up to rounding), and its minimum over δ is the optimum of
+the relaxation over the local polytope. Messages are one flat vector: those of place p of
+``graph.scope`` begin at ``message_start(graph)[p]``.
+
+Guarantee: the bound returned is at least the score of every assignment (up to rounding), and it
+never rises from pass to pass; where it equals the score of the labels found, these are a
+maximiser. Any number of states, factors of any order, loops. Scores must be finite.
+
+The update is MPLP's with the leftovers handed on (Globerson & Jaakkola 2008; the handshake of
+Tourani et al. 2018, here for any order). A factor takes back all its messages and the beliefs of
+its variables, gives the j-th of its k variables the share 1/(k − j) of their max-marginals, and
+then once more, in reverse, all that can still be given. Each factor then has the maximum 0, so
+that the bound after a pass is the sum of the variables' best beliefs. Like all such methods it may
+stop above the optimum of the relaxation: see :mod:`hingeline.inference.ad3`.
 """
 
 from __future__ import annotations
@@ -15,10 +26,16 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline.inference.factor_graph import Topology, table_size
+from hingeline._jit import finite_helper, helper
+from hingeline.inference.factor_graph import Scored, Topology, assignment_score, table_size
+from hingeline.inference.icm import improve
 
 Array = np.ndarray[Any, Any]
+
+#: Passes between two roundings improved by single changes.
+_ROUND_EVERY = 8
+#: Sweeps of single changes for one rounding.
+ROUNDING_SWEEPS = 10
 
 
 @helper
@@ -102,54 +119,217 @@ def top_sum(graph: Topology, beliefs: Array, y: Array) -> float:
     return total
 
 
+@finite_helper
+def _largest_difference(a: Array, b: Array) -> float:
+    """``max_k a[k] − b[k]``, in four chains that need not wait for each other."""
+    count = b.shape[0]
+    m0 = a[0] - b[0]
+    m1 = m2 = m3 = m0
+    for k in range(count // 4):
+        v0 = a[4 * k] - b[4 * k]
+        v1 = a[4 * k + 1] - b[4 * k + 1]
+        v2 = a[4 * k + 2] - b[4 * k + 2]
+        v3 = a[4 * k + 3] - b[4 * k + 3]
+        m0 = v0 if v0 > m0 else m0
+        m1 = v1 if v1 > m1 else m1
+        m2 = v2 if v2 > m2 else m2
+        m3 = v3 if v3 > m3 else m3
+    for k in range(count // 4 * 4, count):
+        v0 = a[k] - b[k]
+        m0 = v0 if v0 > m0 else m0
+    return max(max(m0, m1), max(m2, m3))
+
+
+@finite_helper
+def _update_pair(
+    tables: Array,
+    at: int,
+    messages: Array,
+    p: int,
+    q: int,
+    n_first: int,
+    n_second: int,
+    beliefs: Array,
+    i: int,
+    j: int,
+    reverse: bool,
+    out: Array,
+) -> None:
+    """:func:`_update_factor` for two variables; p, q, i, j say where messages and beliefs begin."""
+    if n_first == 2 and n_second == 2:
+        a0 = beliefs[i] - messages[p]
+        a1 = beliefs[i + 1] - messages[p + 1]
+        c0 = beliefs[j] - messages[q]
+        c1 = beliefs[j + 1] - messages[q + 1]
+        g00 = tables[at] + a0 + c0
+        g01 = tables[at + 1] + a0 + c1
+        g10 = tables[at + 2] + a1 + c0
+        g11 = tables[at + 3] + a1 + c1
+        if reverse:
+            v0 = 0.5 * max(g00, g10)
+            v1 = 0.5 * max(g01, g11)
+            u0 = max(g00 - v0, g01 - v1)
+            u1 = max(g10 - v0, g11 - v1)
+            v0 = max(g00 - u0, g10 - u1)
+            v1 = max(g01 - u0, g11 - u1)
+        else:
+            u0 = 0.5 * max(g00, g01)
+            u1 = 0.5 * max(g10, g11)
+            v0 = max(g00 - u0, g10 - u1)
+            v1 = max(g01 - u0, g11 - u1)
+            u0 = max(g00 - v0, g01 - v1)
+            u1 = max(g10 - v0, g11 - v1)
+        beliefs[i] = u0
+        beliefs[i + 1] = u1
+        beliefs[j] = v0
+        beliefs[j + 1] = v1
+        messages[p] = u0 - a0
+        messages[p + 1] = u1 - a1
+        messages[q] = v0 - c0
+        messages[q + 1] = v1 - c1
+        return
+    for s in range(n_first):
+        beliefs[i + s] -= messages[p + s]
+        messages[p + s] = -beliefs[i + s]
+    for t in range(n_second):
+        beliefs[j + t] -= messages[q + t]
+        messages[q + t] = -beliefs[j + t]
+    for step in range(3):
+        share = 0.5 if step == 0 else 1.0
+        if (step == 1) == reverse:
+            for s in range(n_first):
+                best = _largest_difference(
+                    tables[at + s * n_second : at + (s + 1) * n_second], messages[q : q + n_second]
+                )
+                messages[p + s] += share * (best - messages[p + s])
+        else:
+            for t in range(n_second):
+                out[t] = tables[at + t] - messages[p]
+            for s in range(1, n_first):
+                row = tables[at + s * n_second : at + (s + 1) * n_second]
+                sent = messages[p + s]
+                for t in range(n_second):
+                    value = row[t] - sent
+                    out[t] = value if value > out[t] else out[t]
+            for t in range(n_second):
+                messages[q + t] += share * (out[t] - messages[q + t])
+    for s in range(n_first):
+        beliefs[i + s] += messages[p + s]
+    for t in range(n_second):
+        beliefs[j + t] += messages[q + t]
+
+
 @helper
-def factor_sum(
-    graph: Topology, tables: Array, table_start: Array, messages: Array, starts: Array
-) -> float:
-    """``Σ_c max_y [table_c(y) − Σ_i δ_ci(y_i)]``."""
+def _update_factor(
+    graph: Topology,
+    c: int,
+    tables: Array,
+    at: int,
+    messages: Array,
+    starts: Array,
+    beliefs: Array,
+    reverse: bool,
+    out: Array,
+) -> None:
+    """Make the messages of factor c the best ones given all others; beliefs follow."""
+    start = graph.scope_start[c]
+    order = graph.scope_start[c + 1] - start
+    for p in range(start, start + order):
+        first = graph.unary_start[graph.scope[p]]
+        for s in range(starts[p + 1] - starts[p]):
+            beliefs[first + s] -= messages[starts[p] + s]
+            messages[starts[p] + s] = -beliefs[first + s]
+    for step in range(2 * order - 1):
+        j = step if step < order else 2 * order - 2 - step
+        share = 1.0 / (order - j) if step < order else 1.0
+        slot = order - 1 - j if reverse else j
+        max_marginal(graph, c, slot, tables, at, messages, starts, out)
+        first = starts[start + slot]
+        for s in range(starts[start + slot + 1] - first):
+            messages[first + s] += share * out[s]
+    for p in range(start, start + order):
+        first = graph.unary_start[graph.scope[p]]
+        for s in range(starts[p + 1] - starts[p]):
+            beliefs[first + s] += messages[starts[p] + s]
+
+
+@helper
+def sweep(
+    scored: Scored, messages: Array, starts: Array, beliefs: Array, reverse: bool, out: Array
+) -> None:
+    """Update every factor once, in order or in reverse."""
+    graph, tables, table_start = scored.graph, scored.tables, scored.table_start
+    m = graph.scope_start.shape[0] - 1
+    scope_start = graph.scope_start
+    scope = graph.scope
+    unary_start = graph.unary_start
+    for k in range(m):
+        c = m - 1 - k if reverse else k
+        p = scope_start[c]
+        if scope_start[c + 1] - p == 2:
+            _update_pair(
+                tables,
+                table_start[c],
+                messages,
+                starts[p],
+                starts[p + 1],
+                starts[p + 1] - starts[p],
+                starts[p + 2] - starts[p + 1],
+                beliefs,
+                unary_start[scope[p]],
+                unary_start[scope[p + 1]],
+                reverse,
+                out,
+            )
+        else:
+            _update_factor(
+                graph, c, tables, table_start[c], messages, starts, beliefs, reverse, out
+            )
+
+
+@helper
+def keep_better(scored: Scored, trial: Array, sweeps: int, best: float, y: Array) -> float:
+    """Improve ``trial``, and copy it to ``y`` if it scores more than ``best``; the larger score."""
+    if sweeps > 0:
+        improve(scored, trial, sweeps)
+    score = assignment_score(scored, trial)
+    if score > best:
+        for i in range(y.shape[0]):
+            y[i] = trial[i]
+        return score
+    return best
+
+
+@helper
+def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, tol: float) -> float:
+    """Lower the bound of ``messages`` in place; the bound, and the best labels found in ``y``.
+
+    Stops when the bound meets the score of the labels, or when a pass lowers it by less than
+    ``tol`` times one plus its size, or after ``max_passes``, at least one. Messages may start
+    anywhere: at zero or, for scores that changed a little, where they were left.
+    """
+    graph = scored.graph
+    n = graph.n_states.shape[0]
+    starts = message_start(graph)
+    beliefs = np.empty(graph.unary_start[n])
     out = np.empty(most_states(graph))
-    total = 0.0
+    constant = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
-        start = graph.scope_start[c]
-        if graph.scope_start[c + 1] == start:
-            total += tables[table_start[c]]
-            continue
-        max_marginal(graph, c, 0, tables, table_start[c], messages, starts, out)
-        best = out[0]
-        for s in range(1, starts[start + 1] - starts[start]):
-            best = max(best, out[s])
-        total += best
-    return total
-
-
-@helper
-def relaxed_bound(
-    graph: Topology, unary: Array, tables: Array, table_start: Array, messages: Array
-) -> float:
-    """The upper bound that the messages prove."""
-    starts = message_start(graph)
-    beliefs = np.empty(graph.unary_start[graph.n_states.shape[0]])
-    y = np.empty(graph.n_states.shape[0], dtype=np.int32)
-    node_beliefs(graph, unary, messages, starts, beliefs)
-    return top_sum(graph, beliefs, y) + factor_sum(graph, tables, table_start, messages, starts)
-
-
-@helper
-def n_tied(graph: Topology, unary: Array, messages: Array, tolerance: float) -> int:
-    """Variables whose two best beliefs are within ``tolerance``: where rounding had to choose."""
-    starts = message_start(graph)
-    beliefs = np.empty(graph.unary_start[graph.n_states.shape[0]])
-    node_beliefs(graph, unary, messages, starts, beliefs)
-    count = 0
-    for i in range(graph.n_states.shape[0]):
-        best = -np.inf
-        second = -np.inf
-        for k in range(graph.unary_start[i], graph.unary_start[i + 1]):
-            if beliefs[k] > best:
-                second = best
-                best = beliefs[k]
-            else:
-                second = max(second, beliefs[k])
-        if best - second <= tolerance:
-            count += 1
-    return count
+        if graph.scope_start[c + 1] == graph.scope_start[c]:
+            constant += scored.tables[scored.table_start[c]]
+    trial = np.empty(n, dtype=np.int32)
+    best = -np.inf
+    before = np.inf
+    bound = np.inf
+    for k in range(max_passes):
+        node_beliefs(graph, scored.unary, messages, starts, beliefs)  # afresh: no errors add up
+        sweep(scored, messages, starts, beliefs, k % 2 == 1, out)
+        bound = constant + top_sum(graph, beliefs, trial)
+        fall = before - bound
+        before = bound
+        last = k == max_passes - 1 or fall < tol * (1.0 + abs(bound))
+        sweeps = ROUNDING_SWEEPS if last or k % _ROUND_EVERY == 0 else 0
+        best = keep_better(scored, trial, sweeps, best, y)
+        if last or bound - best <= 1e-12 * (1.0 + abs(bound)):
+            break
+    return max(bound, best)

@@ -13,7 +13,7 @@ starts from the last.
 
 Certificate. Any weights v of the C-problem with mean hinge ``R = Σ s̄_i·max_y [l − v·Δf]₊`` give
 the primal value ``−½(ν − R)²/‖v‖²``, at ``ρ = (ν − R)/‖v‖²``. On the dual side two points with L on
-either side of ν are mixed (:mod:`hingeline.solvers.mixtures`); the error of that is of second order
+either side of ν are mixed (:mod:`hingeline.solvers.nu`); the error of that is of second order
 in their distance, so ν need not be met exactly.
 
 The ends. ``ν(C)`` falls from ``ν_max = Σ s̄_i·max_y l_i(y)`` at C → 0 to the least mean hinge of any
@@ -25,20 +25,260 @@ interval solves (7), all with the same w: one of them is found.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline.formulations import Formulation
-from hingeline.solvers.certificate import LEAST_MARGIN, DualSolver
+from hingeline._jit import kernel
+from hingeline.core.formulations import Formulation
+from hingeline.core.primitives import (
+    Compiled,
+    decode_excess,
+    output_length,
+    plane_loss,
+    plane_score,
+)
+from hingeline.core.solver import LEAST_MARGIN, DualSolver
+from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import EnumeratedSDM, mean_square
-from hingeline.solvers.margins import Margins, scaled
-from hingeline.solvers.mixtures import NuCertificate
-from hingeline.solvers.parallel import Workers
 from hingeline.solvers.sdm import SDM
-from hingeline.structures.base import Compiled
+
+# Margins of given weights: the best ρ for them, and who errs, lies on the margin or beyond it.
+#
+# For weights w the ν-problem (7) is, in ρ alone, ``½‖w‖² − q(ρ)`` with the concave function::
+#
+#     q(ρ) = νρ − Σ_i s̄_i·max_y [ρ·l_i(y) − w·Δf_i(y)]₊,     q'(ρ) = ν − Σ_i s̄_i·l_i(ŷ_i)
+#
+# where ŷ_i is the maximiser. So ρ is best for w where the risk ``Σ s̄_i·l_i(ŷ_i)``, which grows
+# with ρ, passes ν; from below it is the risk of margin errors with the smallest loss among tied
+# maximisers, from above the risk of support vectors with the largest. Proposition 1 of S. Kim et
+# al., *ν-Structured Support Vector Machines* (2010), with ties, is the same as q having its
+# maximum at ρ: it holds for the best ρ of any weights.
+#
+# Scaling. Over all multiples c of w, with ρ/c fixed, the least value of (7) is ``−½q²/‖w‖²``, at
+# ``c = q/‖w‖²``: a primal value needs no ρ, only a direction and a ratio.
 
 Array = np.ndarray[Any, Any]
+
+#: Outputs count as tied, and examples as on the margin, where a change of ρ by this share decides.
+TIE = 1e-3
+#: Risks that differ from ν by no more than this share differ by rounding.
+ROUNDING = 1e-12
+#: How steeply the risk rises with ρ, in logarithms: a first guess.
+USUAL_SLOPE = 0.4
+#: The search for the best ρ ends here; it needs about five.
+MOST_LOOKS = 60
+
+
+@kernel
+def hinges_at(
+    problem: Any, shares: Array, order: Array, w: Array, rho: float, hinges: Array, losses: Array
+) -> None:
+    """``max_y [ρ·l − w·Δf]₊`` and the loss of the maximiser, 0 where the true output wins."""
+    longest = 1
+    for i in order:
+        longest = max(longest, output_length(problem, i))
+    buffer = np.empty(longest, dtype=np.int32)
+    for i in order:
+        hinges[i] = 0.0
+        losses[i] = 0.0
+        if shares[i] > 0.0:
+            y = buffer[: output_length(problem, i)]
+            excess = decode_excess(problem, i, w, rho, y)
+            loss = plane_loss(problem, i, y)
+            h = rho * loss - plane_score(problem, i, y, w) + excess
+            if h > 0.0:
+                hinges[i] = h
+                losses[i] = loss
+
+
+class Look(NamedTuple):
+    """What one decode per example says of weights at a ratio ρ."""
+
+    rho: float
+    lead: float  # q(ρ)
+    risk: float  # Σ s̄·l of the maximisers
+    hinges: Array
+    losses: Array
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Examples, their shares s̄ and ν: what margins are measured with."""
+
+    compiled: Compiled
+    shares: Array
+    workers: Workers
+    nu: float
+
+    def look(self, w: Array, rho: float) -> Look:
+        """Hinges and risk at (w, ρ), in threads."""
+        hinges = np.zeros(self.compiled.n)
+        losses = np.zeros(self.compiled.n)
+        find = self.compiled.bind(hinges_at)
+        self.workers.map(
+            lambda part, scratch: find(
+                self.compiled.problem, self.shares, part, w, rho, hinges, losses
+            ),
+            np.arange(self.compiled.n),
+        )
+        risk = float(self.shares @ losses)
+        if abs(risk - self.nu) <= ROUNDING * self.nu:
+            risk = self.nu
+        return Look(rho, self.nu * rho - float(self.shares @ hinges), risk, hinges, losses)
+
+    def highest(self) -> float:
+        """``Σ s̄_i·max_y l_i(y)``: above it no ν is feasible in (12)."""
+        nothing = np.zeros(self.compiled.n_weights)
+        return self.look(nothing, 1.0).risk
+
+    def bracket(self, w: Array, rho: float) -> tuple[Look, Look, int]:
+        """Two looks on either side of the best ρ for w, at most ``TIE`` apart; and their number.
+
+        The risk is a step function of ρ that rises, close to a line in logarithms where there are
+        many examples: secant steps, and halving where they do not get on.
+        """
+        low: Look | None = None
+        high: Look | None = None
+        step, at = 0.99 * TIE, rho / (1.0 + 0.5 * TIE)
+        for count in range(1, MOST_LOOKS + 1):
+            found = self.look(w, at)
+            if found.risk <= self.nu and (low is None or at >= low.rho):
+                low = found
+            if found.risk >= self.nu and (high is None or at <= high.rho):
+                high = found
+            if low is None or high is None:
+                if count == 1 and found.risk > 0.0:
+                    step = max(step, 1.5 * abs(math.log(self.nu / found.risk)) / USUAL_SLOPE)
+                at = at * (1.0 + step) if high is None else at / (1.0 + step)
+                step *= 4.0
+                continue
+            room = math.log(high.rho / low.rho)
+            if room <= TIE:
+                break
+            share = 0.5
+            if count % 4 and low.risk > 0.0 and high.risk > low.risk:
+                share = math.log(self.nu / low.risk) / math.log(high.risk / low.risk)
+            # A little past the guess, on the side that is farther away: the next closes the gap.
+            edge = 0.4 * TIE / room
+            share += edge if share < 0.5 else -edge
+            at = low.rho * math.exp(min(max(share, edge), 1.0 - edge) * room)
+        return low or found, high or found, count
+
+
+def scaled(lead: float, square: float) -> tuple[float, float]:
+    """The least value of (7) over multiples of weights, and the multiple; (0, 0) is always there.
+
+    ``lead`` is q at a ratio ρ, ``square`` is ``‖w‖²``.
+    """
+    if lead <= 0.0 or square <= 0.0:
+        return 0.0, 0.0
+    return -0.5 * lead * lead / square, lead / square
+
+
+# Feasible points of the dual (12) of the ν-problem, made of points on either side of ν.
+#
+# Multipliers β within their bounds are feasible if ``L = Σ β·l ≥ ν``. With more, they can be
+# scaled down to ν; with less they bound nothing, and scaling them up would leave the bounds. Two
+# points with L on either side of ν have mixtures with ``L = ν``; that of the least ``‖Σ β Δf‖``
+# is the best. Only the weights ``Σ β Δf`` are needed, which mix like the multipliers.
+
+
+class NuCertificate:
+    """What solvers of the ν-problem share: the best dual value, and what gaps are relative to."""
+
+    mixture_numbers: ClassVar[tuple[str, ...]] = (
+        "_best_rho",
+        "least_hinge",
+        "_bound",
+        "_high_level",
+        "_top_level",
+        "_low_level",
+    )
+    mixture_arrays: ClassVar[tuple[str, ...]] = ("_high", "_top", "_low")
+
+    nu: float
+
+    def _begin(self, nu: float) -> None:
+        self.nu = nu
+        self._best_rho = 0.0
+        self.least_hinge = math.inf  # in units of the loss: a bound on ν_min from above
+        self._bound = -math.inf
+        self._high: Array | None = None  # Σ β Δf of a good point with L ≥ ν
+        self._high_level = math.inf
+        self._top: Array | None = None  # the first such point
+        self._top_level = math.inf
+        self._low: Array | None = None
+        self._low_level = 0.0
+
+    def mix(self, weights: Array, level: float) -> None:
+        """Take a point into account: its mixture with one from the other side of ν."""
+        if level >= self.nu * (1.0 - ROUNDING):
+            self._mix_high(weights, level)
+        else:
+            self._mix_low(weights, level)
+
+    def _mix_high(self, weights: Array, level: float) -> None:
+        value = mixed(weights, level, self._low, self._low_level, self.nu)
+        self._bound = max(self._bound, value)
+        if self._high is None or self._top is None:
+            self._top, self._top_level = weights.copy(), level
+            self._high, self._high_level = weights.copy(), level
+        elif value >= mixed(self._high, self._high_level, self._low, self._low_level, self.nu):
+            self._high[:] = weights
+            self._high_level = level
+
+    def _mix_low(self, weights: Array, level: float) -> None:
+        value = mixed(weights, level, self._high, self._high_level, self.nu)
+        wide = mixed(weights, level, self._top, self._top_level, self.nu)
+        if wide > value and self._high is not None and self._top is not None:
+            # What lies next to ν may be a bad point, and leaves no room for this one.
+            value = wide
+            self._high[:] = self._top
+            self._high_level = self._top_level
+        self._bound = max(self._bound, value)
+        if self._low is None:
+            self._low, self._low_level = weights.copy(), level
+        elif value >= mixed(self._low, self._low_level, self._high, self._high_level, self.nu):
+            self._low[:] = weights
+            self._low_level = level
+
+    def lower_bound(self) -> float:
+        """The best value of (12) known."""
+        return self._bound
+
+    def positive_part(self, primal: float) -> float:
+        """``P + νρ``; 0 while w = 0 with ρ = 0 is the best point known."""
+        return primal + self.nu * self._best_rho
+
+
+def mixed(a: Array, level: float, b: Array | None, its_level: float, nu: float) -> float:
+    """``−½ min ‖p·a + q·b‖²`` over p, q ≥ 0, p + q ≤ 1 with ``p·level + q·its_level = ν``.
+
+    −inf where there is no such mixture. Without b, that of a alone.
+    """
+    least = nu * (1.0 - ROUNDING)
+    if b is None or its_level <= 0.0:
+        if level < least:
+            return -math.inf
+        return -0.5 * min(nu / level, 1.0) ** 2 * float(a @ a)
+    if level < least:
+        # As seen from the point that is feasible by itself.
+        return mixed(b, its_level, a, level, nu) if its_level >= least else -math.inf
+    square, inner, other = float(a @ a), float(a @ b), float(b @ b)
+    # p = (ν − q·its_level)/level, so the square is a quadratic in q.
+    slope = its_level / level
+    base = min(nu / level, 1.0)
+    most = base / slope
+    if slope < 1.0:
+        most = min((1.0 - base) / (1.0 - slope), most)
+    curve = other - 2.0 * slope * inner + slope * slope * square
+    q = base * (slope * square - inner) / curve if curve > 0.0 else 0.0
+    q = min(max(q, 0.0), most)
+    p = base - q * slope
+    return -0.5 * (p * p * square + 2.0 * p * q * inner + q * q * other)
+
 
 #: ρ changes by at most this factor between two passes.
 LARGEST_STEP = 16.0
@@ -207,7 +447,7 @@ class NuSearch(NuCertificate, DualSolver):
         self.shares = form.cap
         self._rho = 1.0
         super().__init__(compiled, form, workers, seed, options, start)
-        self._begin(float(self.options["nu"]))
+        self._begin(float(self.options.nu))
         self.margins = Margins(compiled, self.shares, workers, self.nu)
         self.stages = []
         self.steering = Steering()
@@ -248,7 +488,7 @@ class NuSearch(NuCertificate, DualSolver):
             return None
         seed = int(self.rng.integers(2**31))
         form = self.form._replace(cap=shares)
-        return type(self)(self.compiled, form, self.workers, seed, self.options)
+        return type(self)(self.compiled, form, self.workers, seed, asdict(self.options))
 
     def _guess(self) -> float:
         """The ρ at which the level would be ν, if that is near."""
@@ -374,6 +614,13 @@ class NuSearch(NuCertificate, DualSolver):
 class NuSDM(NuSearch, SDM):
     """The search over planes found by decoding."""
 
+    slacks = ("nu",)
+    rescalings = ("margin",)
+
+    @dataclass(frozen=True)
+    class Options(SDM.Options):
+        nu: float = 1.0
+
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
 
@@ -387,6 +634,13 @@ class NuSDM(NuSearch, SDM):
 
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     """The search where all outputs are the working set."""
+
+    slacks = ("nu",)
+    rescalings = ("margin",)
+
+    @dataclass(frozen=True)
+    class Options(EnumeratedSDM.Options):
+        nu: float = 1.0
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)

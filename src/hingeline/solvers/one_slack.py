@@ -35,20 +35,590 @@ the improved one stops when the gap is below that, which is what line 19 guarant
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hingeline._vector import aligned_zeros
-from hingeline.formulations import Formulation
-from hingeline.solvers.aggregate import make_oracle
-from hingeline.solvers.certificate import CertifiedSolver, total_slack_cost
-from hingeline.solvers.cuts import Cuts, cuts_from, empty_cuts
-from hingeline.solvers.parallel import Workers
-from hingeline.structures.base import Compiled
-from hingeline.working_set import WorkingSet
+from hingeline._jit import helper, kernel
+from hingeline._simd import aligned_zeros
+from hingeline.core.formulations import (
+    Formulation,
+    joined,
+    most_violated,
+    most_violated_sum,
+    plane_offset,
+    plane_scale,
+)
+from hingeline.core.planes import WorkingSet, checked, empty_working_set, grown, planes
+from hingeline.core.primitives import (
+    PADDING,
+    Compiled,
+    all_add,
+    output_length,
+    plane_add,
+    plane_loss,
+    plane_score,
+    planes_add,
+    planes_score,
+)
+from hingeline.core.registry import SolverOptions, option
+from hingeline.core.results import DualMemory
+from hingeline.core.solver import CertifiedSolver, longest_output, total_slack_cost
+from hingeline.core.workers import Workers
+from hingeline.solvers.enumerated import hinges
+from hingeline.solvers.sdcd import FIRST, add_violators, violated
+from hingeline.solvers.sdm import pair_steps
+
+# Aggregated planes of a cutting plane method: storage, Gram matrix, and the small dual over them.
+#
+# A *cut* ``(g, b)`` sums planes of all examples, weighted by their caps, so that ``max(0, b −
+# g·w)`` bounds the cost of all slack from below. Over the cuts known the dual is small::
+#
+#     max_β  Σ_k β_k b_k − ½‖Σ_k β_k g_k‖²,     β ≥ 0,  Σ_k β_k ≤ 1
+#
+# and with the hinges ``h = b − G·β`` its gap is ``max(0, max_k h_k) − Σ_k β_k h_k``, exactly.
+#
+# It is one example's dual in :mod:`hingeline.solvers.sdm`, and solved by the same steps. Single
+# ones (Hildreth) stall where the sum is tight; the rest ``1 − Σβ`` is therefore a cut like any
+# other (g = 0, b = 0), and mass moves between two. Cuts of late rounds are nearly parallel and
+# such steps crawl. Once they have found which cuts have mass, Newton steps on that face may
+# follow, each up to its first bound.
+#
+# Only the inner products of a new cut are computed. Memory for K cuts and N weights: ``8·N·K``
+# bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, at most twice that while it
+# grows, and as much again as ``8·K²``.
 
 Array = np.ndarray[Any, Any]
+
+#: Weight vectors up to this length are stored as they are.
+SHORT = 2**17
+
+
+class Vectors(Protocol):
+    """Where the g of the cuts are kept. Nothing that was stored is ever changed."""
+
+    def with_row(self, count: int, new: Array) -> Vectors:
+        """The first ``count`` vectors and a new one."""
+
+    def subset(self, which: Array) -> Vectors:
+        """Some of the vectors."""
+
+    def scaled(self, factor: float) -> Vectors:
+        """All of them, multiplied."""
+
+    def inner(self, count: int, other: Array) -> Array:
+        """Products of the first ``count`` vectors with another."""
+
+    def combine(self, steps: Array, out: Array) -> None:
+        """``out += Σ steps_k·g_k``."""
+
+    def tables(self, count: int) -> dict[str, Array]:
+        """The first ``count`` vectors, as named arrays."""
+
+
+class DenseVectors:
+    """Rows of one table, which may have more room than is used."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+
+    def with_row(self, count: int, new: Array) -> DenseVectors:
+        """The first ``count`` vectors and a new one."""
+        rows = self.rows
+        if count == len(rows):
+            rows = np.empty((max(2 * count, 16), len(new)))
+            rows[:count] = self.rows
+        rows[count] = new
+        return DenseVectors(rows)
+
+    def subset(self, which: Array) -> DenseVectors:
+        """Some of the vectors."""
+        return DenseVectors(self.rows[which])
+
+    def scaled(self, factor: float) -> DenseVectors:
+        """All of them, multiplied."""
+        return DenseVectors(factor * self.rows)
+
+    def inner(self, count: int, other: Array) -> Array:
+        """Products of the first ``count`` vectors with another."""
+        return np.asarray(self.rows[:count] @ other)
+
+    def combine(self, steps: Array, out: Array) -> None:
+        """``out += Σ steps_k·g_k``."""
+        out += steps @ self.rows[: len(steps)]
+
+    def tables(self, count: int) -> dict[str, Array]:
+        """The first ``count`` vectors, as named arrays."""
+        return {"rows": self.rows[:count]}
+
+
+class SparseVectors:
+    """Places and values of what is not 0, vector by vector."""
+
+    def __init__(self, parts: list[tuple[Array, Array]]) -> None:
+        self.parts = parts
+
+    def with_row(self, count: int, new: Array) -> SparseVectors:
+        """The first ``count`` vectors and a new one."""
+        places = np.flatnonzero(new).astype(np.int32)
+        return SparseVectors([*self.parts[:count], (places, new[places])])
+
+    def subset(self, which: Array) -> SparseVectors:
+        """Some of the vectors."""
+        return SparseVectors([self.parts[k] for k in which])
+
+    def scaled(self, factor: float) -> SparseVectors:
+        """All of them, multiplied."""
+        return SparseVectors([(places, factor * values) for places, values in self.parts])
+
+    def inner(self, count: int, other: Array) -> Array:
+        """Products of the first ``count`` vectors with another."""
+        return np.array([values @ other[places] for places, values in self.parts[:count]])
+
+    def combine(self, steps: Array, out: Array) -> None:
+        """``out += Σ steps_k·g_k``."""
+        for k in np.flatnonzero(steps):
+            places, values = self.parts[k]
+            out[places] += steps[k] * values
+
+    def tables(self, count: int) -> dict[str, Array]:
+        """The first ``count`` vectors, as named arrays."""
+        parts = self.parts[:count]
+        return {
+            "counts": np.array([len(places) for places, _ in parts], dtype=np.int64),
+            "places": np.concatenate([np.empty(0, np.int32), *(places for places, _ in parts)]),
+            "values": np.concatenate([np.empty(0), *(values for _, values in parts)]),
+        }
+
+
+def stored(size: int, tables: dict[str, Array]) -> Vectors:
+    """The vectors of length ``size`` that :meth:`Vectors.tables` wrote."""
+    if size <= SHORT:
+        rows = tables["rows"]
+        if rows.shape[1:] != (size,) or rows.dtype != np.float64:
+            raise KeyError(f"cuts of {size} weights")
+        return DenseVectors(rows.copy())
+    places, values, counts = (tables[name] for name in ("places", "values", "counts"))
+    fits = (
+        len(places) == len(values) == counts.sum()
+        and (places.dtype, values.dtype, counts.dtype) == (np.int32, np.float64, np.int64)
+        and (counts >= 0).all()
+        and (len(places) == 0 or 0 <= places.min() <= places.max() < size)
+    )
+    if not fits:
+        raise KeyError(f"cuts of {size} weights")
+    ends = np.cumsum(counts)
+    parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+    return SparseVectors([(places[at].copy(), values[at].copy()) for at in parts])
+
+
+def _room(count: int) -> int:
+    """Rows of the Gram matrix for so many cuts: a power of two."""
+    return max(16, 1 << max(count - 1, 0).bit_length())
+
+
+class Cuts(NamedTuple):
+    """The cuts known and their multipliers β.
+
+    Adding and dropping make new ones, so that an interruption leaves one or the other.
+    """
+
+    vectors: Vectors
+    gram: Array  # (room, room), of which the first len(beta) rows and columns are in use
+    offset: Array  # (count,) b
+    beta: Array  # (count,)
+    stamp: Array  # (count,) the last round in which the cut had mass
+
+    @property
+    def known(self) -> int:
+        """Number of cuts."""
+        return len(self.beta)
+
+    def with_cut(self, g: Array, b: float, clock: int) -> Cuts:
+        """One more cut, without mass."""
+        count = self.known
+        gram = self.gram
+        if count == len(gram):
+            gram = np.zeros((_room(count + 1), _room(count + 1)))
+            gram[:count, :count] = self.gram
+        products = self.vectors.inner(count, g)
+        gram[:count, count] = products
+        gram[count, :count] = products
+        gram[count, count] = g @ g
+        return Cuts(
+            self.vectors.with_row(count, g),
+            gram,
+            np.append(self.offset, b),
+            np.append(self.beta, 0.0),
+            np.append(self.stamp, clock),
+        )
+
+    def without_idle(self, clock: int, patience: int) -> Cuts:
+        """Without cuts that had no mass for more than ``patience`` rounds, once they are many."""
+        self.stamp[self.beta > 0.0] = clock
+        keep = np.flatnonzero(self.stamp + patience >= clock)
+        if 10 * len(keep) > 9 * self.known:
+            return self
+        gram = np.zeros((_room(len(keep)), _room(len(keep))))
+        gram[: len(keep), : len(keep)] = self.gram[np.ix_(keep, keep)]
+        rest = (self.offset[keep], self.beta[keep], self.stamp[keep])
+        return Cuts(self.vectors.subset(keep), gram, *rest)
+
+    def scaled(self, factor: float) -> Cuts:
+        """The cuts of a problem whose caps are all ``factor`` times as large; β is kept."""
+        return Cuts(
+            self.vectors.scaled(factor),
+            self.gram * (factor * factor),
+            self.offset * factor,
+            self.beta.copy(),
+            np.zeros_like(self.stamp),
+        )
+
+    # The small dual ------------------------------------------------------------------------
+
+    def linear(self) -> float:
+        """``Σ β·b``."""
+        return float(self.beta @ self.offset)
+
+    def slack_at(self, weights: Array) -> float:
+        """``max(0, max_k b_k − g_k·weights)``."""
+        hinges = self.offset - self.vectors.inner(self.known, weights)
+        return float(hinges.max(initial=0.0))
+
+    def optimise(self, tolerance: float, newton: bool) -> None:
+        """Solve the small dual from where β is until its gap is at most ``tolerance``."""
+        count = self.known
+        used = self.gram[:count, :count]
+        for _ in range(20):
+            hinge = self.offset - used @ self.beta
+            if hinge.max(initial=0.0) - float(self.beta @ hinge) <= tolerance:
+                break
+            # A spread of the hinges with mass bounds the gap, because β sums up to 1 at most.
+            limit = 10 * count + 10 if newton else 1000 * (count + 10)
+            pair_steps(self.gram, self.beta, hinge, 1.0, 0.0, tolerance, limit)
+            if newton:
+                for _ in range(50):
+                    if not self._newton(used):
+                        break
+        self.restrain()
+
+    def restrain(self) -> None:
+        """Cut back what left the feasible set, by rounding or after an interruption."""
+        np.maximum(self.beta, 0.0, out=self.beta)
+        total = float(self.beta.sum())
+        if total > 1.0:
+            self.beta[:] /= total
+
+    def _newton(self, gram: Array) -> bool:
+        """A Newton step on the face of the cuts with mass; whether a bound cut it short."""
+        face = np.flatnonzero(self.beta)
+        if len(face) == 0:
+            return False
+        before = self.beta[face]
+        total = float(before.sum())
+        tight = int(total >= 1.0 - 1e-12)
+        hinge = (self.offset - gram @ self.beta)[face]
+        m = len(face)
+        system = np.ones((m + tight, m + tight))
+        system[:m, :m] = gram[np.ix_(face, face)]
+        # Parallel cuts make it singular; so little does not move the solution of others.
+        system[np.arange(m), np.arange(m)] += 1e-13 * np.trace(system[:m, :m]) / m + 1e-300
+        system[m:, m:] = 0.0
+        try:
+            step = np.linalg.solve(system, np.append(hinge, np.zeros(tight)))[:m]
+        except np.linalg.LinAlgError:
+            return False
+        if not np.isfinite(step).all() or float(step @ hinge) <= 0.0:
+            return False
+        falling = step < 0.0
+        own = np.where(falling, before / np.where(falling, -step, 1.0), np.inf)
+        rise = 0.0 if tight else float(step.sum())
+        length = min(1.0, float(own.min()), (1.0 - total) / rise if rise > 0.0 else np.inf)
+        self.beta[face] = np.where(own <= length, 0.0, np.maximum(before + length * step, 0.0))
+        return length < 1.0
+
+    # Snapshots -----------------------------------------------------------------------------
+
+    def tables(self) -> dict[str, Array]:
+        """The whole state, as named arrays."""
+        count = self.known
+        own = {name: getattr(self, name) for name in ("offset", "beta", "stamp")}
+        return {**own, "gram": self.gram[:count, :count], **self.vectors.tables(count)}
+
+
+def empty_cuts(size: int) -> Cuts:
+    """No cuts, for weights of this length."""
+    vectors = DenseVectors(np.empty((0, size))) if size <= SHORT else SparseVectors([])
+    return Cuts(vectors, np.zeros((16, 16)), np.empty(0), np.empty(0), np.empty(0, np.int64))
+
+
+def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
+    """Cuts as :meth:`Cuts.tables` wrote them; KeyError where they do not fit together."""
+    count = len(tables["beta"])
+    own = [tables[name] for name in ("offset", "beta", "stamp")]
+    kinds = [(np.float64, (count,)), (np.float64, (count,)), (np.int64, (count,))]
+    if (
+        [(part.dtype, part.shape) for part in own] != kinds
+        or tables["gram"].shape != (count, count)
+        or len(tables.get("rows", tables.get("counts", ()))) != count
+    ):
+        raise KeyError("cuts that fit together")
+    gram = np.zeros((_room(count), _room(count)))
+    gram[:count, :count] = tables["gram"]
+    return Cuts(stored(size, tables), gram, *(part.copy() for part in own))
+
+
+# One pass over examples at fixed weights that adds violated planes up to a single cut.
+#
+# For the examples of ``order``, ``g += Σ_i cap_i Σ_{y ∈ S_i} a·Δf_i(y)`` and the result is the
+# sum of ``cap_i·b_i(y)`` over the same outputs. ``violation[i]`` becomes the slack of the
+# example, so that ``b − g·w = Σ_i cap_i·violation_i``: the true primal comes with every cut. S_i
+# is
+#
+# * the most violated output, if its hinge is positive (``slack="max"``);
+# * all outputs with a positive hinge (``slack="sum"``), found among all classes, by k-best
+#   decoding, or only in a set V_i of outputs met so far, into which decoding puts new ones. Then
+#   violation is the slack over V_i.
+#
+# Examples are cut into blocks of a fixed number, each with a vector of its own, and these are
+# summed in order: the same numbers for any count of threads.
+
+#: V_i only grows.
+KEEP = 2**30
+
+
+@helper
+def add_worst(problem: Any, form: Formulation, i: int, y: Array, h: float, g: Array) -> float:
+    """Add the plane of output y, if its hinge h is positive; its share in b."""
+    if h <= 0.0:
+        return 0.0
+    loss = plane_loss(problem, i, y)
+    plane_add(problem, i, y, form.cap[i] * plane_scale(form, loss), g)
+    return form.cap[i] * plane_offset(form, loss)
+
+
+@kernel
+def cut_worst_sum(
+    problem: Any, form: Formulation, order: Array, w: Array, g: Array, violation: Array
+) -> float:
+    """The most violated outputs, where the hinge is a sum of score and loss."""
+    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
+    b = 0.0
+    for i in order:
+        y = buffer[: output_length(problem, i)]
+        h = most_violated_sum(problem, form, i, w, 1.0, y)
+        violation[i] = max(h, 0.0)
+        b += add_worst(problem, form, i, y, h, g)
+    return b
+
+
+@kernel
+def cut_worst(
+    problem: Any, form: Formulation, order: Array, w: Array, g: Array, violation: Array
+) -> float:
+    """The most violated outputs, for any hinge."""
+    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
+    b = 0.0
+    for i in order:
+        y = buffer[: output_length(problem, i)]
+        h = most_violated(problem, form, i, w, 1.0, y)
+        violation[i] = max(h, 0.0)
+        b += add_worst(problem, form, i, y, h, g)
+    return b
+
+
+@kernel
+def cut_all(
+    problem: Any, form: Formulation, m: int, order: Array, w: Array, g: Array, violation: Array
+) -> float:
+    """All violated ones of the m outputs that every example has."""
+    losses = np.empty(m + PADDING)
+    values = np.empty(m + PADDING)
+    b = 0.0
+    for i in order:
+        hinges(problem, form, i, m, w, losses, values)
+        slack = 0.0
+        some = False
+        for k in range(m):
+            slack = joined(form, slack, values[k])
+            if values[k] > 0.0:
+                some = True
+                b += form.cap[i] * plane_offset(form, losses[k])
+                values[k] = form.cap[i] * plane_scale(form, losses[k])
+            else:
+                values[k] = 0.0
+        violation[i] = slack
+        if some:
+            all_add(problem, i, values, g)
+    return b
+
+
+@kernel
+def cut_violated(
+    problem: Any,
+    form: Formulation,
+    limit: int,
+    order: Array,
+    w: Array,
+    g: Array,
+    violation: Array,
+) -> float:
+    """All violated outputs, by k-best decoding; over ``limit`` of them: violation ``inf``."""
+    b = 0.0
+    for i in order:
+        k = FIRST
+        ys = violated(problem, form, i, w, k)
+        while ys.shape[0] == k and k < limit:
+            k = min(4 * k, limit)
+            ys = violated(problem, form, i, w, k)
+        slack = 0.0
+        steps = np.empty(ys.shape[0])
+        for j in range(ys.shape[0]):
+            loss = plane_loss(problem, i, ys[j])
+            a = plane_scale(form, loss)
+            offset = plane_offset(form, loss)
+            slack = joined(form, slack, offset - a * plane_score(problem, i, ys[j], w))
+            steps[j] = form.cap[i] * a
+            b += form.cap[i] * offset
+        planes_add(problem, i, ys, steps, g)
+        violation[i] = np.inf if ys.shape[0] == k else slack
+    return b
+
+
+@kernel
+def cut_known(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    wanted: int,
+    clock: int,
+    scratch: Array,
+    g: Array,
+    violation: Array,
+) -> float:
+    """Lines 8 to 18 of Algorithm 1: the violated outputs in V_i; ``wanted=0`` leaves V_i alone."""
+    b = 0.0
+    for i in order:
+        left_out = 0.0
+        if wanted != 0:
+            left_out = add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
+        m = ws.used[i]
+        slack = 0.0
+        if m > 0:
+            s = ws.slot[i]
+            steps = np.empty(m)
+            planes_score(problem, i, planes(ws, i), w, steps)
+            for j in range(m):
+                h = ws.offset[s + j] - ws.scale[s + j] * steps[j]
+                slack = joined(form, slack, h)
+                steps[j] = 0.0
+                if h > 0.0:
+                    steps[j] = form.cap[i] * ws.scale[s + j]
+                    b += form.cap[i] * ws.offset[s + j]
+            planes_add(problem, i, planes(ws, i), steps, g)
+        violation[i] = slack + left_out
+    return b
+
+
+class WorstOracle:
+    """``slack="max"``: one output an example."""
+
+    restricted = False
+    known: WorkingSet | None = None  # the sets V_i
+
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
+        plain = form.rescaled == 0 and form.root == 0
+        self.kernel = compiled.bind(cut_worst_sum if plain else cut_worst)
+        self.fixed: tuple[Any, ...] = (compiled.problem, form)
+
+    @property
+    def n_known(self) -> int:
+        """Σ|V_i|."""
+        return 0
+
+    def prepare(self, clock: int) -> None:
+        """Make room before a pass."""
+
+    def cut(
+        self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
+    ) -> float:
+        """``b``; ``out`` is g, which is added to, and violation."""
+        return float(self.kernel(*self.fixed, order, w, *out))
+
+    def set_known(self, known: WorkingSet | None) -> None:
+        """Take over the sets V_i of an earlier run."""
+
+    def set_tables(self, tables: dict[str, Array]) -> None:
+        """Take over the sets V_i of a snapshot."""
+
+
+class ClassesOracle(WorstOracle):
+    """``slack="sum"`` over all classes: no violator step."""
+
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
+        self.kernel = compiled.bind(cut_all)
+        self.fixed = (compiled.problem, form, compiled.n_outputs)
+
+
+class ViolatedOracle(WorstOracle):
+    """``slack="sum"`` over all outputs, by k-best decoding."""
+
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
+        self.kernel = compiled.bind(cut_violated)
+        self.fixed = (compiled.problem, form, int(options.max_outputs))
+
+
+class KnownOracle(WorstOracle):
+    """``slack="sum"`` over the outputs V_i that decoding has met."""
+
+    restricted = True
+    known: WorkingSet
+
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
+        self.kernel = compiled.bind(cut_known)
+        self.fixed = (compiled.problem, form)
+        self.wanted = int({"argmax": 1}.get(options.violators, options.violators))
+        self.known = empty_working_set(compiled.lengths, gram=False)
+
+    @property
+    def n_known(self) -> int:
+        """Σ|V_i|."""
+        return self.known.n_planes
+
+    def prepare(self, clock: int) -> None:
+        """A free slot for everyone."""
+        self.known = grown(self.known, clock, KEEP)
+
+    def cut(
+        self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
+    ) -> float:
+        """``b``; ``out`` is g, which is added to, and violation."""
+        wanted = self.wanted if decode else 0
+        return float(self.kernel(*self.fixed, self.known, order, w, wanted, clock, scratch, *out))
+
+    def set_known(self, known: WorkingSet | None) -> None:
+        """Take over the sets V_i of an earlier run."""
+        self.known = self.known if known is None else known
+
+    def set_tables(self, tables: dict[str, Array]) -> None:
+        """Take over the sets V_i of a snapshot."""
+        fields = {name: tables[name] for name in WorkingSet._fields}
+        self.known = checked(WorkingSet(**fields), self.known)
+
+
+def make_oracle(compiled: Compiled, form: Formulation, options: Any) -> WorstOracle:
+    """The oracle for a formulation and the outputs to be summed over."""
+    if not form.summed:
+        return WorstOracle(compiled, form, options)
+    if options.violators != "all":
+        return KnownOracle(compiled, form, options)
+    kind = ViolatedOracle if compiled.n_outputs is None else ClassesOracle
+    return kind(compiled, form, options)
+
 
 #: Every block of examples sums into a vector of its own; all of them have so many entries at most,
 #: unless fewer than four blocks would be left.
@@ -68,47 +638,39 @@ class CutMemory(NamedTuple):
 
 
 class OneSlack(CertifiedSolver):
-    """Cutting planes with one slack variable; see the head of this module.
-
-    Options
-    -------
-    schedule : {"improved", "published"}
-    epsilon : float or None
-        The published stopping rule, line 19 of Algorithm 1. None: stop on ``tol`` alone.
-    step : float
-        How far from the best weights to the restricted optimum the improved schedule cuts.
-    patience : int
-        Rounds after which a cut without mass goes.
-    violators : "argmax", int or "all"
-        The estimator's parameter of this name, for ``slack="sum"``.
-    max_outputs : int
-        With ``violators="all"``, the primal of weights is not known where an example has more
-        violated outputs.
-    kappa1, kappa2 : int
-        When the published schedule decodes, for ``slack="sum"`` with sets V_i.
-    """
+    """Cutting planes with one slack variable; see the head of this module."""
 
     name = "one-slack"
+    slacks = ("max", "sum")
+    soft_only = "it puts a price on all slack together"
     certifies = True
-    defaults: ClassVar[dict[str, Any]] = {
-        "schedule": "improved",
-        "epsilon": None,
-        "step": 0.1,
-        "patience": 50,
-        "violators": "argmax",
-        "max_outputs": 20000,
-        "kappa1": 10,
-        "kappa2": 5,
-    }
-    words: ClassVar[dict[str, tuple[str, ...]]] = {
-        "schedule": ("improved", "published"),
-        "violators": ("argmax", "all"),
-    }
-    idle: ClassVar[dict[str, tuple[str, ...]]] = {
-        "improved": ("kappa1", "kappa2"),
-        "published": ("step",),
-        "max": ("kappa1", "kappa2", "max_outputs"),
-    }
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        schedule: str = option("improved", "where cuts are made", words=("improved", "published"))
+        epsilon: float | None = option(
+            None, "the published stopping rule, line 19 of Algorithm 1; None: tol alone"
+        )
+        step: float = option(
+            0.1, "how far from the best weights to the restricted optimum cuts are made", most=1
+        )
+        patience: int = option(50, "rounds after which a cut without mass goes")
+        max_outputs: int = option(
+            20000, "with violators='all', violated outputs of an example up to which P is known"
+        )
+        kappa1: int = option(10, "the first rounds of the published schedule, which decode")
+        kappa2: int = option(5, "after these, one in so many decodes")
+        violators: str | int = "argmax"
+
+        def unused(self, slack: str) -> Iterable[str]:
+            """What has no meaning beside the others."""
+            if self.schedule == "published":
+                yield "step"
+            else:
+                yield from ("kappa1", "kappa2")
+            if slack == "max":
+                yield from ("kappa1", "kappa2", "max_outputs")
+
     saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "settled")
 
     def __init__(
@@ -121,7 +683,7 @@ class OneSlack(CertifiedSolver):
         start: CutMemory | None = None,
     ) -> None:
         super().__init__(compiled, form, workers, seed, options)
-        self.published = self.options["schedule"] == "published"
+        self.published = self.options.schedule == "published"
         self.oracle = make_oracle(compiled, form, self.options)
         self.restricted = self.oracle.restricted
         size = compiled.n_weights
@@ -134,13 +696,29 @@ class OneSlack(CertifiedSolver):
         self.settled = False
         caps = form.cap[self.active]
         unit = caps.mean() if form.summed else caps.sum()
-        self.epsilon = float(unit) * (self.options["epsilon"] or 0.0)
+        self.epsilon = float(unit) * (self.options.epsilon or 0.0)
         if start is not None:
             self.cuts = start.cuts
             self.oracle.set_known(start.known)
             self.cuts.optimise(1e-4 * self.cuts.linear(), newton=not self.published)
             self._set_weights()
             self._best = start.best.copy()  # of unknown primal: where the first round cuts
+
+    @classmethod
+    def start_from(
+        cls, before: DualMemory, compiled: Compiled, form: Formulation
+    ) -> CutMemory | None:
+        """The cuts for other caps: they can be scaled if all caps change by one factor."""
+        memory, old = before.multipliers, before.form.cap
+        if not isinstance(memory, CutMemory) or not before.same_planes(compiled, form):
+            return None
+        some = old > 0.0
+        if len(old) != len(form.cap) or not some.any() or (form.cap[~some] != 0.0).any():
+            return None
+        factors = form.cap[some] / old[some]
+        if not np.allclose(factors, factors[0], rtol=1e-12, atol=0.0):
+            return None
+        return memory._replace(cuts=memory.cuts.scaled(float(factors[0])))
 
     @property
     def n_planes(self) -> int:
@@ -167,7 +745,7 @@ class OneSlack(CertifiedSolver):
             self.cuts = self.cuts.with_cut(g, b, self.clock)
         # Line 7.
         self.cuts.optimise(self._tolerance(), newton=not self.published)
-        self.cuts = self.cuts.without_idle(self.clock, self.options["patience"])
+        self.cuts = self.cuts.without_idle(self.clock, self.options.patience)
         self._set_weights()
         return self._distance()
 
@@ -178,7 +756,7 @@ class OneSlack(CertifiedSolver):
             return best
         if best is None or self.published or not math.isfinite(self._best_primal):
             return self.w
-        return np.asarray(best + self.options["step"] * (self.w - best))
+        return np.asarray(best + self.options.step * (self.w - best))
 
     def _cut_at(self, point: Array, decode: bool) -> tuple[Array, float, float]:
         """The most violated constraint at a point, block by block in threads, and the primal."""
@@ -209,14 +787,14 @@ class OneSlack(CertifiedSolver):
 
     def _settles(self, excess: float) -> bool:
         """Line 19, where ε was given."""
-        if self.options["epsilon"] is None:
+        if self.options.epsilon is None:
             return False
         return (excess if self.published else self._distance()) <= self.epsilon
 
     def _tolerance(self) -> float:
         """What the inner solve may leave."""
         left = self.epsilon
-        if not self.published or self.options["epsilon"] is None:
+        if not self.published or self.options.epsilon is None:
             distance = self._distance()
             left = distance if math.isfinite(distance) else self.cuts.linear()
         return max(SHARE * left, ROUNDING * abs(self.dual()), 1e-300)
@@ -225,16 +803,16 @@ class OneSlack(CertifiedSolver):
         """The published schedule of type I and type II rounds; ``clock − 1`` is its iter."""
         if not self.published or not self.restricted:
             return True
-        since = self.clock - 1 - self.options["kappa1"]
+        since = self.clock - 1 - self.options.kappa1
         if decoded:
             return since < 0
-        return since % self.options["kappa2"] == 0 or excess <= self._tolerance()
+        return since % self.options.kappa2 == 0 or excess <= self._tolerance()
 
     def finished(self) -> str | None:
         """The paper's stopping rule, where ``epsilon`` was given."""
         if self.settled:
             self.satisfied = True
-            return f"no constraint is violated by more than epsilon={self.options['epsilon']:g}"
+            return f"no constraint is violated by more than epsilon={self.options.epsilon:g}"
         return super().finished()
 
     # State ---------------------------------------------------------------------------------
@@ -268,14 +846,3 @@ class OneSlack(CertifiedSolver):
         own = {name[5:]: value for name, value in tables.items() if name.startswith("cuts.")}
         self.cuts = cuts_from(own, len(self.w))
         self.oracle.set_tables(tables)
-
-
-def carried(memory: CutMemory, before: Formulation, form: Formulation) -> CutMemory | None:
-    """Cuts for other caps: they can be scaled if all caps change by one factor."""
-    some = before.cap > 0.0
-    if len(before.cap) != len(form.cap) or not some.any() or (form.cap[~some] != 0.0).any():
-        return None
-    factors = form.cap[some] / before.cap[some]
-    if not np.allclose(factors, factors[0], rtol=1e-12, atol=0.0):
-        return None
-    return memory._replace(cuts=memory.cuts.scaled(float(factors[0])))

@@ -30,18 +30,364 @@ primal values of different moments are not compared.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hingeline._numba import helper, kernel
-from hingeline.formulations import Formulation, example_gap, joined
+from hingeline._jit import finite_helper, helper, kernel
+from hingeline.core.formulations import (
+    Formulation,
+    example_gap,
+    joined,
+    most_violated,
+    plane_offset,
+    plane_scale,
+)
+from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, grown, insert, planes
+from hingeline.core.primitives import (
+    all_add,
+    all_inner,
+    all_isotropy,
+    decode_best,
+    output_length,
+    plane_loss,
+    plane_score,
+    planes_add,
+    planes_score,
+)
+from hingeline.core.registry import option, option_names
+from hingeline.core.solver import slack_of_known
+from hingeline.solvers.enumerated import Buffers, EnumeratedSDM, hinges, make_buffers, shuffled
 from hingeline.solvers.sdm import SDM
-from hingeline.solvers.violators import BEYOND, add_violators, find_violators, sum_violations
-from hingeline.structures.base import planes_add, planes_score
-from hingeline.working_set import FREE_SLOTS_ONLY, WorkingSet, grown, planes
+
+# Which outputs enter the working set when every hinge counts (``slack="sum"``).
+#
+# Under ``slack="sum"`` all outputs with a positive hinge share in the slack, not only the worst.
+# The loss-augmented argmax alone does not find them: once it is in V_i at its bound, no other
+# ever enters, and on chains the result stays 4 to 370 % above the optimum of OP2 (measured on
+# small problems). So there is a choice:
+#
+# ``"argmax"``
+#     what the paper prints (step 10 of Algorithm 2): an estimator of its own, over the outputs
+#     found
+# an integer k
+#     the k best, exactly: likewise, over more outputs
+# ``"all"``
+#     so many that some are new as long as any is violated: OP2 itself
+#
+# With ``"all"`` a certificate enumerates every violated output, and is the true one. Otherwise
+# the slack is summed over the outputs found: the primal of the *restricted* problem (OP5).
 
 Array = np.ndarray[Any, Any]
+
+SCHEDULES = ("improved", "published")
+#: With ``"all"``, so many outputs more than are known are looked at in a sweep.
+BEYOND = 16
+#: The first number of outputs that a certificate looks at; doubled until none is violated.
+FIRST = 64
+
+
+@helper
+def hinge(problem: Any, form: Formulation, i: int, y: Array, w: Array) -> float:
+    """``b − a·w·Δf`` of an output."""
+    loss = plane_loss(problem, i, y)
+    return plane_offset(form, loss) - plane_scale(form, loss) * plane_score(problem, i, y, w)
+
+
+@helper
+def violated(problem: Any, form: Formulation, i: int, w: Array, k: int) -> Array:
+    """The violated ones among the k best outputs, best first.
+
+    Margin rescaling asks for ``l − w·Δf > 0``, slack rescaling for ``w·Δf < 1``: under each, those
+    that are violated are the best outputs with and without the loss.
+    """
+    ys = np.empty((k, output_length(problem, i)), dtype=np.int32)
+    found = decode_best(problem, i, w, 0.0 if form.rescaled == 1 else 1.0, ys)
+    count = 0
+    while count < found:
+        y = ys[count]
+        asked = 1.0 if form.rescaled == 1 else plane_loss(problem, i, y)
+        if asked - plane_score(problem, i, y, w) <= 0.0:
+            break
+        count += 1
+    return ys[:count]
+
+
+@helper
+def add_violators(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    i: int,
+    w: Array,
+    wanted: int,
+    clock: int,
+    patience: int,
+    scratch: Array,
+) -> float:
+    """Put violated outputs of example i into its set; the slack of those that found no room."""
+    left_out = 0.0
+    if wanted == 1:
+        y = np.empty(output_length(problem, i), dtype=np.int32)
+        h = most_violated(problem, form, i, w, 1.0, y)
+        if h > 0.0 and insert(problem, form, ws, i, y, clock, patience, scratch) < 0:
+            left_out = h
+        return left_out
+    ys = violated(problem, form, i, w, wanted if wanted > 0 else ws.used[i] - wanted)
+    for j in range(ys.shape[0]):
+        if insert(problem, form, ws, i, ys[j], clock, patience, scratch) < 0:
+            left_out = joined(form, left_out, hinge(problem, form, i, ys[j], w))
+    return left_out
+
+
+@kernel
+def find_violators(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    wanted: int,
+    look: int,
+    clock: int,
+    patience: int,
+    scratch: Array,
+    violation: Array,
+) -> None:
+    """Put violated outputs of the examples of ``order`` into their sets; parts may run in threads.
+
+    ``wanted`` best outputs are looked at, or ``−wanted`` more than are known. With ``look``,
+    ``violation[i]`` is the slack over the planes known, those included that found no room.
+    """
+    for i in order:
+        violation[i] = 0.0
+        if form.cap[i] == 0.0:
+            continue
+        left_out = add_violators(problem, form, ws, i, w, wanted, clock, patience, scratch)
+        if look == 1:
+            violation[i] = slack_of_known(problem, form, ws, i, w) + left_out
+
+
+@kernel
+def sum_violations(
+    problem: Any, form: Formulation, order: Array, w: Array, limit: int, violation: Array
+) -> None:
+    """``violation[i]``: the slack over *all* outputs; ``inf`` where over ``limit`` are violated."""
+    for i in order:
+        violation[i] = 0.0
+        if form.cap[i] == 0.0:
+            continue
+        k = FIRST
+        ys = violated(problem, form, i, w, k)
+        while ys.shape[0] == k and k < limit:
+            k = min(4 * k, limit)
+            ys = violated(problem, form, i, w, k)
+        if ys.shape[0] == k:
+            violation[i] = np.inf
+            continue
+        slack = 0.0
+        for j in range(ys.shape[0]):
+            slack = joined(form, slack, hinge(problem, form, i, ys[j], w))
+        violation[i] = slack
+
+
+# Dual coordinate descent for summed errors where all outputs are the working set.
+#
+# The all-classes mode of P. Balamurugan, S. Shevade, T. Ravindra Babu, *Efficient Algorithms for
+# Linear Summed Error Structural SVMs*, section V.A: V_i holds every output and the violator step
+# is left out. For multi-class this is the SVM of Weston and Watkins, and its certificate is the
+# true one. Passes, shrinking and stages are those of :mod:`.enumerated`.
+#
+# Where all inner products are ``Δf_j·Δf_k = s·(1 + [j = k])``, as in multi-class, an example's
+# multipliers move together to their joint optimum: ``α_k = clip(β_k − T, 0, cap)`` with ``β = α +
+# h/s`` and T the sum of all changes, the root of an increasing function of one variable.
+
+
+@finite_helper
+def shift(beta: Array, m: int, base: float, cap: float) -> float:
+    """The T with ``Σ_k clip(β_k − T, 0, cap) = base + T``, by Newton steps inside a bracket.
+
+    The left side falls and the right side rises with T, both in straight pieces.
+    """
+    low = -np.inf
+    high = np.inf
+    T = 0.0
+    for _ in range(100):
+        total = 0.0
+        inside = 0
+        for k in range(m):
+            value = beta[k] - T
+            total += min(max(value, 0.0), cap)
+            inside += 1 if 0.0 < value < cap else 0
+        excess = total - base - T
+        if excess == 0.0:
+            break
+        if excess > 0.0:
+            low = T
+        else:
+            high = T
+        step = excess / (1.0 + inside)
+        if abs(step) <= 1e-15 * (abs(T) + cap):
+            break
+        T += step
+        if not low < T < high:  # both are finite by then: a step leads away from the newer one
+            T = 0.5 * (low + high)
+    return T
+
+
+@helper
+def visit_all(
+    problem: Any,
+    form: Formulation,
+    i: int,
+    m: int,
+    alpha: Array,
+    drift: Array,
+    w: Array,
+    coefficient: float,
+    precision: float,
+    work: Buffers,
+    gram: Array,
+) -> float:
+    """Move the multipliers of example i and carry the change into w; the gap it had before.
+
+    With a precision of 0 each moves once, in order, as printed.
+    """
+    at = i * m
+    losses = work.losses
+    values = work.values
+    hinges(problem, form, i, m, w, losses, values)
+    cap = form.cap[i]
+    slack = 0.0
+    total = 0.0
+    linear = 0.0
+    spread = 0.0
+    for k in range(m):
+        slack = joined(form, slack, values[k])
+        total += alpha[at + k]
+        linear += alpha[at + k] * values[k]
+        spread = max(spread, abs(slope(values[k], alpha[at + k], cap)))
+    gap = example_gap(form, i, slack, total, linear)
+    if spread == 0.0:
+        return gap
+    new = work.first
+    square = all_isotropy(problem, i) if form.rescaled == 0 and precision > 0.0 else 0.0
+    if square > 0.0:
+        for k in range(m):
+            # The true output has loss 0 and no plane.
+            new[k] = alpha[at + k] + values[k] / square if losses[k] > 0.0 else -np.inf
+        T = shift(new, m, total, cap)
+        for k in range(m):
+            new[k] = min(max(new[k] - T, 0.0), cap)
+    else:
+        for j in range(m):
+            new[j] = alpha[at + j]
+            a = plane_scale(form, losses[j])
+            for k in range(j + 1):
+                value = a * plane_scale(form, losses[k]) * all_inner(problem, i, j, k)
+                gram[j, k] = value
+                gram[k, j] = value
+        if precision > 0.0:
+            box_steps(gram, new[:m], values[:m], cap, precision * spread, 10 * m + 10)
+        else:
+            for k in range(m):
+                box_step(gram, new[:m], values[:m], k, cap)
+    steps = work.steps
+    for k in range(m):
+        change = new[k] - alpha[at + k]
+        alpha[at + k] = new[k]
+        drift[at + k] += coefficient * change
+        steps[k] = plane_scale(form, losses[k]) * change
+    all_add(problem, i, steps, w)
+    return gap
+
+
+@kernel
+def move_all_in_boxes(
+    problem: Any,
+    form: Formulation,
+    order: Array,
+    alpha: Array,
+    drift: Array,
+    w: Array,
+    visits: float,
+    precision: float,
+    gaps: Array,
+) -> None:
+    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
+    m = alpha.shape[1]
+    flat_alpha = alpha.reshape(alpha.size)
+    flat_drift = drift.reshape(drift.size)
+    work = make_buffers(m)
+    gram = np.empty((m, m))
+    k = visits
+    for i in order:
+        k += 1.0
+        gaps[i] = visit_all(
+            problem,
+            form,
+            i,
+            m,
+            flat_alpha,
+            flat_drift,
+            w,
+            k * (k - 1.0),
+            precision,
+            work,
+            gram,
+        )
+
+
+class EnumeratedSDCD(EnumeratedSDM):
+    """Dual coordinate descent over all outputs; see the head of this module."""
+
+    name = "sdcd"
+    slacks = ("sum",)
+
+    @dataclass(frozen=True)
+    class Options(EnumeratedSDM.Options):
+        schedule: str = option("improved", "what a pass does", words=SCHEDULES)
+        violators: str = "all"
+
+        def unused(self, slack: str) -> Iterable[str]:
+            """The published schedule uses none of the others."""
+            return option_names(EnumeratedSDM) if self.schedule == "published" else ()
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if self.options.schedule == "published":
+            self.stages = []
+
+    def sweep(self) -> float:
+        """A pass of the published schedule, or that of :class:`EnumeratedSDM`."""
+        if self.options.schedule == "improved":
+            return super().sweep()
+        self.clock += 1
+        if self.clock & (self.clock - 1) == 0:
+            self.restart_average()
+        self._move_in(self.active, self.form, 0.0)
+        return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
+
+    def _move(self, examples: Array, form: Formulation) -> None:
+        self._move_in(shuffled(self.rng, examples), form, self.options.precision)
+
+    def _move_in(self, order: Array, form: Formulation, precision: float) -> None:
+        move_all_in_boxes(
+            self.compiled.problem,
+            form,
+            order,
+            self.alpha,
+            self.drift,
+            self.w,
+            self.visits,
+            precision,
+            self.gaps,
+        )
+        self.visits += len(order)
+        self.oracle_calls += len(order)
+
 
 #: V_i only grows.
 _KEEP = 2**30
@@ -207,67 +553,55 @@ def published_pass(
 
 
 class SDCD(SDM):
-    """Sequential dual coordinate descent over planes; see the head of this module.
-
-    Options
-    -------
-    schedule : {"improved", "published"}
-    kappa1, kappa2 : int
-        When the published schedule decodes.
-    delta : float or None
-        Stop after a pass that decodes and in which no example's Σδ² exceeded this, as printed, but
-        not before ``kappa1`` passes.
-    violators : "argmax", int or "all"
-        The estimator's parameter of this name.
-    max_outputs : int or None
-        With ``violators="all"`` a certificate lists the violated outputs of an example up to this
-        number; beyond it the structure bounds their sum (chains do), or there is no certificate.
-        None: 300 where there is such a bound, 20000 otherwise.
-    block, cached_passes, precision, patience, skip, stage_factor, stage_sweeps, cg_steps
-        As for ``"sdm"``. ``patience=None`` keeps every plane; a number lets those go that had no
-        mass for so many passes.
-    """
+    """Sequential dual coordinate descent over planes; see the head of this module."""
 
     name = "sdcd"
-    defaults: ClassVar[dict[str, Any]] = {
-        **SDM.defaults,
-        "cached_passes": 3,
-        "schedule": "improved",
-        "kappa1": 10,
-        "kappa2": 5,
-        "delta": None,
-        "violators": "argmax",
-        "max_outputs": None,
-        "patience": None,
-    }
-    words: ClassVar[dict[str, tuple[str, ...]]] = {
-        "schedule": ("improved", "published"),
-        "violators": ("argmax", "all"),
-    }
-    idle: ClassVar[dict[str, tuple[str, ...]]] = {
-        "improved": ("kappa1", "kappa2", "delta"),
-        "published": (*SDM.defaults,),
-    }
+    slacks = ("sum",)
+
+    @dataclass(frozen=True)
+    class Options(SDM.Options):
+        cached_passes: int = option(3, "as for sdm", least=0)
+        patience: int | None = option(
+            None, "passes after which a plane without mass may go; None keeps every plane"
+        )
+        schedule: str = option("improved", "what a pass does", words=SCHEDULES)
+        kappa1: int = option(10, "the first passes of the published schedule, which decode")
+        kappa2: int = option(5, "after these, one in so many decodes")
+        delta: float | None = option(
+            None, "stop, as printed, when no example's Σδ² exceeds this in a pass that decodes"
+        )
+        max_outputs: int | None = option(
+            None,
+            "violated outputs of an example that a certificate lists with violators='all'; beyond, "
+            "the structure bounds their sum, or there is no certificate",
+        )
+        violators: str | int = "argmax"
+
+        def unused(self, slack: str) -> Iterable[str]:
+            """What belongs to the other schedule."""
+            published = self.schedule == "published"
+            return option_names(SDM) if published else ("kappa1", "kappa2", "delta")
+
     saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
 
     def __init__(self, *args: Any) -> None:
         self.decoding = True
         self.settled = False
         super().__init__(*args)
-        self.restricted = self.options["violators"] != "all" and not self.hard
+        self.restricted = self.options.violators != "all" and not self.hard
 
     def _plan_stages(self) -> list[float]:
-        return [] if self.options["schedule"] == "published" else super()._plan_stages()
+        return [] if self.options.schedule == "published" else super()._plan_stages()
 
     @property
     def patience(self) -> int:
         """Passes after which a plane without mass may go."""
-        asked = self.options["patience"]
+        asked = self.options.patience
         return _KEEP if asked is None else int(asked)
 
     def sweep(self) -> float:
         """A pass of the published schedule, or a decoding pass and the cached ones after it."""
-        if self.options["schedule"] == "improved":
+        if self.options.schedule == "improved":
             return super().sweep()
         return self._published_sweep()
 
@@ -275,7 +609,8 @@ class SDCD(SDM):
         self.clock += 1
         if self.clock & (self.clock - 1) == 0:
             self.restart_average()
-        kappa1, kappa2, delta = (self.options[name] for name in ("kappa1", "kappa2", "delta"))
+        options = self.options
+        kappa1, kappa2, delta = options.kappa1, options.kappa2, options.delta
         passes = self.clock - 1  # the paper's iter
         if self.decoding:
             self.ws = grown(self.ws, self.clock, _KEEP)  # a free slot for everyone
@@ -301,11 +636,11 @@ class SDCD(SDM):
         return float(self.gaps.sum())
 
     def _wanted(self) -> int:
-        violators = self.options["violators"]
+        violators = self.options.violators
         return int({"argmax": 1, "all": -BEYOND}.get(violators, violators))
 
     def _move(self, order: Array, form: Formulation) -> None:
-        published = self.options["schedule"] == "published"
+        published = self.options.schedule == "published"
         self.compiled.bind(move_in_boxes)(
             self.compiled.problem,
             form,
@@ -314,7 +649,7 @@ class SDCD(SDM):
             self.w,
             self.visits,
             self.clock,
-            0.0 if published else self.options["precision"],
+            0.0 if published else self.options.precision,
             self.gaps,
         )
         self.visits += len(order)
@@ -346,7 +681,7 @@ class SDCD(SDM):
         """The paper's stopping rule, where ``delta`` was given."""
         if self.settled:
             self.satisfied = True
-            return f"no example's multipliers changed by more than delta={self.options['delta']:g}"
+            return f"no example's multipliers changed by more than delta={self.options.delta:g}"
         return super().finished()
 
     # Certificates --------------------------------------------------------------------------
@@ -357,7 +692,7 @@ class SDCD(SDM):
             self._find(everyone, FREE_SLOTS_ONLY, look=True)
             return
         bound = self.compiled.summed_slack
-        limit = self.options["max_outputs"] or (20000 if bound is None else 300)
+        limit = self.options.max_outputs or (20000 if bound is None else 300)
         kernel = self.compiled.bind(sum_violations)
         self.workers.map(
             lambda part, scratch: kernel(

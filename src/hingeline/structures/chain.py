@@ -11,41 +11,501 @@ then A, then the start weights a and the end weights b. The loss is a sum over p
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper
-from hingeline.inference.nbest import n_best
-from hingeline.inference.pruned import MANY_LABELS, best_moves, best_path
-from hingeline.inference.viterbi import gather_rows, max_sum, max_sum_by_errors
-from hingeline.structures.base import register
-from hingeline.structures.chain_distance import plane_sqdist
-from hingeline.structures.chain_planes import planes_add, planes_score
-from hingeline.structures.chain_problem import (
-    GRAM_LENGTH,
-    ChainProblem,
-    compile_problem,
-    constrain,
-    emission,
-    make_problem,
-    padded,
-    transition,
+from hingeline._jit import helper, prefetch
+from hingeline._simd import rows_add, rows_dot
+from hingeline.core.primitives import Compiled, register
+from hingeline.inference.chain import (
+    MANY_LABELS,
+    best_moves,
+    best_path,
+    gather_rows,
+    max_sum,
+    max_sum_by_errors,
+    n_best,
 )
 
-__all__ = [
-    "GRAM_LENGTH",
-    "ChainProblem",
-    "compile_problem",
-    "constrain",
-    "make_problem",
-    "padded",
-    "plane_sqdist",
-    "planes_add",
-    "planes_score",
-]
+# Sequences laid out for the kernels, and the masks that forbid some of their outputs.
 
 Array = np.ndarray[Any, Any]
+
+#: Sequences up to this length keep the inner products of their tokens (Gram table).
+GRAM_LENGTH = 128
+
+
+class ChainProblem(NamedTuple):
+    """Sequences as one CSR matrix of tokens; see :mod:`hingeline.structures.chain` for weights.
+
+    Masks hold 0 where a label or a move is allowed and ``−inf`` where it is not; they are empty
+    where nothing is forbidden, so that decoding without them costs nothing.
+    """
+
+    indptr: Array  # (tokens + 1,) int64
+    indices: Array  # int32
+    values: Array  # float64 or float32
+    offsets: Array  # (n + 1,) int64: the tokens of sequence i
+    labels: Array  # (tokens,) int32
+    cost: Array  # (labels, stride) float64
+    token_gram: Array  # NaN where not yet computed
+    gram_start: Array  # (n,) int64, −1 where a sequence has no table
+    end_masks: Array  # (2, stride): first and last label; or (0, stride)
+    move_mask: Array  # (labels, stride); or (0, stride)
+    token_mask: Array  # (tokens, stride); or (0, stride)
+    n_features: int
+    n_labels: int
+    stride: int
+    boundary: int  # 1 if there are start and end weights
+
+
+def padded(n_labels: int) -> int:
+    """Length of a label row: the next multiple of four, one vector of doubles."""
+    return (n_labels + 3) // 4 * 4
+
+
+@helper
+def emission(problem: ChainProblem, w: Array) -> Array:
+    """``E[feature, label]``, a view."""
+    d = problem.n_features
+    s = problem.stride
+    return w[: d * s].reshape((d, s))
+
+
+@helper
+def transition(problem: ChainProblem, w: Array) -> Array:
+    """``A[from, to]``, a view."""
+    d = problem.n_features
+    s = problem.stride
+    m = problem.n_labels
+    return w[d * s : (d + m) * s].reshape((m, s))
+
+
+def compile_problem(problem: ChainProblem) -> Compiled:
+    """The problem with the sizes that solvers need."""
+    rows = problem.n_features + problem.n_labels + 2 * problem.boundary
+    return Compiled(
+        problem,
+        lengths=np.diff(problem.offsets),
+        n_weights=int(rows * problem.stride),
+        scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
+    )
+
+
+def make_problem(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    offsets: Array,
+    labels: Array,
+    n_features: int,
+    cost: Array,
+    boundary: bool,
+    cache_mb: float = 512.0,
+    stride: int | None = None,
+) -> ChainProblem:
+    """Lay out sequences for the kernels; ``cost`` is (labels, labels).
+
+    A longer ``stride`` than labels need, and more features than tokens have, leave room to grow.
+    """
+    n_labels = cost.shape[0]
+    stride = padded(n_labels) if stride is None else stride
+    padded_cost = np.zeros((n_labels, stride))
+    padded_cost[:, :n_labels] = cost
+    lengths = np.diff(offsets)
+    sizes = np.where(lengths <= GRAM_LENGTH, lengths * (lengths + 1) // 2, 0)
+    ends = np.cumsum(sizes)
+    kept = (sizes > 0) & (ends * 8 <= cache_mb * 2**20)
+    gram_start = np.where(kept, ends - sizes, -1)
+    return ChainProblem(
+        indptr=np.ascontiguousarray(indptr, dtype=np.int64),
+        indices=np.ascontiguousarray(indices, dtype=np.int32),
+        values=np.ascontiguousarray(values),
+        offsets=np.ascontiguousarray(offsets, dtype=np.int64),
+        labels=np.ascontiguousarray(labels, dtype=np.int32),
+        cost=padded_cost,
+        token_gram=np.full(int(ends[kept].max(initial=0)), np.nan),
+        gram_start=gram_start.astype(np.int64),
+        end_masks=np.zeros((0, stride)),
+        move_mask=np.zeros((0, stride)),
+        token_mask=np.zeros((0, stride)),
+        n_features=int(n_features),
+        n_labels=int(n_labels),
+        stride=int(stride),
+        boundary=int(boundary),
+    )
+
+
+def constrain(
+    problem: ChainProblem,
+    valid: tuple[Array, Array, Array] | None = None,
+    allowed: Array | None = None,
+) -> ChainProblem:
+    """The problem with some outputs forbidden.
+
+    Parameters
+    ----------
+    problem : ChainProblem
+    valid : (start, move, end), optional
+        Boolean: labels a sequence may begin with (labels,), moves ``[from, to]`` and labels it
+        may end with.
+    allowed : bool ndarray of shape (tokens, labels), optional
+    """
+
+    def mask(table: Array) -> Array:
+        # The padding stays 0: no result ever looks at it, and −inf there would gain nothing.
+        out = np.zeros((len(table), problem.stride))
+        out[:, : problem.n_labels][~table] = -np.inf
+        return out
+
+    if valid is not None:
+        start, move, end = valid
+        problem = problem._replace(end_masks=mask(np.array([start, end])), move_mask=mask(move))
+    if allowed is not None:
+        problem = problem._replace(token_mask=mask(allowed))
+    return problem
+
+
+# Distances between the planes of a sequence.
+
+
+@helper
+def _token_dot(problem: ChainProblem, s: int, t: int) -> float:
+    """``x_s·x_t`` of two CSR rows with sorted indices."""
+    p = problem.indptr[s]
+    q = problem.indptr[t]
+    p_end = problem.indptr[s + 1]
+    q_end = problem.indptr[t + 1]
+    total = 0.0
+    while p < p_end and q < q_end:
+        f = problem.indices[p]
+        g = problem.indices[q]
+        if f == g:
+            total += problem.values[p] * problem.values[q]
+            p += 1
+            q += 1
+        elif f < g:
+            p += 1
+        else:
+            q += 1
+    return total
+
+
+@helper
+def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, where: Array) -> float:
+    """``‖Σ_t x_t ⊗ (e_{y_t} − e_{z_t})‖²`` from the sequence's table of token products.
+
+    ``where`` lists the positions at which y and z differ.
+    """
+    lo = problem.offsets[i]
+    gram = problem.token_gram
+    base = problem.gram_start[i]
+    total = 0.0
+    for p in range(where.shape[0]):
+        s = where[p]
+        for q in range(p + 1):
+            t = where[q]
+            sign = int(y[s] == y[t]) + int(z[s] == z[t]) - int(y[s] == z[t]) - int(z[s] == y[t])
+            if sign == 0:
+                continue
+            at = base + s * (s + 1) // 2 + t
+            value = gram[at]
+            if np.isnan(value):
+                value = _token_dot(problem, lo + s, lo + t)
+                gram[at] = value
+            total += sign * value if p == q else 2 * sign * value
+    return total
+
+
+@helper
+def _emission_sqdist_scatter(
+    problem: ChainProblem, i: int, y: Array, z: Array, where: Array, scratch: Array
+) -> float:
+    """The same by summing the tokens of one label at a time: linear in the length."""
+    lo = problem.offsets[i]
+    total = 0.0
+    for k in range(problem.n_labels):
+        touched = False
+        for t in where:
+            if y[t] == k or z[t] == k:
+                touched = True
+                sign = 1.0 if y[t] == k else -1.0
+                for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                    scratch[problem.indices[p]] += sign * problem.values[p]
+        if touched:
+            for t in where:
+                if y[t] == k or z[t] == k:
+                    for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                        f = problem.indices[p]
+                        total += scratch[f] * scratch[f]
+                        scratch[f] = 0.0
+    return total
+
+
+@helper
+def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
+    """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
+    length = y.shape[0]
+    stride = problem.stride
+    where = np.empty(length, dtype=np.int64)
+    count = 0
+    for t in range(length):
+        if y[t] != z[t]:
+            where[count] = t
+            count += 1
+    where = where[:count]
+    if problem.gram_start[i] >= 0:
+        total = _emission_sqdist_gram(problem, i, y, z, where)
+    else:
+        total = _emission_sqdist_scatter(problem, i, y, z, where, scratch)
+    # Transitions into each differing position, and out of the last of a run.
+    counts = scratch[problem.n_features :]
+    for clear in range(2):
+        for p in range(count):
+            for t in range(where[p], where[p] + 2):
+                if t == 0 or t == length or (t > where[p] and y[t] != z[t]):
+                    continue
+                here = y[t - 1] * stride + y[t]
+                there = z[t - 1] * stride + z[t]
+                if clear == 0:
+                    counts[here] += 1.0
+                    counts[there] -= 1.0
+                else:
+                    total += counts[here] * counts[here]
+                    counts[here] = 0.0
+                    total += counts[there] * counts[there]
+                    counts[there] = 0.0
+    if problem.boundary == 1 and count > 0:
+        if where[0] == 0:
+            total += 2.0
+        if where[count - 1] == length - 1:
+            total += 2.0
+    return total
+
+
+# All planes of a sequence at once: each position at which any of them differs is visited once.
+#
+# With few labels the weights of a position's features are summed in whole rows. With many, a row
+# is long and planes name only a handful of its labels: those weights are picked out one by one.
+
+#: Rows at least this long are not read as a whole.
+LONG_ROW = 64
+
+
+@helper
+def _fetch_changes(problem: ChainProblem, lo: int, ys: Array, w: Array, differs: Array) -> None:
+    """Mark the positions at which any plane differs from the truth, and send for their weights.
+
+    These rows come from far away, and all of them are known before the first is needed.
+    """
+    m, length = ys.shape
+    stride = problem.stride
+    for t in range(length):
+        some = False
+        for j in range(m):
+            some = some or ys[j, t] != problem.labels[lo + t]
+        differs[t] = some
+        if some:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                first = problem.indices[p] * stride
+                for k in range(0, stride, 8):
+                    prefetch(w, first + k)
+
+
+@helper
+def _fetch_labels(
+    problem: ChainProblem, lo: int, ys: Array, w: Array, named: Array, ends: Array
+) -> None:
+    """List the labels of each position at which planes differ, and send for their weights.
+
+    ``named[: ends[0]]`` are those of the first position, and so on: the true label, then the
+    others; none where all planes are right.
+    """
+    m, length = ys.shape
+    stride = problem.stride
+    count = 0
+    for t in range(length):
+        first = count
+        named[first] = problem.labels[lo + t]
+        count += 1
+        for j in range(m):
+            b = ys[j, t]
+            p = first
+            while p < count and named[p] != b:
+                p += 1
+            if p == count:
+                named[count] = b
+                count += 1
+        if count == first + 1:
+            count = first
+        for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+            row = problem.indices[p] * stride
+            for q in range(first, count):
+                prefetch(w, row + named[q])
+        ends[t] = count
+
+
+@helper
+def _score_labels(problem: ChainProblem, t: int, labels: Array, w: Array, row: Array) -> None:
+    """``row[k] = Σ_f x_tf W[f, k]`` for the given labels."""
+    stride = problem.stride
+    for k in labels:
+        row[k] = 0.0
+    for p in range(problem.indptr[t], problem.indptr[t + 1]):
+        first = problem.indices[p] * stride
+        value = problem.values[p]
+        for k in labels:
+            row[k] += value * w[first + k]
+
+
+@helper
+def _collect(labels: Array, ys: Array, t: int, row: Array, A: Array, out: Array) -> None:
+    """Add what position t and the move into it contribute to the score of every plane."""
+    a = labels[t]
+    for j in range(ys.shape[0]):
+        b = ys[j, t]
+        if b != a:
+            out[j] += row[a] - row[b]
+            if t > 0:
+                out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
+        elif t > 0 and ys[j, t - 1] != labels[t - 1]:
+            out[j] += A[labels[t - 1], a] - A[ys[j, t - 1], b]
+
+
+@helper
+def _score_by_rows(problem: ChainProblem, lo: int, ys: Array, w: Array, out: Array) -> None:
+    length = ys.shape[1]
+    stride = problem.stride
+    A = transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    row = np.empty(stride)
+    differs = np.empty(length, dtype=np.bool_)
+    _fetch_changes(problem, lo, ys, w, differs)
+    for t in range(length):
+        if not differs[t] and (t == 0 or not differs[t - 1]):
+            continue
+        if differs[t]:
+            first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
+            rows_dot(problem.indices, problem.values, first, last, w, stride, row, 0)
+        _collect(labels, ys, t, row, A, out)
+
+
+@helper
+def _score_by_labels(problem: ChainProblem, lo: int, ys: Array, w: Array, out: Array) -> None:
+    m, length = ys.shape
+    A = transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    row = np.empty(problem.stride)
+    named = np.empty((m + 1) * length, dtype=np.int64)
+    ends = np.empty(length, dtype=np.int64)
+    _fetch_labels(problem, lo, ys, w, named, ends)
+    first = 0
+    differed = False
+    for t in range(length):
+        differs = ends[t] > first
+        if differs:
+            _score_labels(problem, lo + t, named[first : ends[t]], w, row)
+        if differs or differed:
+            _collect(labels, ys, t, row, A, out)
+        differed = differs
+        first = ends[t]
+
+
+@helper
+def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
+    """``w·Δf`` of all planes."""
+    lo = problem.offsets[i]
+    m, length = ys.shape
+    for j in range(m):
+        out[j] = 0.0
+    if problem.stride < LONG_ROW:
+        _score_by_rows(problem, lo, ys, w, out)
+    else:
+        _score_by_labels(problem, lo, ys, w, out)
+    if problem.boundary == 1:
+        stride = problem.stride
+        labels = problem.labels[lo : lo + length]
+        at = (problem.n_features + problem.n_labels) * stride
+        for j in range(m):
+            out[j] += w[at + labels[0]] - w[at + ys[j, 0]]
+            out[j] += w[at + stride + labels[length - 1]] - w[at + stride + ys[j, length - 1]]
+
+
+@helper
+def _add_labels(
+    problem: ChainProblem,
+    at: int,
+    ys: Array,
+    t: int,
+    a: int,
+    moved: Array,
+    n_moved: int,
+    change: Array,
+    w: Array,
+) -> None:
+    """``W[f, k] += x_f·change[k]`` for token ``at``, k being a or a label of a plane that moves."""
+    stride = problem.stride
+    named = moved[n_moved:]
+    named[0] = a
+    count = 1
+    for j in moved[:n_moved]:
+        b = ys[j, t]
+        p = 0
+        while p < count and named[p] != b:
+            p += 1
+        if p == count:
+            named[count] = b
+            count += 1
+    for p in range(problem.indptr[at], problem.indptr[at + 1]):
+        row = problem.indices[p] * stride
+        for q in range(count):
+            w[row + named[q]] += problem.values[p] * change[named[q]]
+
+
+@helper
+def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
+    """``w += Σ_j steps_j·Δf(y_j)``: changes of one position are summed, then spread."""
+    lo = problem.offsets[i]
+    m, length = ys.shape
+    stride = problem.stride
+    A = transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    change = np.zeros(stride)
+    moved = np.empty(2 * m + 1, dtype=np.int64)  # the planes that move, and room for labels
+    count = 0
+    for j in range(m):
+        moved[count] = j
+        count += 1 if steps[j] != 0.0 else 0
+    for t in range(length):
+        a = labels[t]
+        some = False
+        for p in range(count):
+            j = moved[p]
+            b = ys[j, t]
+            if b != a:
+                some = True
+                change[a] += steps[j]
+                change[b] -= steps[j]
+            if t > 0 and (b != a or ys[j, t - 1] != labels[t - 1]):
+                A[labels[t - 1], a] += steps[j]
+                A[ys[j, t - 1], b] -= steps[j]
+        if some:
+            if stride < LONG_ROW:
+                first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
+                rows_add(problem.indices, problem.values, first, last, change, w, stride)
+            else:
+                _add_labels(problem, lo + t, ys, t, a, moved, count, change, w)
+            for p in range(count):
+                change[ys[moved[p], t]] = 0.0
+            change[a] = 0.0
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * stride
+        for j in range(m):
+            w[at + labels[0]] += steps[j]
+            w[at + ys[j, 0]] -= steps[j]
+            w[at + stride + labels[length - 1]] += steps[j]
+            w[at + stride + ys[j, length - 1]] -= steps[j]
 
 
 @helper

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import is_jitted
 
-from hingeline._numba import uncached
-from hingeline.structures.base import Compiled
+from hingeline._jit import uncached
+from hingeline.core.primitives import Compiled
 from hingeline.structures.twin import make_binder
 
 Array = np.ndarray[Any, Any]
@@ -187,7 +187,7 @@ def _primitives(
     gold: Callable[..., Any],
     wrap: Callable[[Any], Any],
 ) -> dict[str, Callable[..., Any]]:
-    """The primitives of :mod:`hingeline.structures.base` from a user's methods."""
+    """The primitives of :mod:`hingeline.core.primitives` from a user's methods."""
     joint_feature, loss, best = (methods[name] for name in _REQUIRED)
     get, gold = wrap(get), wrap(gold)
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._numba import helper, prefetch
-from hingeline._vector import rows_add, rows_dot
-from hingeline.structures.base import Compiled, register
+from hingeline._jit import helper, prefetch
+from hingeline._simd import rows_add, rows_dot
+from hingeline.core.primitives import Compiled, register
 from hingeline.structures.chain import padded
 
 Array = np.ndarray[Any, Any]

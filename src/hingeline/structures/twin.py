@@ -15,8 +15,8 @@ from typing import Any
 
 from numba.extending import is_jitted
 
-from hingeline._numba import uncached
-from hingeline.structures import base
+from hingeline._jit import uncached
+from hingeline.core import primitives as base
 
 _STUBS = {getattr(base, name): name for name in base.PRIMITIVES}
 

@@ -1,0 +1,241 @@
+"""Checks of parameters and inputs: one clear sentence each, before any kernel runs."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hingeline.core.workers import effective_n_jobs
+
+Array = np.ndarray[Any, Any]
+
+#: Parameters that are true or false, where an estimator has them.
+_SWITCHES = ("fit_intercept", "boundary", "warm_start")
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Refuse a word that is not among the allowed ones, naming them."""
+    if value not in allowed:
+        words = ", ".join(repr(word) for word in allowed)
+        raise ValueError(f"{name}={value!r} is not known; choose one of {words}.")
+
+
+def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
+    """Refuse what is not a positive (finite) number."""
+    kind = numbers.Integral if integer else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind):
+        word = "an integer" if integer else "a number"
+        raise TypeError(f"{name} must be {word}, got {value!r}.")
+    number = float(value)
+    if not number > 0 or (math.isinf(number) and not infinite):
+        word = "greater than 0" + (" (float('inf') is a hard margin)" if infinite else "")
+        raise ValueError(f"{name} must be {word}, got {value!r}.")
+
+
+def check_common(estimator: Any) -> None:
+    """Check the parameters that all estimators share; the registry checks those of solvers."""
+    positive("C", estimator.C, infinite=True)
+    check_violators(estimator.violators, estimator.slack)
+    positive("tol", estimator.tol)
+    positive("max_iter", estimator.max_iter, integer=True)
+    if estimator.max_time is not None:
+        positive("max_time", estimator.max_time)
+    check_nu(estimator)
+    check_jobs(estimator.n_jobs)
+    check_switches(estimator)
+    for callback in as_callbacks(estimator.callbacks):
+        if not callable(callback):
+            raise TypeError(f"callbacks must be callable, got {callback!r}.")
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse what is no number of threads."""
+    if n_jobs is not None and (
+        isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral)
+    ):
+        raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}.")
+    effective_n_jobs(None if n_jobs is None else int(n_jobs))
+
+
+def check_switches(estimator: Any) -> None:
+    """Refuse switches that are neither true nor false."""
+    for name in _SWITCHES:
+        value = getattr(estimator, name, False)
+        if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
+            raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
+
+
+def check_nu(estimator: Any) -> None:
+    """Refuse ν where it does not belong or is missing, and a C beside it."""
+    nu = estimator.nu
+    if estimator.slack != "nu":
+        if nu is not None:
+            raise ValueError(f"nu={nu!r} belongs to slack='nu'; leave it None and set C.")
+        return
+    if nu is None:
+        raise ValueError("slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
+    default = signature(type(estimator)).parameters["C"].default
+    if default != estimator.C:
+        raise ValueError(
+            f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu: leave C at "
+            f"its default of {default!r}."
+        )
+    if isinstance(nu, str):
+        if nu != "auto":
+            raise ValueError(f"nu={nu!r} is not known; give a number greater than 0 or 'auto'.")
+    else:
+        positive("nu", nu)
+
+
+def check_violators(violators: Any, slack: str) -> None:
+    """Refuse ``violators`` where the slack has no use for them, and what is no number of them."""
+    if violators is None:
+        return
+    if slack != "sum":
+        raise ValueError(
+            f"violators={violators!r} belongs to slack='sum'; leave it None for slack={slack!r}."
+        )
+    if isinstance(violators, str):
+        one_of("violators", violators, ("argmax", "all"))
+    else:
+        positive("violators", violators, integer=True)
+
+
+def as_callbacks(callbacks: Any) -> list[Any]:
+    """None, one callback or several, as a list."""
+    if callbacks is None:
+        return []
+    if callable(callbacks):
+        return [callbacks]
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        raise TypeError(f"callbacks must be a callable or a list of them, got {callbacks!r}.")
+    return list(callbacks)
+
+
+def check_loss(loss: Any, default: str, n_labels: int, *, vector: bool) -> Array:
+    """``loss`` as a cost matrix (true label, predicted label).
+
+    Accepts the structure's own word, a matrix in the order of ``classes_``, with ``vector`` also
+    one cost per true label, and ``(scale, loss)`` for a multiple of any of these.
+    """
+    plain: Array = 1.0 - np.eye(n_labels)
+    if isinstance(loss, str):
+        one_of("loss", loss, (default,))
+        return plain
+    if isinstance(loss, tuple) and len(loss) == 2 and isinstance(loss[0], numbers.Real):
+        positive("loss scale", loss[0])
+        return float(loss[0]) * check_loss(loss[1], default, n_labels, vector=vector)
+    try:
+        costs = np.asarray(loss, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"loss must be {default!r}, a cost matrix or (scale, loss), got {loss!r}."
+        ) from error
+    if vector and costs.shape == (n_labels,):
+        costs = costs[:, None] * plain
+    if costs.shape != (n_labels, n_labels):
+        raise ValueError(
+            f"loss has shape {costs.shape}, but there are {n_labels} classes: give a "
+            f"({n_labels}, {n_labels}) matrix in the order of classes_."
+        )
+    if not np.isfinite(costs).all() or (costs < 0).any() or np.diag(costs).any():
+        raise ValueError("loss must be finite and non-negative, with a zero diagonal.")
+    return costs
+
+
+def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array) -> Array:
+    """One weight per class, from None, ``"balanced"`` or a mapping."""
+    weights = np.ones(len(classes))
+    if class_weight is None:
+        return weights
+    if isinstance(class_weight, str):
+        one_of("class_weight", class_weight, ("balanced",))
+        counts = np.bincount(labels, minlength=len(classes))
+        return np.where(counts > 0, len(labels) / (len(classes) * np.maximum(counts, 1)), 1.0)
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(
+            f"class_weight must be None, 'balanced' or a mapping, got {class_weight!r}."
+        )
+    index = {label: k for k, label in enumerate(classes)}
+    for label, weight in class_weight.items():
+        if not isinstance(weight, numbers.Real) or not math.isfinite(weight) or weight < 0:
+            raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {weight!r}.")
+        if label in index:  # a fold may lack a label
+            weights[index[label]] = float(weight)
+    return weights
+
+
+def check_sample_weight(sample_weight: Any, n: int) -> Array:
+    """Finite weights ≥ 0, one per example, not all zero."""
+    if sample_weight is None:
+        return np.ones(n)
+    if isinstance(sample_weight, numbers.Real):
+        sample_weight = np.full(n, float(sample_weight))
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError("sample_weight must be numbers, one per example.") from error
+    if weights.shape != (n,):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, but there are {n} examples: give one "
+            "weight per example."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("sample_weight must be finite and ≥ 0.")
+    if not weights.any():
+        raise ValueError("sample_weight is zero everywhere: nothing is left to train on.")
+    return weights
+
+
+def check_finite(values: Array, where: str) -> None:
+    """Refuse NaN and infinity, naming the place."""
+    if not np.isfinite(values).all():
+        kind = "NaN" if np.isnan(values).any() else "infinity"
+        raise ValueError(f"{where} contains {kind}: replace or drop such values first.")
+
+
+def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
+    """One array or sparse matrix as CSR with sorted, summed indices, float64 or float32."""
+    if sp.issparse(x):
+        matrix = x.tocsr()
+    else:
+        if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
+            raise TypeError(
+                f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with "
+                "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
+            )
+        try:
+            dense = np.asarray(x)
+        except ValueError as error:
+            raise ValueError(f"{where} is ragged: its rows must have one length.") from error
+        if dense.ndim != 2:
+            raise ValueError(
+                f"{where} has shape {dense.shape}, expected two dimensions (tokens, features)."
+            )
+        if dense.dtype.kind not in "fiub":
+            raise TypeError(f"{where} has dtype {dense.dtype}, expected numbers.")
+        if dense.dtype not in (np.float64, np.float32):
+            dense = dense.astype(np.float64)
+        matrix = sp.csr_matrix(dense)
+    if matrix.dtype.kind not in "fiub":
+        raise TypeError(f"{where} has dtype {matrix.dtype}, expected numbers.")
+    if matrix.dtype not in (np.float64, np.float32):
+        matrix = matrix.astype(np.float64)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    check_finite(matrix.data, where)
+    return matrix
+
+
+def refuse_none(y: Any) -> None:
+    """Refuse labels that are missing."""
+    if isinstance(y, (list, tuple)) and any(label is None for label in y):
+        where = next(i for i, label in enumerate(y) if label is None)
+        raise ValueError(f"y[{where}] is None: every example needs a label.")

@@ -1,0 +1,157 @@
+"""Files that are there completely or not at all, and texts packed into arrays for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows: temporary files of killed processes stay
+    fcntl = None  # type: ignore[assignment]
+
+Array = np.ndarray[Any, Any]
+
+#: Bytes of a file's name that its temporary one begins with; names may have 255.
+_SHARE = 200
+
+
+def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
+    """The place of a file that can be written, checked before any work is done for it.
+
+    Parameters
+    ----------
+    path : path
+    formats : sequence of str
+        Endings that the name may have, without the dot.
+
+    Returns
+    -------
+    Path
+        Links followed.
+
+    Raises
+    ------
+    ValueError
+        If the name does not end in one of the formats.
+    OSError
+        If the folder is missing or the place is taken by something that is not a file.
+    """
+    path = Path(path)
+    if path.suffix.lower().lstrip(".") not in formats:
+        endings = " or ".join(f".{name}" for name in formats)
+        raise ValueError(f"cannot write {path}: its name must end in {endings}.")
+    target = path.resolve()  # a link stays a link
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {target.parent}.")
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"cannot write {path}: it exists and is not a file.")
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(f"cannot write {path}: no permission to write in {target.parent}.")
+    return target
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of ``path`` once it is complete and on disk.
+
+    Where anything goes wrong, ``path`` stays as it was and nothing is left behind. What a process
+    that was killed while it wrote ``path`` left behind, ``.NAME.….tmp``, is removed. A device or a
+    pipe is written to as it is: to replace /dev/null would take it from everybody.
+    """
+    target = Path(os.path.realpath(path))  # a link keeps pointing to what is replaced
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as device:  # refused for a folder
+            yield device
+        return
+    beginning = os.fsdecode(b"." + os.fsencode(target.name)[:_SHARE] + b".")
+    _remove_stale(target.parent, beginning)
+    try:
+        file, temporary = _create(target.parent, beginning)
+    except OSError as error:  # name the file that the caller named
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if target.exists():  # who may read it stays as it was
+                shutil.copymode(target, temporary)
+            if fcntl is None:  # Windows does not rename open files
+                file.close()
+            os.replace(temporary, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # the new name is on disk only when its folder is
+        with contextlib.suppress(OSError):
+            folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def _create(folder: Path, beginning: str) -> tuple[BinaryIO, Path]:
+    """A new temporary file, locked as long as it is open."""
+    while True:
+        temporary = folder / f"{beginning}{secrets.token_hex(8)}.tmp"
+        file = open(temporary, "xb")  # noqa: SIM115
+        if fcntl is None:
+            return file, temporary
+        with contextlib.suppress(OSError):  # file systems without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if temporary.exists():  # else another process took it for stale before it was locked
+            return file, temporary
+        file.close()
+
+
+def _remove_stale(folder: Path, beginning: str) -> None:
+    """Remove temporary files that no living process holds."""
+    if fcntl is None:
+        return
+    pattern = re.compile(re.escape(beginning) + r"[0-9a-f]{16}\.tmp")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if pattern.fullmatch(name):
+                with contextlib.suppress(OSError), open(folder / name, "r+b") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused if it is in use
+                    (folder / name).unlink()
+
+
+def pack_texts(texts: Sequence[str], errors: str = "surrogatepass") -> tuple[Array, Array]:
+    """Texts as one array of UTF-8 bytes and the position where each ends.
+
+    Lone surrogates, which undecodable file names and bytes turn into, are kept unless ``errors``
+    is ``"strict"``.
+    """
+    parts = [text.encode("utf-8", errors) for text in texts]
+    ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
+    return np.frombuffer(b"".join(parts), dtype=np.uint8), ends
+
+
+def unpack_texts(content: Array, ends: Array, errors: str = "surrogatepass") -> list[str]:
+    """The texts that :func:`pack_texts` packed; a ``ValueError`` where they cannot be."""
+    fits = content.ndim == ends.ndim == 1 and content.dtype == np.uint8 and ends.dtype == np.int64
+    # Bounds before differences, which could wrap around.
+    inside = fits and ends.min(initial=0) >= 0 and ends.max(initial=0) == len(content)
+    if not inside or (np.diff(ends) < 0).any():
+        raise ValueError("the ends of packed texts do not fit their bytes")
+    cuts = [0, *ends.tolist()]
+    joined = content.tobytes()
+    if joined.isascii():  # bytes are characters: cut one text
+        whole = joined.decode("ascii")
+        return [whole[lo:hi] for lo, hi in pairwise(cuts)]
+    return [joined[lo:hi].decode("utf-8", errors) for lo, hi in pairwise(cuts)]

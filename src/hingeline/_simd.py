@@ -1,0 +1,570 @@
+"""Sums of weight rows, in vector registers: the innermost loops of every sparse structure.
+
+Weights are a table with one short row per feature (one column per label, padded to a
+multiple of four). A compiler left alone with ``for label in range(stride)`` prepares for long
+rows: it checks for overlap and unrolls to 32 columns, so that rows of 12 or 28 are done one by
+one. Here blocks of eight (then four) columns are kept in registers while the features go by.
+
+The functions with a body in Python are what interpreted code runs, and the definition of what the
+compiled ones compute, up to the order of summation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+from hingeline._jit import compiled_as
+
+Array = np.ndarray[Any, Any]
+
+#: Features whose products are summed apart, to keep the multipliers busy.
+_LANES = 4
+_FLAGS = ("nsz", "arcp", "contract", "afn", "reassoc")
+
+
+def aligned_zeros(size: int) -> Array:
+    """Zeros that start where a cache line does, so that rows meet as few lines as they can."""
+    room = np.zeros(size + 7)
+    first = -room.ctypes.data // 8 % 8
+    return room[first : first + size]
+
+
+def rows_dot(
+    indices: Array, values: Array, lo: int, hi: int, w: Array, stride: int, out: Array, at: int
+) -> None:
+    """``out[at:] = Σ_p values[p]·W[indices[p]]`` over ``lo ≤ p < hi``; W is w, cut into rows."""
+    for k in range(stride):
+        out[at + k] = 0.0
+    for p in range(lo, hi):
+        for k in range(stride):
+            out[at + k] += values[p] * w[indices[p] * stride + k]
+
+
+def rows_add(
+    indices: Array, values: Array, lo: int, hi: int, steps: Array, w: Array, stride: int
+) -> None:
+    """``W[indices[p]] += values[p]·steps`` over ``lo ≤ p < hi``; W is w, cut into rows."""
+    for p in range(lo, hi):
+        for k in range(stride):
+            w[indices[p] * stride + k] += values[p] * steps[k]
+
+
+def max_plus(
+    before: Array, start: int, table: Array, n: int, stride: int, out: Array, at: int
+) -> None:
+    """``out[at + k] += max_j (before[start + j] + table[j·stride + k])`` over ``j < n``."""
+    for k in range(stride):
+        best = -np.inf
+        for j in range(n):
+            best = max(best, before[start + j] + table[j * stride + k])
+        out[at + k] += best
+
+
+class _Block:
+    """Builds code that walks over rows of a table, with one block of columns in registers."""
+
+    def __init__(self, builder: Any, wide: int) -> None:
+        self.builder = builder
+        self.vector = ir.VectorType(ir.DoubleType(), wide)
+        self.wide = wide
+
+    @staticmethod
+    def pointers(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
+        """The arguments, arrays as pointers to their first number."""
+        for kind in kinds:
+            if isinstance(kind, types.Array) and (kind.ndim, kind.layout) != (1, "C"):
+                raise TypingError(f"wants contiguous vectors, got {kind}.")
+        return [
+            context.make_array(kind)(context, builder, value).data
+            if isinstance(kind, types.Array)
+            else value
+            for kind, value in zip(kinds, arguments, strict=True)
+        ]
+
+    def pointer(self, base: Any, index: Any) -> Any:
+        """Where a vector starts."""
+        place = self.builder.gep(base, [index])
+        return self.builder.bitcast(place, self.vector.as_pointer())
+
+    def load(self, pointer: Any) -> Any:
+        """A vector; rows need not be aligned."""
+        return self.builder.load(pointer, align=8)
+
+    def row(self, table: Any, number: Any, stride: Any, first: Any) -> Any:
+        """Where the block's columns of a row start."""
+        builder = self.builder
+        if number.type.width < 64:
+            number = builder.sext(number, ir.IntType(64))
+        return self.pointer(table, builder.add(builder.mul(number, stride), first))
+
+    def spread(self, array: Any, index: Any) -> Any:
+        """One number of an array, in every column."""
+        builder = self.builder
+        value = builder.load(builder.gep(array, [index]))
+        if isinstance(value.type, ir.FloatType):
+            value = builder.fpext(value, ir.DoubleType())
+        return self.everywhere(value)
+
+    def everywhere(self, value: Any) -> Any:
+        """A number in every column."""
+        builder = self.builder
+        empty = ir.Constant(self.vector, ir.Undefined)
+        one = builder.insert_element(empty, value, ir.IntType(32)(0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.wide), [0] * self.wide)
+        return builder.shuffle_vector(one, empty, mask)
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        """``a·b + c``."""
+        builder = self.builder
+        return builder.fadd(builder.fmul(a, b, flags=_FLAGS), c, flags=_FLAGS)
+
+    def add(self, a: Any, b: Any) -> Any:
+        """``a + b``."""
+        return self.builder.fadd(a, b, flags=_FLAGS)
+
+    def greater(self, a: Any, b: Any) -> Any:
+        """The greater of two vectors, number by number."""
+        builder = self.builder
+        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+    def loop(
+        self, name: str, start: Any, stop: Any, step: int, carried: list[Any], body: Any
+    ) -> tuple[Any, list[Any]]:
+        """``for p in range(start, stop, step)`` with vectors carried along; their last values."""
+        builder = self.builder
+        before = builder.block
+        head = builder.append_basic_block(f"{name}.head")
+        inside = builder.append_basic_block(f"{name}.body")
+        after = builder.append_basic_block(f"{name}.end")
+        builder.branch(head)
+        builder.position_at_end(head)
+        p = builder.phi(ir.IntType(64))
+        p.add_incoming(start, before)
+        state = []
+        for vector in carried:
+            phi = builder.phi(self.vector)
+            phi.add_incoming(vector, before)
+            state.append(phi)
+        builder.cbranch(builder.icmp_signed("<", p, stop), inside, after)
+        builder.position_at_end(inside)
+        new = body(p, state)
+        p.add_incoming(builder.add(p, ir.IntType(64)(step)), builder.block)
+        for phi, vector in zip(state, new, strict=True):
+            phi.add_incoming(vector, builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+        return p, state
+
+    def reduce(
+        self, start: Any, stop: Any, initial: float, term: Any, combine: Any, merge: Any
+    ) -> Any:
+        """``combine(term(p), …)`` over ``start ≤ p < stop``, in several chains that are merged."""
+        builder = self.builder
+        first = ir.Constant(self.vector, [initial] * self.wide)
+        whole = builder.sub(stop, ir.IntType(64)(_LANES - 1))
+
+        def several(p: Any, state: list[Any]) -> list[Any]:
+            places = [builder.add(p, ir.IntType(64)(j)) for j in range(_LANES)]
+            return [combine(term(q), so_far) for q, so_far in zip(places, state, strict=True)]
+
+        p, chains = self.loop("several", start, whole, _LANES, [first] * _LANES, several)
+        while len(chains) > 1:
+            chains = [merge(a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
+        _, (result,) = self.loop(
+            "single", p, stop, 1, chains, lambda q, state: [combine(term(q), state[0])]
+        )
+        return result
+
+
+def _dot_block(wide: int) -> Any:
+    @intrinsic
+    def dot_block(
+        typing_context: Any,
+        indices: Any,
+        values: Any,
+        lo: Any,
+        hi: Any,
+        weights: Any,
+        stride: Any,
+        first: Any,
+        out: Any,
+        at: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            block = _Block(builder, wide)
+            feature, value, start, stop, table, step, column, total, place = block.pointers(
+                context, builder, signature.args, arguments
+            )
+
+            def term(p: Any) -> tuple[Any, Any]:
+                number = builder.load(builder.gep(feature, [p]))
+                return block.spread(value, p), block.load(block.row(table, number, step, column))
+
+            def combine(pair: tuple[Any, Any], so_far: Any) -> Any:
+                return block.multiply_add(*pair, so_far)
+
+            dot = block.reduce(start, stop, 0.0, term, combine, block.add)
+            builder.store(dot, block.pointer(total, place), align=8)
+            return context.get_dummy_value()
+
+        whole = types.int64
+        signature = types.void(indices, values, whole, whole, weights, whole, whole, out, whole)
+        return signature, generate
+
+    return dot_block
+
+
+def _add_block(wide: int) -> Any:
+    @intrinsic
+    def add_block(
+        typing_context: Any,
+        indices: Any,
+        values: Any,
+        lo: Any,
+        hi: Any,
+        weights: Any,
+        stride: Any,
+        first: Any,
+        steps: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            block = _Block(builder, wide)
+            feature, value, start, stop, table, step, column, change = block.pointers(
+                context, builder, signature.args, arguments
+            )
+            by = block.load(block.pointer(change, column))
+
+            def body(p: Any, state: list[Any]) -> list[Any]:
+                number = builder.load(builder.gep(feature, [p]))
+                row = block.row(table, number, step, column)
+                new = block.multiply_add(block.spread(value, p), by, block.load(row))
+                builder.store(new, row, align=8)
+                return []
+
+            block.loop("add", start, stop, 1, [], body)
+            return context.get_dummy_value()
+
+        whole = types.int64
+        signature = types.void(indices, values, whole, whole, weights, whole, whole, steps)
+        return signature, generate
+
+    return add_block
+
+
+def _max_block(wide: int) -> Any:
+    @intrinsic
+    def max_block(
+        typing_context: Any,
+        before: Any,
+        start: Any,
+        table: Any,
+        n: Any,
+        stride: Any,
+        first: Any,
+        out: Any,
+        at: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            block = _Block(builder, wide)
+            scores, begin, rows, count, step, column, total, place = block.pointers(
+                context, builder, signature.args, arguments
+            )
+
+            def term(p: Any) -> Any:
+                score = block.spread(scores, builder.add(begin, p))
+                return block.add(score, block.load(block.row(rows, p, step, column)))
+
+            zero = ir.IntType(64)(0)
+            best = block.reduce(zero, count, -np.inf, term, block.greater, block.greater)
+            here = block.pointer(total, place)
+            builder.store(block.add(block.load(here), best), here, align=8)
+            return context.get_dummy_value()
+
+        whole = types.int64
+        return types.void(before, whole, table, whole, whole, whole, out, whole), generate
+
+    return max_block
+
+
+_dot8, _dot4, _add8, _add4 = _dot_block(8), _dot_block(4), _add_block(8), _add_block(4)
+_max8, _max4 = _max_block(8), _max_block(4)
+
+
+# A row's columns go by eights, then a four; the last three or fewer, which padded rows do not have,
+# one by one.
+
+
+@compiled_as(rows_dot)
+def _compiled_rows_dot(
+    indices: Any, values: Any, lo: Any, hi: Any, w: Any, stride: Any, out: Any, at: Any
+) -> Any:
+    def dot(
+        indices: Any, values: Any, lo: Any, hi: Any, w: Any, stride: Any, out: Any, at: Any
+    ) -> None:
+        first = 0
+        while first + 8 <= stride:
+            _dot8(indices, values, lo, hi, w, stride, first, out, at + first)
+            first += 8
+        if first + 4 <= stride:
+            _dot4(indices, values, lo, hi, w, stride, first, out, at + first)
+            first += 4
+        for k in range(first, stride):
+            total = 0.0
+            for p in range(lo, hi):
+                total += values[p] * w[indices[p] * stride + k]
+            out[at + k] = total
+
+    return dot
+
+
+@compiled_as(rows_add)
+def _compiled_rows_add(
+    indices: Any, values: Any, lo: Any, hi: Any, steps: Any, w: Any, stride: Any
+) -> Any:
+    def add(indices: Any, values: Any, lo: Any, hi: Any, steps: Any, w: Any, stride: Any) -> None:
+        first = 0
+        while first + 8 <= stride:
+            _add8(indices, values, lo, hi, w, stride, first, steps)
+            first += 8
+        if first + 4 <= stride:
+            _add4(indices, values, lo, hi, w, stride, first, steps)
+            first += 4
+        for k in range(first, stride):
+            for p in range(lo, hi):
+                w[indices[p] * stride + k] += values[p] * steps[k]
+
+    return add
+
+
+@compiled_as(max_plus)
+def _compiled_max_plus(
+    before: Any, start: Any, table: Any, n: Any, stride: Any, out: Any, at: Any
+) -> Any:
+    def step(before: Any, start: Any, table: Any, n: Any, stride: Any, out: Any, at: Any) -> None:
+        first = 0
+        while first + 8 <= stride:
+            _max8(before, start, table, n, stride, first, out, at + first)
+            first += 8
+        if first + 4 <= stride:
+            _max4(before, start, table, n, stride, first, out, at + first)
+            first += 4
+        for k in range(first, stride):
+            best = -np.inf
+            for j in range(n):
+                best = max(best, before[start + j] + table[j * stride + k])
+            out[at + k] += best
+
+    return step
+
+
+def row_max(table: Array, start: int, n: int) -> float:
+    """``max_k table[start + k]`` over ``k < n``; ``−inf`` for none."""
+    best = -np.inf
+    for k in range(n):
+        best = max(best, table[start + k])
+    return best
+
+
+def add_max(a: Array, start: int, b: Array, n: int, out: Array) -> float:
+    """``out[k] = a[start + k] + b[k]`` over ``k < n``, and the largest of these sums."""
+    best = -np.inf
+    for k in range(n):
+        out[k] = a[start + k] + b[k]
+        best = max(best, out[k])
+    return best
+
+
+def max_plus_chosen(
+    before: Array,
+    start: int,
+    chosen: Array,
+    count: int,
+    floor: float,
+    table: Array,
+    stride: int,
+    base: Array,
+    out: Array,
+    at: int,
+) -> None:
+    """``out[at + k] = base[at + k] + max(floor, max_j (before[start + j] + table[j·stride + k]))``.
+
+    j goes over ``chosen[:count]``, which are int64.
+    """
+    for k in range(stride):
+        best = floor
+        for p in range(count):
+            j = chosen[p]
+            best = max(best, before[start + j] + table[j * stride + k])
+        out[at + k] = base[at + k] + best
+
+
+def _across(block: _Block, vector: Any) -> Any:
+    """The largest number of a vector."""
+    builder = block.builder
+    best = builder.extract_element(vector, ir.IntType(32)(0))
+    for k in range(1, block.wide):
+        best = block.greater(best, builder.extract_element(vector, ir.IntType(32)(k)))
+    return best
+
+
+@intrinsic
+def _row_max8(typing_context: Any, table: Any, start: Any, blocks: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = _Block(builder, 8)
+        numbers, begin, count = block.pointers(context, builder, signature.args, arguments)
+
+        def term(p: Any) -> Any:
+            place = builder.add(begin, builder.mul(p, ir.IntType(64)(8)))
+            return block.load(block.pointer(numbers, place))
+
+        zero = ir.IntType(64)(0)
+        return _across(
+            block, block.reduce(zero, count, -np.inf, term, block.greater, block.greater)
+        )
+
+    return types.float64(table, types.int64, types.int64), generate
+
+
+@intrinsic
+def _add_max8(typing_context: Any, a: Any, start: Any, b: Any, blocks: Any, out: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = _Block(builder, 8)
+        left, begin, right, count, sums = block.pointers(
+            context, builder, signature.args, arguments
+        )
+
+        def term(p: Any) -> Any:
+            first = builder.mul(p, ir.IntType(64)(8))
+            total = block.add(
+                block.load(block.pointer(left, builder.add(begin, first))),
+                block.load(block.pointer(right, first)),
+            )
+            builder.store(total, block.pointer(sums, first), align=8)
+            return total
+
+        zero = ir.IntType(64)(0)
+        return _across(
+            block, block.reduce(zero, count, -np.inf, term, block.greater, block.greater)
+        )
+
+    return types.float64(a, types.int64, b, types.int64, out), generate
+
+
+def _chosen_block(wide: int) -> Any:
+    @intrinsic
+    def chosen_block(
+        typing_context: Any,
+        before: Any,
+        start: Any,
+        chosen: Any,
+        count: Any,
+        floor: Any,
+        table: Any,
+        stride: Any,
+        first: Any,
+        base: Any,
+        out: Any,
+        at: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            block = _Block(builder, wide)
+            scores, begin, numbers, n, least, rows, step, column, own, total, place = (
+                block.pointers(context, builder, signature.args, arguments)
+            )
+
+            def term(p: Any) -> Any:
+                j = builder.load(builder.gep(numbers, [p]))
+                score = block.spread(scores, builder.add(begin, j))
+                return block.add(score, block.load(block.row(rows, j, step, column)))
+
+            zero = ir.IntType(64)(0)
+            best = block.reduce(zero, n, -np.inf, term, block.greater, block.greater)
+            best = block.greater(best, block.everywhere(least))
+            new = block.add(block.load(block.pointer(own, place)), best)
+            builder.store(new, block.pointer(total, place), align=8)
+            return context.get_dummy_value()
+
+        whole = types.int64
+        signature = types.void(
+            before, whole, chosen, whole, types.float64, table, whole, whole, base, out, whole
+        )
+        return signature, generate
+
+    return chosen_block
+
+
+_chosen8, _chosen4 = _chosen_block(8), _chosen_block(4)
+
+
+@compiled_as(row_max)
+def _compiled_row_max(table: Any, start: Any, n: Any) -> Any:
+    def largest(table: Any, start: Any, n: Any) -> float:
+        best = _row_max8(table, start, n // 8)
+        for k in range(n // 8 * 8, n):
+            best = max(best, table[start + k])
+        return best
+
+    return largest
+
+
+@compiled_as(add_max)
+def _compiled_add_max(a: Any, start: Any, b: Any, n: Any, out: Any) -> Any:
+    def largest(a: Any, start: Any, b: Any, n: Any, out: Any) -> float:
+        best = _add_max8(a, start, b, n // 8, out)
+        for k in range(n // 8 * 8, n):
+            out[k] = a[start + k] + b[k]
+            best = max(best, out[k])
+        return best
+
+    return largest
+
+
+@compiled_as(max_plus_chosen)
+def _compiled_max_plus_chosen(
+    before: Any,
+    start: Any,
+    chosen: Any,
+    count: Any,
+    floor: Any,
+    table: Any,
+    stride: Any,
+    base: Any,
+    out: Any,
+    at: Any,
+) -> Any:
+    def step(
+        before: Any,
+        start: Any,
+        chosen: Any,
+        count: Any,
+        floor: Any,
+        table: Any,
+        stride: Any,
+        base: Any,
+        out: Any,
+        at: Any,
+    ) -> None:
+        first = 0
+        while first + 8 <= stride:
+            _chosen8(
+                before, start, chosen, count, floor, table, stride, first, base, out, at + first
+            )
+            first += 8
+        if first + 4 <= stride:
+            _chosen4(
+                before, start, chosen, count, floor, table, stride, first, base, out, at + first
+            )
+            first += 4
+        for k in range(first, stride):
+            best = floor
+            for p in range(count):
+                best = max(best, before[start + chosen[p]] + table[chosen[p] * stride + k])
+            out[at + k] = base[at + k] + best
+
+    return step

@@ -1,0 +1,277 @@
+"""From constraint objects to the flat arrays of :class:`CompiledConstraints`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hingeline.constraints.corpus import AverageSegments, ChangeShare, CorpusConstraint, Share
+from hingeline.constraints.rules import (
+    HARD,
+    AtMostOneSegment,
+    Before,
+    ChangeOnlyAt,
+    Constraint,
+    EndsWith,
+    Follows,
+    MinLength,
+    NoRepeats,
+    Occurs,
+    OnlyWords,
+    Predicate,
+    StartsWith,
+    Words,
+    as_group,
+    find_bad_changes,
+    find_matches,
+    measure_excess,
+    pick_words,
+)
+from hingeline.constraints.switches import (
+    ALL_SEGMENTS,
+    CHANGES,
+    SEGMENTS,
+    SHARE,
+    Array,
+    CompiledConstraints,
+)
+
+
+def compile_constraints(
+    constraints: Iterable[Constraint],
+    X: Iterable[Sequence[Any]],
+    classes: Sequence[Any],
+    *,
+    token: Any = None,
+    unknown: str = "warn",
+) -> CompiledConstraints:
+    """Compile constraints for given sequences.
+
+    Parameters
+    ----------
+    constraints : iterable of Constraint
+        All kinds but :class:`Predicate`, which only :class:`Penalties` can evaluate.
+    X : iterable of sequences of tokens
+    classes : sequence
+        The labels; label k of the compiled form is ``classes[k]``.
+    token : callable, str or int, optional
+        What of a token is its word; None where tokens are words.
+    unknown : {"warn", "ignore", "error"}
+        What to do about labels that are not among ``classes``, as a small labelled set may lack
+        some. They are left out, and so are constraints on nothing else.
+
+    Returns
+    -------
+    CompiledConstraints
+    """
+    if unknown not in ("warn", "ignore", "error"):
+        raise ValueError(f"unknown must be 'warn', 'ignore' or 'error', got {unknown!r}.")
+    builder = _Builder(pick_words(X, token), list(classes))
+    for number, constraint in enumerate(as_constraints(constraints)):
+        if isinstance(constraint, Predicate):
+            raise ValueError(
+                f"constraint {number} ({constraint.title}) is a Python predicate and cannot be "
+                "compiled; use Penalties."
+            )
+        builder.add(constraint)
+    if builder.unknown and unknown != "ignore":
+        names = ", ".join(map(repr, sorted(builder.unknown, key=str)))
+        text = (
+            f"constraints name labels that are not among the classes: {names}; they are left out. "
+            "Check the spelling, or pass unknown='ignore'."
+        )
+        if unknown == "error":
+            raise ValueError(text)
+        warnings.warn(text, UserWarning, stacklevel=2)
+    return builder.finish()
+
+
+def as_constraints(constraints: Any) -> list[Constraint]:
+    """A list of constraints, checked; one alone is a list of one."""
+    found = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+    for number, constraint in enumerate(found):
+        if not isinstance(constraint, Constraint):
+            raise TypeError(
+                f"constraints[{number}] is not a constraint of hingeline.constraints: "
+                f"{constraint!r}."
+            )
+    return found
+
+
+class _Builder:
+    """Collects costs; arrays of groups grow as constraints name new groups."""
+
+    def __init__(self, words: list[list[Any]], classes: list[Any]) -> None:
+        self.words = words
+        self.classes = classes
+        self.index = {label: k for k, label in enumerate(classes)}
+        if len(self.index) != len(classes):
+            raise ValueError("classes must be distinct.")
+        lengths = [len(x) for x in words]
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        some = self.offsets[1:] > self.offsets[:-1]
+        self.first, self.last = self.offsets[:-1][some], self.offsets[1:][some] - 1
+        self.longest = max(lengths, default=0)
+        self.unary = np.zeros((int(self.offsets[-1]), len(classes)))
+        self.change = np.zeros(int(self.offsets[-1]))
+        self.pair = np.zeros((len(classes), len(classes)))
+        self.unknown: set[Any] = set()
+        self.groups: dict[tuple[int, ...], int] = {}
+        self.token_cost: list[Array] = []
+        self.segment_cost: list[Array] = []
+        self.length_cost: list[list[float]] = []
+        self.repeats: list[tuple[list[int], Constraint]] = []
+        self.order: list[tuple[int, int, float]] = []
+        self.bad: list[Array] = []
+        self.corpus: list[tuple[int, int, CorpusConstraint]] = []
+
+    def number(self, labels: Iterable[Any]) -> list[int]:
+        """The numbers of the labels that are among the classes."""
+        labels = list(labels)
+        self.unknown.update(label for label in labels if label not in self.index)
+        return sorted({self.index[label] for label in labels if label in self.index})
+
+    def find_group(self, labels: Iterable[Any]) -> int | None:
+        """The number of a group, or None where no label of it is known."""
+        key = tuple(self.number(labels))
+        if not key:
+            return None
+        if key not in self.groups:
+            self.groups[key] = len(self.groups)
+            self.token_cost.append(np.zeros(self.longest + 2))
+            self.segment_cost.append(np.zeros(self.longest + 2))
+            self.length_cost.append([])
+        return self.groups[key]
+
+    def find_groups(self, labels: Sequence[Any]) -> list[int]:
+        """The groups of a constraint on each of its labels, or on all labels."""
+        items = [as_group(item) for item in labels] or [(label,) for label in self.classes]
+        return [g for g in map(self.find_group, items) if g is not None]
+
+    def add(self, rule: Constraint) -> None:
+        one = rule.finite_penalty(1.0)
+        match rule:
+            case AtMostOneSegment():
+                self.add_counts(rule, self.segment_cost, (0.0, 1.0))
+            case Occurs():
+                table = self.token_cost if rule.unit == "tokens" else self.segment_cost
+                self.add_counts(rule, table, rule.bounds)
+            case NoRepeats():
+                self.repeats.append((self.find_groups(rule.labels), rule))
+            case MinLength():
+                for g in self.find_groups(rule.labels):
+                    costs = self.length_cost[g]
+                    costs.extend([0.0] * (rule.length + 1 - len(costs)))
+                    for n in range(1, rule.length):
+                        costs[n] += rule.finite_penalty(rule.length - n)
+            case StartsWith():
+                self.charge_others(self.first, rule.labels, one)
+            case EndsWith():
+                self.charge_others(self.last, rule.labels, one)
+            case Words():
+                hits = self.map_tokens(
+                    lambda x: find_matches(rule.words, rule.ignore_case, x, rule.after)
+                )
+                self.charge_others(np.flatnonzero(hits), rule.label, one)
+            case OnlyWords():
+                hits = self.map_tokens(lambda x: find_matches(rule.words, rule.ignore_case, x))
+                columns = np.array(self.number(rule.label), dtype=np.int64)
+                self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
+            case ChangeOnlyAt():
+                self.change += one * self.map_tokens(lambda x: find_bad_changes(rule, x))
+            case Follows():
+                columns = np.array(self.number(rule.label), dtype=np.int64)
+                others = np.setdiff1d(np.arange(len(self.classes)), self.number(rule.after))
+                self.pair[np.ix_(others, columns)] += one
+                if not rule.start:
+                    self.unary[np.ix_(self.first, columns)] += one
+            case Before():
+                A, B = self.find_group(rule.first), self.find_group(rule.second)
+                if A is not None and B is not None:
+                    self.order.append((A, B, one))
+            case CorpusConstraint():
+                self.add_corpus(rule)
+            case _:
+                raise TypeError(f"{type(rule).__name__} cannot be compiled.")
+
+    def add_counts(self, rule: Any, tables: list[Array], bounds: tuple[float, float]) -> None:
+        counts = range(self.longest + 2)
+        costs = np.array([rule.finite_penalty(measure_excess(n, *bounds)) for n in counts])
+        for g in self.find_groups(rule.labels):
+            tables[g] += costs
+
+    def charge_others(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
+        """A cost of every other label at these tokens."""
+        wanted = self.number(labels)
+        if wanted:
+            others = np.setdiff1d(np.arange(len(self.classes)), wanted)
+            self.unary[np.ix_(rows, others)] += cost
+
+    def add_corpus(self, rule: CorpusConstraint) -> None:
+        match rule:
+            case Share():
+                kind, target = SHARE, self.find_group(rule.label)
+            case ChangeShare():
+                kind, target = CHANGES, len(self.bad)
+                self.bad.append(self.map_tokens(lambda x: find_bad_changes(rule, x)))
+            case AverageSegments(label=None):
+                kind, target = ALL_SEGMENTS, len(self.first)
+            case AverageSegments():
+                kind, target = SEGMENTS, self.find_group(rule.label or ())
+            case _:
+                raise TypeError(f"{type(rule).__name__} cannot be compiled.")
+        if target is not None:
+            self.corpus.append((kind, target, rule))
+
+    def map_tokens(self, function: Any) -> Array:
+        """What a function of a sequence says of each token, for all sequences."""
+        parts = [np.asarray(function(x), dtype=bool) for x in self.words]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+    def finish(self) -> CompiledConstraints:
+        G, K, N = len(self.groups), len(self.classes), self.unary.shape[0]
+        member = np.zeros((G, K), dtype=bool)
+        for key, g in self.groups.items():
+            member[g, list(key)] = True
+        cap = max((len(costs) for costs in self.length_cost), default=0) or 1
+        length_cost = np.zeros((G, cap))
+        for g, costs in enumerate(self.length_cost):
+            length_cost[g, : len(costs)] = costs
+        repeat_member = np.zeros((len(self.repeats), G), dtype=bool)
+        repeat_cost = np.zeros((len(self.repeats), G + 1))
+        for r, (groups, constraint) in enumerate(self.repeats):
+            repeat_member[r, groups] = True
+            repeat_cost[r] = [constraint.finite_penalty(n) for n in range(G + 1)]
+        rows = [c for _, _, c in self.corpus]
+        width = self.longest + 2
+        token_cost = np.array(self.token_cost, dtype=np.float64).reshape(G, width)
+        segment_cost = np.array(self.segment_cost, dtype=np.float64).reshape(G, width)
+        return CompiledConstraints(
+            offsets=self.offsets,
+            unary=self.unary,
+            change=self.change,
+            pair=self.pair,
+            member=member,
+            member_ptr=np.concatenate([[0], np.cumsum(member.sum(1))]).astype(np.int64),
+            member_labels=np.nonzero(member)[1].astype(np.int32),
+            counted=(token_cost != 0).any(1) | (segment_cost != 0).any(1) | length_cost.any(1),
+            token_cost=token_cost,
+            segment_cost=segment_cost,
+            length_cost=length_cost,
+            repeat_member=repeat_member,
+            repeat_cost=repeat_cost,
+            order=np.array([p[:2] for p in self.order], dtype=np.int32).reshape(-1, 2),
+            order_cost=np.array([p[2] for p in self.order], dtype=np.float64),
+            bad_change=np.array(self.bad, dtype=bool).reshape(len(self.bad), N),
+            corpus_kind=np.array([kind for kind, _, _ in self.corpus], dtype=np.int32),
+            corpus_target=np.array([target for _, target, _ in self.corpus], dtype=np.int32),
+            corpus_bounds=np.array([c.bounds for c in rows], dtype=np.float64).reshape(-1, 2),
+            corpus_weight=np.array([HARD if c.hard else c.weight for c in rows], dtype=np.float64),
+            corpus_power=np.array(
+                [2 if c.penalty == "squared" and not c.hard else 1 for c in rows], dtype=np.int32
+            ),
+            corpus_scale=np.array([c.scale for c in rows], dtype=np.float64),
+        )

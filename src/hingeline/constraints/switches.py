@@ -1,0 +1,492 @@
+"""Constraints as flat arrays, and what one label switch changes.
+
+Everything a constraint may ask of one sequence is one of these:
+
+* a cost of a label at a token (words, first and last token), of a change of label at a token, or
+  of a pair of neighbouring labels: tables that are added up;
+* a function of a *group's* counts, a group being a label or a set of labels that counts as one:
+  tokens in the group, segments of the group, lengths of its segments, the order of two groups;
+* a function of the number of groups that have more than one segment.
+
+Corpus constraints are functions of the groups' counts in all sequences and of the numbers of
+changes. Relabelling one token changes a group's counts by 0 or 1, so its effect is known from the
+counts and the two neighbours: O(1) for each group and candidate label, but for the lengths of
+the runs beside the token (up to the longest minimum length) and the next token of a group where
+the first or last one of an ordered pair is switched away.
+
+A hard constraint costs ``HARD`` (1e10) per unit of violation in these tables: finite, so that
+differences never meet ``inf − inf``, and above any soft penalty.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._jit import helper
+from hingeline.constraints.rules import VIOLATION_ROUNDING
+
+Array = np.ndarray[Any, Any]
+
+#: Kinds of corpus constraints.
+SHARE, SEGMENTS, CHANGES, ALL_SEGMENTS = 0, 1, 2, 3
+
+
+class CompiledConstraints(NamedTuple):
+    """Constraints over given sequences and labels; n sequences, N tokens, K labels, G groups."""
+
+    #: (n + 1,) where sequences begin.
+    offsets: Array
+    #: (N, K) cost of a label at a token: words, first and last tokens.
+    unary: Array
+    #: (N,) cost of a change of label between a token and its predecessor.
+    change: Array
+    #: (K, K) cost of a label (second index) directly after another.
+    pair: Array
+    #: (G, K) whether a label belongs to a group, and the same as lists.
+    member: Array
+    member_ptr: Array
+    member_labels: Array
+    #: (G,) whether a group's own counts cost anything (they may matter to repeats alone).
+    counted: Array
+    #: (G, longest + 2) cost of a number of tokens or of segments in a sequence.
+    token_cost: Array
+    segment_cost: Array
+    #: (G, longest minimum + 1) cost of a segment of that length (the last: or longer).
+    length_cost: Array
+    #: (R, G) and (R, G + 1): groups that may not repeat, cost of a number of groups that do.
+    repeat_member: Array
+    repeat_cost: Array
+    #: (P, 2) groups of which the first must stand before the second, (P,) cost of a breach.
+    order: Array
+    order_cost: Array
+    #: (M, N) whether a change at a token counts for a share of changes.
+    bad_change: Array
+    #: (C,) corpus constraints: kind, group or row of ``bad_change``; (C, 2) the free interval;
+    #: (C,) weight, power and scale of the penalty.
+    corpus_kind: Array
+    corpus_target: Array
+    corpus_bounds: Array
+    corpus_weight: Array
+    corpus_power: Array
+    corpus_scale: Array
+
+
+class State(NamedTuple):
+    """Counts of a labelling: what the constraints need to know of it."""
+
+    #: (n, G) tokens and segments of each group in each sequence.
+    tokens: Array
+    segments: Array
+    #: (n, G) first and last position of each group; the length and -1 where it is absent.
+    first: Array
+    last: Array
+    #: (n, R) number of groups with more than one segment.
+    repeats: Array
+    #: (G,) tokens and segments in the corpus; (1 + M,) changes, and those that count.
+    all_tokens: Array
+    all_segments: Array
+    changes: Array
+    #: (1,) penalty of the instance constraints.
+    penalty: Array
+
+
+@helper
+def start_state(compiled: CompiledConstraints, labels: Array) -> State:
+    """Count everything once; ``labels`` (N,) are of all sequences."""
+    n = compiled.offsets.shape[0] - 1
+    G = compiled.member.shape[0]
+    R = compiled.repeat_cost.shape[0]
+    M = compiled.bad_change.shape[0]
+    tokens = np.zeros((n, G), dtype=np.int32)
+    segments = np.zeros((n, G), dtype=np.int32)
+    first = np.zeros((n, G), dtype=np.int32)
+    last = np.full((n, G), -1, dtype=np.int32)
+    repeats = np.zeros((n, R), dtype=np.int32)
+    all_tokens = np.zeros(G, dtype=np.int64)
+    all_segments = np.zeros(G, dtype=np.int64)
+    changes = np.zeros(1 + M, dtype=np.int64)
+    penalty = np.zeros(1)
+    total = 0.0
+    for i in range(n):
+        total += count_sequence(
+            compiled, i, labels, tokens[i], segments[i], first[i], last[i], repeats[i], changes
+        )
+        for g in range(G):
+            all_tokens[g] += tokens[i, g]
+            all_segments[g] += segments[i, g]
+    penalty[0] = total
+    return State(tokens, segments, first, last, repeats, all_tokens, all_segments, changes, penalty)
+
+
+@helper
+def count_sequence(
+    compiled: CompiledConstraints,
+    i: int,
+    labels: Array,
+    tokens: Array,
+    segments: Array,
+    first: Array,
+    last: Array,
+    repeats: Array,
+    changes: Array,
+) -> float:
+    """Count everything in sequence ``i``; the penalty of its instance constraints.
+
+    The arrays are rows of a :class:`State` and are overwritten, but for ``changes``, which is
+    added to.
+    """
+    lo = compiled.offsets[i]
+    length = compiled.offsets[i + 1] - lo
+    cap = compiled.length_cost.shape[1] - 1
+    total = 0.0
+    for t in range(length):
+        a = labels[lo + t]
+        total += compiled.unary[lo + t, a]
+        if t > 0:
+            before = labels[lo + t - 1]
+            total += compiled.pair[before, a]
+            if before != a:
+                total += compiled.change[lo + t]
+                changes[0] += 1
+                for m in range(compiled.bad_change.shape[0]):
+                    if compiled.bad_change[m, lo + t]:
+                        changes[1 + m] += 1
+    for g in range(compiled.member.shape[0]):
+        tokens[g] = 0
+        segments[g] = 0
+        first[g] = length
+        last[g] = -1
+        run = 0
+        for t in range(length):
+            if compiled.member[g, labels[lo + t]]:
+                if run == 0:
+                    segments[g] += 1
+                run += 1
+                tokens[g] += 1
+                first[g] = min(first[g], t)
+                last[g] = t
+            else:
+                total += compiled.length_cost[g, min(run, cap)]
+                run = 0
+        total += compiled.length_cost[g, min(run, cap)]
+        total += compiled.token_cost[g, tokens[g]]
+        total += compiled.segment_cost[g, segments[g]]
+    for r in range(compiled.repeat_cost.shape[0]):
+        repeats[r] = 0
+        for g in range(compiled.member.shape[0]):
+            if compiled.repeat_member[r, g] and segments[g] > 1:
+                repeats[r] += 1
+        total += compiled.repeat_cost[r, repeats[r]]
+    for p in range(compiled.order.shape[0]):
+        if first[compiled.order[p, 1]] < last[compiled.order[p, 0]]:
+            total += compiled.order_cost[p]
+    return total
+
+
+@helper
+def switch_costs(
+    compiled: CompiledConstraints,
+    state: State,
+    labels: Array,
+    i: int,
+    t: int,
+    out: Array,
+    corpus: bool = True,
+) -> None:
+    """What each label at position ``t`` (from 0) of sequence ``i`` adds to the total penalty.
+
+    ``state`` holds the counts of ``labels`` (N,); ``out`` (K,) receives the differences, 0 for the
+    label that is there. ``corpus`` says whether the corpus constraints count. One long function: a
+    call that passes all the arrays costs more than most of what is done here.
+    """
+    offsets = compiled.offsets
+    unary = compiled.unary
+    change = compiled.change
+    pair = compiled.pair
+    member = compiled.member
+    member_ptr = compiled.member_ptr
+    member_labels = compiled.member_labels
+    lo = offsets[i]
+    length = offsets[i + 1] - lo
+    here = lo + t
+    K = unary.shape[1]
+    a = labels[here]
+    left = labels[here - 1] if t > 0 else -1
+    right = labels[here + 1] if t + 1 < length else -1
+    for k in range(K):
+        cost = unary[here, k]
+        if left >= 0:
+            cost += pair[left, k]
+            if k != left:
+                cost += change[here]
+        if right >= 0:
+            cost += pair[k, right]
+            if k != right:
+                cost += change[here + 1]
+        out[k] = cost
+    cap = compiled.length_cost.shape[1] - 1
+    for g in range(member.shape[0]):
+        if not compiled.counted[g]:
+            continue
+        mine = 1 if member[g, a] else 0
+        at_left = left >= 0 and member[g, left]
+        at_right = right >= 0 and member[g, right]
+        joint = 1 - (1 if at_left else 0) - (1 if at_right else 0)
+        n = state.tokens[i, g] - mine
+        s = state.segments[i, g] - mine * joint
+        gain = compiled.token_cost[g, n + 1] - compiled.token_cost[g, n]
+        gain += compiled.segment_cost[g, s + joint] - compiled.segment_cost[g, s]
+        if cap > 0 and compiled.length_cost[g, 1] > 0:
+            before = _count_run(compiled, labels, here - 1, lo, -1, cap, g)
+            after = _count_run(compiled, labels, here + 1, lo + length - 1, 1, cap, g)
+            gain += compiled.length_cost[g, min(before + 1 + after, cap)]
+            gain -= compiled.length_cost[g, before] + compiled.length_cost[g, after]
+        for m in range(member_ptr[g], member_ptr[g + 1]):
+            out[member_labels[m]] += gain
+    if compiled.repeat_cost.shape[0] > 0:
+        _add_repeat_costs(compiled, state, i, a, left, right, out)
+    for p in range(compiled.order.shape[0]):
+        A = compiled.order[p, 0]
+        B = compiled.order[p, 1]
+        last = state.last[i, A]
+        if last == t:
+            last = _find_previous(compiled, labels, lo, t, A)
+        first = state.first[i, B]
+        if first == t:
+            first = _find_next(compiled, labels, lo, length, t, B)
+        for k in range(K):
+            end = max(last, t) if member[A, k] else last
+            begin = min(first, t) if member[B, k] else first
+            if begin < end:
+                out[k] += compiled.order_cost[p]
+    if corpus and compiled.corpus_kind.shape[0] > 0:
+        sequences = offsets.shape[0] - 1
+        for c in range(compiled.corpus_kind.shape[0]):
+            kind = compiled.corpus_kind[c]
+            target = compiled.corpus_target[c]
+            low = compiled.corpus_bounds[c, 0]
+            high = compiled.corpus_bounds[c, 1]
+            scale = compiled.corpus_scale[c]
+            power = compiled.corpus_power[c]
+            weight = compiled.corpus_weight[c]
+            if kind in (SHARE, SEGMENTS):
+                mine = 1 if member[target, a] else 0
+                if kind == SHARE:
+                    count = state.all_tokens[target] - mine
+                    gain = _price_excess(
+                        low, high, scale, power, weight, (count + 1) / unary.shape[0]
+                    )
+                    gain -= _price_excess(low, high, scale, power, weight, count / unary.shape[0])
+                else:
+                    joint = 1
+                    if left >= 0 and member[target, left]:
+                        joint -= 1
+                    if right >= 0 and member[target, right]:
+                        joint -= 1
+                    count = state.all_segments[target] - mine * joint
+                    gain = _price_excess(
+                        low, high, scale, power, weight, (count + joint) / sequences
+                    )
+                    gain -= _price_excess(low, high, scale, power, weight, count / sequences)
+                for m in range(member_ptr[target], member_ptr[target + 1]):
+                    out[member_labels[m]] += gain
+                continue
+            # A label costs what any other does, unless it is that of a neighbour.
+            common = 0.0
+            for case in range(3):
+                k = -1 if case == 0 else (left if case == 1 else right)
+                if case > 0 and (k < 0 or (case == 2 and k == left)):
+                    continue
+                at_left = 0 if left < 0 else (1 if left != k else 0) - (1 if left != a else 0)
+                at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
+                changes = state.changes[0] + at_left + at_right
+                if kind == ALL_SEGMENTS:
+                    cost = _price_excess(
+                        low, high, scale, power, weight, (changes + target) / sequences
+                    )
+                else:
+                    bad = state.changes[1 + target]
+                    if compiled.bad_change[target, here]:
+                        bad += at_left
+                    if right >= 0 and compiled.bad_change[target, here + 1]:
+                        bad += at_right
+                    cost = _price_excess(low, high, scale, power, weight, bad / max(changes, 1))
+                if case > 0:
+                    out[k] += cost - common
+                    continue
+                common = cost
+                for other in range(K):
+                    out[other] += common
+    held = out[a]
+    for k in range(K):
+        out[k] -= held
+
+
+@helper
+def commit_switch(
+    compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, k: int
+) -> None:
+    """Give position ``t`` of sequence ``i`` the label ``k``, in ``labels`` and in the counts."""
+    lo = compiled.offsets[i]
+    length = compiled.offsets[i + 1] - lo
+    here = lo + t
+    a = labels[here]
+    if a == k:
+        return
+    costs = np.empty(compiled.unary.shape[1])
+    switch_costs(compiled, state, labels, i, t, costs, False)
+    state.penalty[0] += costs[k] - costs[a]
+    left = labels[here - 1] if t > 0 else -1
+    right = labels[here + 1] if t + 1 < length else -1
+    for side in range(2):
+        beside = left if side == 0 else right
+        if beside >= 0:
+            step = (1 if beside != k else 0) - (1 if beside != a else 0)
+            state.changes[0] += step
+            for m in range(compiled.bad_change.shape[0]):
+                if compiled.bad_change[m, here + side]:
+                    state.changes[1 + m] += step
+    labels[here] = k
+    for g in range(compiled.member.shape[0]):
+        was = compiled.member[g, a]
+        if was == compiled.member[g, k]:
+            continue
+        joint = 1
+        if left >= 0 and compiled.member[g, left]:
+            joint -= 1
+        if right >= 0 and compiled.member[g, right]:
+            joint -= 1
+        sign = -1 if was else 1
+        before = state.segments[i, g]
+        state.tokens[i, g] += sign
+        state.segments[i, g] += sign * joint
+        state.all_tokens[g] += sign
+        state.all_segments[g] += sign * joint
+        repeated = (1 if state.segments[i, g] > 1 else 0) - (1 if before > 1 else 0)
+        for r in range(compiled.repeat_cost.shape[0]):
+            if compiled.repeat_member[r, g]:
+                state.repeats[i, r] += repeated
+        if was:
+            if state.last[i, g] == t:
+                state.last[i, g] = _find_previous(compiled, labels, lo, t, g)
+            if state.first[i, g] == t:
+                state.first[i, g] = _find_next(compiled, labels, lo, length, t, g)
+        else:
+            state.last[i, g] = max(state.last[i, g], t)
+            state.first[i, g] = min(state.first[i, g], t)
+
+
+@helper
+def sum_penalties(compiled: CompiledConstraints, state: State) -> float:
+    """The penalty of all constraints, instance and corpus."""
+    total = state.penalty[0]
+    for c in range(compiled.corpus_kind.shape[0]):
+        total += price_corpus(compiled, c, measure_corpus(compiled, state, c))
+    return total
+
+
+@helper
+def measure_corpus(compiled: CompiledConstraints, state: State, c: int) -> float:
+    """The number that corpus constraint ``c`` bounds."""
+    kind = compiled.corpus_kind[c]
+    target = compiled.corpus_target[c]
+    n = max(compiled.offsets.shape[0] - 1, 1)
+    if kind == SHARE:
+        return state.all_tokens[target] / max(compiled.unary.shape[0], 1)
+    if kind == SEGMENTS:
+        return state.all_segments[target] / n
+    if kind == CHANGES:
+        return state.changes[1 + target] / max(state.changes[0], 1)
+    return (state.changes[0] + target) / n  # target: sequences that are not empty
+
+
+@helper
+def price_corpus(compiled: CompiledConstraints, c: int, value: float) -> float:
+    """The penalty of corpus constraint ``c`` at a value."""
+    return _price_excess(
+        compiled.corpus_bounds[c, 0],
+        compiled.corpus_bounds[c, 1],
+        compiled.corpus_scale[c],
+        compiled.corpus_power[c],
+        compiled.corpus_weight[c],
+        value,
+    )
+
+
+@helper
+def _price_excess(
+    low: float, high: float, scale: float, power: int, weight: float, value: float
+) -> float:
+    violation = scale * max(low - value, value - high)
+    if violation <= VIOLATION_ROUNDING:
+        return 0.0
+    if power == 2:
+        violation *= violation
+    return weight * violation
+
+
+@helper
+def _add_repeat_costs(
+    compiled: CompiledConstraints, state: State, i: int, a: int, left: int, right: int, out: Array
+) -> None:
+    """Costs of the number of groups with more than one segment."""
+    unary = compiled.unary
+    member = compiled.member
+    member_ptr = compiled.member_ptr
+    member_labels = compiled.member_labels
+    repeat_member = compiled.repeat_member
+    repeat_cost = compiled.repeat_cost
+    segments = state.segments
+    repeats = state.repeats
+    K = unary.shape[1]
+    gains = np.empty(K, dtype=np.int64)
+    for r in range(repeat_cost.shape[0]):
+        gains[:] = 0
+        for g in range(member.shape[0]):
+            if not repeat_member[r, g]:
+                continue
+            joint = 1
+            if left >= 0 and member[g, left]:
+                joint -= 1
+            if right >= 0 and member[g, right]:
+                joint -= 1
+            s = segments[i, g] - (joint if member[g, a] else 0)
+            gain = (1 if s + joint > 1 else 0) - (1 if s > 1 else 0)
+            for m in range(member_ptr[g], member_ptr[g + 1]):
+                gains[member_labels[m]] += gain
+        for k in range(K):
+            out[k] += repeat_cost[r, repeats[i, r] + gains[k] - gains[a]]
+
+
+@helper
+def _count_run(
+    compiled: CompiledConstraints, labels: Array, at: int, end: int, step: int, cap: int, g: int
+) -> int:
+    """Length, up to ``cap``, of the run of a group that begins at ``at`` and goes to ``end``."""
+    length = 0
+    while length < cap and (end - at) * step >= 0 and compiled.member[g, labels[at]]:
+        length += 1
+        at += step
+    return length
+
+
+@helper
+def _find_previous(compiled: CompiledConstraints, labels: Array, lo: int, t: int, g: int) -> int:
+    """The last position of a group before ``t``, or -1."""
+    t -= 1
+    while t >= 0 and not compiled.member[g, labels[lo + t]]:
+        t -= 1
+    return t
+
+
+@helper
+def _find_next(
+    compiled: CompiledConstraints, labels: Array, lo: int, length: int, t: int, g: int
+) -> int:
+    """The first position of a group after ``t``, or the length."""
+    t += 1
+    while t < length and not compiled.member[g, labels[lo + t]]:
+        t += 1
+    return t

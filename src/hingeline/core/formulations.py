@@ -1,0 +1,184 @@
+"""Formulations: which multipliers are feasible, and what slack costs.
+
+For every example i the planes ``(a·Δf, b)`` and the multipliers α solve::
+
+    max_α  Σ_i Σ_y α_i(y)·b_i(y) − ½‖w‖² − ½ Σ_i r_i A_i²,     A_i = Σ_y α_i(y) ≤ cap_i, α ≥ 0
+    w = Σ_i Σ_y α_i(y)·a_i(y)·Δf_i(y)
+
+Two numbers per example tell the formulations apart, so that solvers need no cases:
+
+===============  ==========  ===========  =======================
+``slack``        ``cap``     ``r``        cost of slack h ≥ 0
+===============  ==========  ===========  =======================
+``"max"``        ``C·s_i``   0            ``C·s_i·h``
+``"squared"``    ∞           ``1/(C·s_i)``  ``½·C·s_i·h²``
+``"sum"``        ``C·s_i``   0            ``C·s_i·h``
+``"nu"``         ``s̄_i``     0            ``s̄_i·h``, s̄ = s/Σs
+``C=inf``        ∞           0            0 if h = 0, else ∞
+===============  ==========  ===========  =======================
+
+The slack h of an example is its largest hinge; with ``slack="sum"`` it is the sum of all positive
+ones, and cap bounds every single multiplier instead of their sum (``summed``): OP2 and OP3 of
+P. Balamurugan, S. Shevade, T. Ravindra Babu, *Efficient Algorithms for Linear Summed Error
+Structural SVMs*, (III.1) and (IV.1). For multi-class that is the SVM of Weston and Watkins (1999).
+
+With ``slack="nu"`` the planes ask for ``ρ·l`` instead of l, the primal has ``−νρ`` more, and the
+dual no linear term but the constraint ``Σ α·l ≥ ν``: (7) and (12) of S. Kim, J. Kim, S. Yun,
+C. D. Yoo, *ν-Structured Support Vector Machines* (2010). :mod:`hingeline.solvers.nu` solves it by
+way of ``"max"``.
+
+Two more numbers say what a plane is: ``b = l`` or, for squared slack, ``√l``; ``a = 1`` under
+margin rescaling and ``a = b`` under slack rescaling, where the hinge ``l·(1 − w·Δf)`` is the plane
+``(l·Δf, l)``. (C. Lee, M.-G. Jang, *Fast Training of Structured SVM Using Fixed-Threshold
+Sequential Minimal Optimization*, Algorithm 1, line 5. The paper clips α to [0, 1] under slack
+rescaling, which contradicts its own dual (16); in our scaled planes the bound is ``Σ α ≤ C·s_i``.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._jit import helper
+from hingeline.core.primitives import decode_by_loss, decode_excess, plane_loss, plane_score
+
+Array = np.ndarray[Any, Any]
+
+SLACKS = ("max", "squared", "sum", "nu")
+RESCALINGS = ("margin", "slack")
+
+
+class Formulation(NamedTuple):
+    """Feasible set and plane transformation, as flat data for the kernels."""
+
+    cap: Array  # (n,) bound on the sum of an example's multipliers, or on each of them
+    ridge: Array  # (n,) r_i: quadratic term of that sum in the dual
+    root: int  # 1: the loss enters as its square root
+    rescaled: int  # 1: slack rescaling
+    summed: int  # 1: slack is the sum of the hinges, and cap bounds each multiplier
+
+
+def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Formulation:
+    """Lay out a formulation for examples of the given weights (0 drops an example).
+
+    ``slack="nu"`` has no C: its bounds are the shares of the examples in the total weight.
+    """
+    n = len(weights)
+    if slack == "nu":
+        C = 1.0 / float(weights.sum())
+    dropped = weights <= 0
+    cap = np.full(n, np.inf)
+    ridge = np.zeros(n)
+    if np.isfinite(C):
+        if slack != "squared":
+            cap = C * weights
+        else:
+            ridge = 1.0 / (C * np.where(dropped, 1.0, weights))
+    return Formulation(
+        cap=np.where(dropped, 0.0, cap).astype(np.float64),
+        ridge=np.where(dropped, 0.0, ridge).astype(np.float64),
+        root=int(slack == "squared"),
+        rescaled=int(rescale == "slack"),
+        summed=int(slack == "sum"),
+    )
+
+
+def feasible(form: Formulation, masses: Array, owners: Array) -> Array:
+    """The multipliers, cut back to the feasible set where they left it.
+
+    Those of an example whose sum is too large are scaled; with ``summed`` each is clipped.
+    """
+    if form.summed:
+        return np.minimum(masses, form.cap[owners])
+    sums = np.bincount(owners, weights=masses, minlength=len(form.cap))
+    over = sums > form.cap
+    return masses * np.where(over, form.cap / np.where(over, sums, 1.0), 1.0)[owners]
+
+
+def needs_losses(slack: str, rescale: str) -> bool:
+    """Whether the oracle must know the best output of every loss value."""
+    return slack == "squared" or rescale == "slack"
+
+
+@helper
+def plane_offset(form: Formulation, loss: float) -> float:
+    """``b``: what a plane asks for."""
+    return np.sqrt(loss) if form.root == 1 else loss
+
+
+@helper
+def plane_scale(form: Formulation, loss: float) -> float:
+    """``a``: the factor on ``Δf``."""
+    if form.rescaled == 0:
+        return 1.0
+    return np.sqrt(loss) if form.root == 1 else loss
+
+
+@helper
+def joined(form: Formulation, slack: float, h: float) -> float:
+    """An example's slack after one more hinge h: their maximum, or the sum of positive ones."""
+    if form.summed == 1:
+        return slack + max(h, 0.0)
+    return max(slack, h)
+
+
+@helper
+def slack_cost(form: Formulation, i: int, h: float) -> float:
+    """What slack h of example i adds to the primal."""
+    if h <= 0.0 or form.cap[i] == 0.0:
+        return 0.0
+    if form.ridge[i] > 0.0:
+        return 0.5 * h * h / form.ridge[i]
+    return form.cap[i] * h
+
+
+@helper
+def example_gap(form: Formulation, i: int, slack: float, total: float, linear: float) -> float:
+    """Example i's share of ``P − D`` at equal weights, over the planes looked at.
+
+    ``slack`` is that of the hinges, ``total`` the sum of the multipliers and ``linear`` that of
+    multipliers times hinges. A hard margin's slack costs infinitely much: there it is what the
+    dual can still gain, up to scale.
+    """
+    if form.cap[i] == np.inf and form.ridge[i] == 0.0:
+        return max(slack, 0.0) * (1.0 + total) - linear
+    return slack_cost(form, i, slack) + 0.5 * form.ridge[i] * total * total - linear
+
+
+@helper
+def most_violated_sum(
+    problem: Any, form: Formulation, i: int, w: Array, stretch: float, y_out: Array
+) -> float:
+    """:func:`most_violated` where the hinge is a sum of score and loss: one augmented decode.
+
+    That is margin rescaling with linear slack. Kernels for it alone compile in half the time.
+    Where decoding is not exact the value is an upper bound, so that primals stay true bounds.
+    """
+    excess = decode_excess(problem, i, w, 1.0 / stretch, y_out)
+    hinge = plane_loss(problem, i, y_out) - stretch * plane_score(problem, i, y_out, w)
+    return hinge + stretch * excess
+
+
+@helper
+def most_violated(
+    problem: Any, form: Formulation, i: int, w: Array, stretch: float, y_out: Array
+) -> float:
+    """``max_y b(y) − stretch·a(y)·w·Δf_i(y)``, its maximiser in ``y_out``.
+
+    Under margin rescaling with linear slack this is one loss-augmented decode. Otherwise the
+    hinge is not a sum of score and loss, and the best output of every loss value is compared.
+    ``stretch`` asks for the weights ``stretch·w`` without making them.
+    """
+    if form.root == 0 and form.rescaled == 0:
+        return most_violated_sum(problem, form, i, w, stretch, y_out)
+    losses, ys = decode_by_loss(problem, i, w)
+    best = -np.inf
+    for k in range(losses.shape[0]):
+        a = plane_scale(form, losses[k])
+        value = plane_offset(form, losses[k]) - stretch * a * plane_score(problem, i, ys[k], w)
+        if value > best:
+            best = value
+            for t in range(y_out.shape[0]):
+                y_out[t] = ys[k, t]
+    return best

@@ -1,0 +1,360 @@
+"""The loop around every solver: passes, certificates, history, and all the ways to stop.
+
+A solver offers passes over the data, a dual value and primal candidates; this module decides when
+a candidate is worth a certificate and when to end. A certificate is the true primal over the whole
+training set, one decode per example, against the dual of the current multipliers: any primal
+point over any feasible dual point bounds the distance to the optimum.
+
+Certificates are scheduled by counted work and by the estimated gap, never by the clock, because
+what they decode enters the working set: the same seed must give the same weights on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from hingeline.core import snapshot as snapshots
+from hingeline.core.results import HistoryRow, PassState, Result, relative
+
+Array = np.ndarray[Any, Any]
+
+
+class Solver(Protocol):
+    """What the loop asks of a solver."""
+
+    exact: bool
+    satisfied: bool
+    certifies: bool
+    restricted: bool
+    enough: float
+
+    @property
+    def n_planes(self) -> int:
+        """Planes in the working set."""
+
+    @property
+    def oracle_calls(self) -> int:
+        """Decodes so far."""
+
+    def sweep(self) -> float:
+        """One pass over the data; the gap estimated along the way."""
+
+    def lower_bound(self) -> float:
+        """Dual objective of a feasible point made of the current multipliers."""
+
+    def positive_part(self, primal: float) -> float:
+        """The non-negative part of a primal value, which gaps are relative to."""
+
+    def certify(self) -> float:
+        """True primal of the best candidate of this moment; :meth:`best` keeps it if it leads."""
+
+    def candidate(self) -> Array:
+        """A copy of the weights :meth:`certify` would try first."""
+
+    def primal_of(self, weights: Array) -> float:
+        """True primal of given weights."""
+
+    def best(self) -> tuple[Array, float]:
+        """Weights of the least primal certified so far, and that primal."""
+
+    def measures(self) -> dict[str, Any]:
+        """Columns of a history row beside the certificate, by name."""
+
+    def findings(self, weights: Array) -> dict[str, float]:
+        """What else is known of the weights that a run ends with, by name."""
+
+    def repair(self) -> None:
+        """Make state consistent again after an interruption anywhere."""
+
+    def finished(self) -> str | None:
+        """A reason why no further pass can help, if there is one."""
+
+
+@dataclass
+class Limits:
+    """When to stop, and whom to tell."""
+
+    tol: float = 1e-2
+    max_iter: int = 1000
+    max_time: float | None = None
+    callbacks: Sequence[Callable[[PassState], Any]] = ()
+    report: Callable[[HistoryRow, float], None] | None = None
+    name: str = "the solver"
+    started: float = field(default_factory=time.perf_counter)
+    #: Says what must be the same for a run to be taken up again.
+    identity: Callable[[], dict[str, Any]] = dict
+
+
+#: Passes between two certificates that the estimate did not call for.
+_EVERY = 8
+#: Passes after which one is made in any case: the averaged weights find planes worth having.
+_EARLY = (2, 4)
+
+
+def _certificate_due(passes: int, last: int, expected: float, tol: float) -> bool:
+    """Whether a certificate may end the run, or has not been made for long.
+
+    ``expected`` is the relative gap to expect: the solver's estimate, which sums each example's
+    gap before its visit over the planes it knew, times what the last certificate made of it.
+    """
+    if passes - last >= _EVERY or passes in _EARLY:
+        return True
+    # The first pass has almost no planes, so its estimate says nothing. Right after a certificate
+    # the next one must be likely to do.
+    return passes > 1 and expected <= (1.05 if passes - last >= 2 else 0.95) * tol
+
+
+@dataclass
+class Progress:
+    """What the loop knows of the run so far."""
+
+    best_dual: float = -math.inf
+    best_primal: float = math.inf
+    gap: float = math.nan
+    relative_gap: float = math.nan
+    share: float = 0.5  # of the estimate, that the certified gap is likely to be
+    passes: int = 0
+    last_certificate: int = 0
+    history: list[HistoryRow] = field(default_factory=list)
+
+    saved_numbers: ClassVar[tuple[str, ...]] = (
+        "best_dual",
+        "best_primal",
+        "gap",
+        "relative_gap",
+        "share",
+        "passes",
+        "last_certificate",
+    )
+
+    def update(self, solver: Solver, certified: bool = False) -> bool:
+        """Take over the solver's best primal; whether it is news.
+
+        Outputs found since a restricted primal was computed may lift the dual above it: such a
+        primal bounds nothing any more.
+        """
+        primal = solver.best()[1]
+        news = primal != self.best_primal
+        self.best_primal = primal
+        if solver.restricted and not news and not certified:
+            self.gap = self.relative_gap = math.nan
+            return False
+        if solver.exact:
+            self.gap = primal - self.best_dual
+            self.relative_gap = relative(self.gap, solver.positive_part(primal))
+        return news
+
+    def step(self, solver: Solver, tol: float) -> tuple[float, bool]:
+        """One pass and, where it is due, a certificate; the estimate, and if the primal is news."""
+        estimate = solver.sweep()
+        self.passes += 1
+        self.best_dual = max(self.best_dual, solver.lower_bound())
+        fresh = self.update(solver)
+        scale = max(solver.positive_part(self.best_dual + self.share * estimate), 1e-300)
+        expected = self.share * estimate / scale
+        if (
+            not solver.certifies
+            and not self.relative_gap <= tol
+            and _certificate_due(self.passes, self.last_certificate, expected, tol)
+        ):
+            if solver.exact and tol < 1.0:
+                solver.enough = self.best_dual / (1.0 - tol)
+            solver.certify()
+            self.last_certificate = self.passes
+            fresh = self.update(solver, certified=True) or fresh or solver.restricted
+            if 0.0 < estimate < math.inf and self.gap < math.inf:
+                self.share = min(max(self.gap / estimate, 0.1), 2.0)
+        return estimate, fresh
+
+
+def run(solver: Solver, limits: Limits) -> Result:
+    """Pass over the data until the certified relative gap is at most ``limits.tol``."""
+    progress = Progress()
+    began = limits.started
+    # A checkpoint comes after the others, to find their state complete.
+    callbacks: list[Any] = sorted(limits.callbacks, key=_is_checkpoint)
+    for callback in callbacks:
+        if _is_checkpoint(callback) and callback.begin(
+            limits.identity(), lambda snapshot: _restore(solver, progress, callbacks, snapshot)
+        ):
+            began -= progress.history[-1].time
+    reason = ""
+    chosen: Array | None = None
+    try:
+        while not reason:
+            estimate, fresh = progress.step(solver, limits.tol)
+            row = HistoryRow(
+                time=time.perf_counter() - began,
+                passes=progress.passes,
+                oracle_calls=solver.oracle_calls,
+                primal=math.nan,
+                dual=progress.best_dual,
+                gap=math.nan,
+                estimate=estimate,
+                planes=solver.n_planes,
+            )
+            if fresh:
+                row = _certified(row, solver, progress.best_primal, progress.gap)
+            progress.history.append(row)
+            rel = progress.relative_gap
+            if limits.report is not None:
+                limits.report(row, rel)
+            reason = _reason(solver, limits, progress)
+            told = ""
+            for callback in callbacks:
+                # What resumes from the last pass would make one more: leave the one before.
+                if (reason or told) and _is_checkpoint(callback):
+                    continue
+                state = PassState(
+                    row,
+                    rel if fresh and not solver.restricted else math.nan,
+                    rel if fresh and solver.restricted else math.nan,
+                    solver.candidate,
+                    lambda: _take(solver, progress, callbacks),
+                )
+                if callback(state) is True and state._reason is None:
+                    state.stop("a callback returned True")
+                if state._reason is not None and not told:
+                    told = f"callback: {state._reason}"
+                    chosen = state._chosen
+            reason = told or reason
+    except KeyboardInterrupt:
+        reason = "interrupted"
+        if progress.passes == 0:
+            raise
+        solver.repair()
+    return _result(solver, limits, progress, reason, chosen)
+
+
+def _result(
+    solver: Solver, limits: Limits, progress: Progress, reason: str, chosen: Array | None
+) -> Result:
+    """Certify what was not yet, and say how the run came to stop."""
+    tol, passes, history = limits.tol, progress.passes, progress.history
+    unsure = not progress.relative_gap <= tol and progress.last_certificate < passes
+    if unsure or reason == "interrupted":
+        progress.best_dual = max(progress.best_dual, solver.lower_bound())
+        solver.certify()
+        progress.update(solver, certified=True)
+    weights, primal = solver.best()
+    gap, rel = progress.gap, progress.relative_gap
+    if chosen is not None:
+        weights, primal = chosen, solver.primal_of(chosen)
+        gap = primal - progress.best_dual if solver.exact else math.nan
+        rel = relative(gap, solver.positive_part(primal))
+    converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
+    if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
+        reason = "converged on the outputs found" if solver.restricted else "converged"
+    last = history[-1]._replace(dual=progress.best_dual)
+    history[-1] = _certified(last, solver, primal, gap)
+    bounded = progress.best_dual > -math.inf
+    _warn(limits, reason, converged, rel, passes, solver.restricted, bounded)
+    return Result(
+        weights=weights,
+        primal=primal,
+        dual=progress.best_dual,
+        gap=max(gap, 0.0) if not math.isnan(gap) else math.nan,
+        relative_gap=rel,
+        n_iter=passes,
+        converged=converged,
+        exact=solver.exact,
+        restricted=solver.restricted,
+        stop_reason=reason,
+        history=history,
+        findings=solver.findings(weights),
+    )
+
+
+def _certified(row: HistoryRow, solver: Solver, primal: float, gap: float) -> HistoryRow:
+    """The row with what a certificate found; a restricted primal is not called one."""
+    if solver.restricted:
+        return row._replace(restricted=primal)
+    scale = solver.positive_part(primal)
+    return row._replace(primal=primal, gap=gap, scale=scale, **solver.measures())
+
+
+def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> snapshots.Snapshot:
+    """A snapshot of the solver, the loop and the callbacks that have a state."""
+    meta, arrays = snapshots.take(solver, progress)
+    states = {}
+    for k, callback in enumerate(callbacks):
+        if hasattr(callback, "get_state"):
+            states[str(k)], own = callback.get_state()
+            arrays |= {f"callback{k}.{name}": value for name, value in own.items()}
+    return meta | {"callbacks": states}, arrays
+
+
+def _restore(
+    solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot: snapshots.Snapshot
+) -> None:
+    """Put the solver, the loop and the callbacks where they were."""
+    meta, arrays = snapshot
+    snapshots.restore(solver, progress, snapshot)
+    for k, state in meta["callbacks"].items():
+        if not 0 <= int(k) < len(callbacks) or not hasattr(callbacks[int(k)], "set_state"):
+            raise ValueError("it is of a fit with other callbacks.")
+        start = f"callback{k}."
+        own = {n[len(start) :]: value for n, value in arrays.items() if n.startswith(start)}
+        callbacks[int(k)].set_state(state, own)
+
+
+def _is_checkpoint(callback: Any) -> bool:
+    return hasattr(callback, "begin")
+
+
+def _reason(solver: Solver, limits: Limits, progress: Progress) -> str:
+    """Why to stop after this pass, if no callback says otherwise."""
+    if progress.relative_gap <= limits.tol:
+        return "converged"
+    if progress.passes >= limits.max_iter:
+        return f"max_iter={limits.max_iter} passes"
+    if limits.max_time is not None and progress.history[-1].time >= limits.max_time:
+        return f"max_time={limits.max_time:g} seconds"
+    return solver.finished() or ""
+
+
+def outside() -> int:
+    """How many frames above the caller the user's own code is."""
+    frame, level = sys._getframe(1), 1
+    package = __name__.split(".")[0] + "."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _warn(
+    limits: Limits,
+    reason: str,
+    converged: bool,
+    rel: float,
+    passes: int,
+    restricted: bool,
+    bounded: bool,
+) -> None:
+    if converged or reason.startswith("callback"):
+        return
+    if math.isnan(rel) and not bounded:
+        bound = "this solver has no dual point, so no gap can be certified"
+    elif math.isnan(rel):
+        bound = "its oracle is not exact, so no gap can be certified"
+    elif restricted:
+        bound = f"its relative gap over the outputs found is {rel:.3g}, above tol={limits.tol:g}"
+    else:
+        bound = f"its certified relative gap is {rel:.3g}, above tol={limits.tol:g}"
+    remedy = {
+        "interrupted": "the best weights so far are kept; fit again with warm_start=True to go on",
+    }.get(reason, "raise max_iter or max_time, loosen tol, lower C, or scale the features")
+    warnings.warn(
+        f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",
+        ConvergenceWarning,
+        stacklevel=outside(),
+    )

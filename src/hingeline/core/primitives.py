@@ -1,0 +1,238 @@
+"""What a structure must be able to do, and how a kernel finds the code for it.
+
+A *compiled problem* is a ``NamedTuple`` of arrays. Kernels call the primitives below with it;
+inside compiled code ``numba.extending.overload`` picks the implementation by the tuple's class,
+in plain Python the same table is looked up at run time. Solvers therefore never mention a
+structure, and machine code is found again on disk in the next process.
+
+With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
+
+``output_length(problem, i)``
+    length of the int vector that is an output of example i
+``decode(problem, i, w, loss_scale, y_out)``
+    ``max_y w·f(x_i, y) + loss_scale·l_i(y)``; the maximiser is written to ``y_out``
+``decode_excess(problem, i, w, loss_scale, y_out)``
+    decodes likewise, and says how far the true maximum may lie above the value of ``y_out``: 0
+    where decoding is exact, which is taken for granted where a structure does not say otherwise
+``plane_score(problem, i, y, w)``
+    ``w·Δf_i(y)``
+``plane_add(problem, i, y, step, w)``
+    ``w += step·Δf_i(y)``
+``planes_score(problem, i, ys, w, out)`` and ``planes_add(problem, i, ys, steps, w)``
+    the same for all planes of an example at once, where a structure can share work between them
+``plane_sqdist(problem, i, y, z, scratch)``
+    ``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after
+``plane_loss(problem, i, y)``
+    ``l_i(y)``
+``truth(problem, i, y_out)``
+    writes ``y_i``
+``decode_by_loss(problem, i, w)``
+    optional: for every loss value that occurs, that value and the best-scoring output with it, as
+    two arrays; what slack rescaling and the square-root loss need
+``decode_best(problem, i, w, loss_scale, ys)``
+    optional: the best outputs under score plus scaled loss, best first, written to the rows of
+    ``ys``; how many there are. What summed slack needs beyond the argmax
+``n_outputs(problem)``, ``all_losses(problem, i, out)``, ``all_scores(problem, i, w, out)``,
+``all_add(problem, i, steps, w)``, ``all_inner(problem, i, j, k)``
+    optional, for structures with so few outputs that all of them are the working set: losses,
+    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``.
+    ``all_isotropy(problem, i)`` and ``all_prefetch(problem, i, j, w)`` serve speed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hingeline._jit import by_class
+
+PRIMITIVES = (
+    "output_length",
+    "decode",
+    "decode_excess",
+    "plane_score",
+    "plane_add",
+    "planes_score",
+    "planes_add",
+    "plane_sqdist",
+    "plane_loss",
+    "truth",
+    "decode_by_loss",
+    "decode_best",
+    "n_outputs",
+    "all_losses",
+    "all_scores",
+    "all_add",
+    "all_inner",
+    "all_isotropy",
+    "all_prefetch",
+)
+
+#: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
+PADDING = 8
+
+Array = np.ndarray[Any, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_IMPLEMENTATIONS: dict[type, dict[str, Callable[..., Any]]] = {}
+
+
+def register(problem_type: type, **primitives: Callable[..., Any]) -> None:
+    """Tell the kernels how the problems of one type are decoded, scored and added."""
+    unknown = set(primitives) - set(PRIMITIVES)
+    if unknown:
+        raise TypeError(f"unknown primitives {sorted(unknown)}; known are {list(PRIMITIVES)}")
+    _IMPLEMENTATIONS[problem_type] = {"decode_excess": _no_excess, **primitives}
+
+
+def _primitive(stub: F) -> F:
+    """Let compiled code pick the implementation of ``stub`` by the class of the problem."""
+    name = stub.__name__
+    return by_class(stub, lambda problem_type: _IMPLEMENTATIONS.get(problem_type, {}).get(name))
+
+
+@_primitive
+def output_length(problem: Any, i: int) -> int:
+    """Length of an output of example i."""
+    return _IMPLEMENTATIONS[type(problem)]["output_length"](problem, i)
+
+
+@_primitive
+def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    """Best output under score plus scaled loss, and its value."""
+    return _IMPLEMENTATIONS[type(problem)]["decode"](problem, i, w, loss_scale, y_out)
+
+
+@_primitive
+def decode_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    """Best output found, and how far the maximum may lie above its value."""
+    return _IMPLEMENTATIONS[type(problem)]["decode_excess"](problem, i, w, loss_scale, y_out)
+
+
+def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    decode(problem, i, w, loss_scale, y_out)
+    return 0.0
+
+
+@_primitive
+def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
+    """``w·Δf_i(y)``."""
+    return _IMPLEMENTATIONS[type(problem)]["plane_score"](problem, i, y, w)
+
+
+@_primitive
+def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
+    """``w += step·Δf_i(y)``."""
+    _IMPLEMENTATIONS[type(problem)]["plane_add"](problem, i, y, step, w)
+
+
+@_primitive
+def planes_score(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
+    """``w·Δf_i(y)`` of several outputs."""
+    _IMPLEMENTATIONS[type(problem)]["planes_score"](problem, i, ys, w, out)
+
+
+@_primitive
+def planes_add(problem: Any, i: int, ys: Array, steps: Array, w: Array) -> None:
+    """``w += Σ_j steps_j·Δf_i(y_j)``."""
+    _IMPLEMENTATIONS[type(problem)]["planes_add"](problem, i, ys, steps, w)
+
+
+@_primitive
+def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
+    """``‖f(x_i, y) − f(x_i, z)‖²``."""
+    return _IMPLEMENTATIONS[type(problem)]["plane_sqdist"](problem, i, y, z, scratch)
+
+
+@_primitive
+def plane_loss(problem: Any, i: int, y: Array) -> float:
+    """``l_i(y)``."""
+    return _IMPLEMENTATIONS[type(problem)]["plane_loss"](problem, i, y)
+
+
+@_primitive
+def truth(problem: Any, i: int, y_out: Array) -> None:
+    """Write ``y_i``."""
+    _IMPLEMENTATIONS[type(problem)]["truth"](problem, i, y_out)
+
+
+@_primitive
+def decode_by_loss(problem: Any, i: int, w: Array) -> tuple[Array, Array]:
+    """Loss values and, for each, the best output among those with that loss."""
+    return _IMPLEMENTATIONS[type(problem)]["decode_by_loss"](problem, i, w)
+
+
+@_primitive
+def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+    """The best outputs, best first, in the rows of ``ys``; how many."""
+    return _IMPLEMENTATIONS[type(problem)]["decode_best"](problem, i, w, loss_scale, ys)
+
+
+@_primitive
+def n_outputs(problem: Any) -> int:
+    """Number of outputs, the same for every example."""
+    return _IMPLEMENTATIONS[type(problem)]["n_outputs"](problem)
+
+
+@_primitive
+def all_losses(problem: Any, i: int, out: Array) -> None:
+    """``l_i(k)`` of every output."""
+    _IMPLEMENTATIONS[type(problem)]["all_losses"](problem, i, out)
+
+
+@_primitive
+def all_scores(problem: Any, i: int, w: Array, out: Array) -> None:
+    """``w·Δf_i(k)`` of every output; ``out`` has :data:`PADDING` entries to spare."""
+    _IMPLEMENTATIONS[type(problem)]["all_scores"](problem, i, w, out)
+
+
+@_primitive
+def all_add(problem: Any, i: int, steps: Array, w: Array) -> None:
+    """``w += Σ_k steps_k·Δf_i(k)``; ``steps``, padded like scores, is left in disorder."""
+    _IMPLEMENTATIONS[type(problem)]["all_add"](problem, i, steps, w)
+
+
+@_primitive
+def all_inner(problem: Any, i: int, j: int, k: int) -> float:
+    """``Δf_i(j)·Δf_i(k)``."""
+    return _IMPLEMENTATIONS[type(problem)]["all_inner"](problem, i, j, k)
+
+
+@_primitive
+def all_isotropy(problem: Any, i: int) -> float:
+    """The s in ``Δf_i(j)·Δf_i(k) = s·(1 + [j = k])`` for wrong outputs; 0 where that is not so."""
+    return _IMPLEMENTATIONS[type(problem)]["all_isotropy"](problem, i)
+
+
+@_primitive
+def all_prefetch(problem: Any, i: int, j: int, w: Array) -> None:
+    """Hint that example i is scored next and example j after it."""
+    _IMPLEMENTATIONS[type(problem)]["all_prefetch"](problem, i, j, w)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A problem ready for a solver, with the sizes the kernels need.
+
+    ``bind`` turns a kernel of the library into one that understands this problem: the kernel
+    itself for the library's own structures, a twin with the user's code for theirs.
+    """
+
+    problem: Any
+    lengths: Array  # (n,) length of an output
+    n_weights: int
+    scratch_size: int
+    n_outputs: int | None = None  # where all outputs can be the working set
+    exact: bool = True
+    threads: bool = True
+    #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
+    summed_slack: Callable[[Array, Array, Array], None] | None = None
+    bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return len(self.lengths)

@@ -1,0 +1,140 @@
+"""What a run leaves behind: its curve, the state a callback sees, and multipliers to go on from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline.core.formulations import Formulation
+from hingeline.core.primitives import Compiled
+
+Array = np.ndarray[Any, Any]
+
+
+class HistoryRow(NamedTuple):
+    """One pass. Primal and gap are ``nan`` between certificates; objectives are in units of P."""
+
+    time: float  # seconds since the fit began
+    passes: int  # passes over the data
+    oracle_calls: int  # decodes
+    primal: float  # best certified primal so far
+    dual: float
+    gap: float  # best primal − best dual
+    estimate: float  # gap over the planes known, summed while the pass went on
+    planes: int  # planes in the working set
+    restricted: float = math.nan  # primal over the planes known, where that is all there is
+    scale: float = math.nan  # what the gap is relative to: the primal's non-negative part
+    relaxed: float = math.nan  # graphs: LP-relaxed objective g(w, δ) of the best weights
+    fractional: float = math.nan  # graphs: share of variables whose marginals are not integral
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap as a share of the primal's non-negative part."""
+        return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
+
+
+@dataclass
+class PassState:
+    """What a callback is given after each pass.
+
+    Attributes
+    ----------
+    row : HistoryRow
+        The latest row of the curve.
+    relative_gap : float
+        Certified relative gap, ``nan`` where this pass made no certificate.
+    restricted_gap : float
+        Relative gap of the problem restricted to the outputs found, where that is all there is.
+    """
+
+    row: HistoryRow
+    relative_gap: float
+    restricted_gap: float
+    _weights: Callable[[], Array] = field(repr=False)
+    _snapshot: Callable[[], Any] = field(repr=False, default=lambda: None)
+    _chosen: Array | None = field(default=None, repr=False)
+    _reason: str | None = field(default=None, repr=False)
+
+    @property
+    def weights(self) -> Array:
+        """A copy of the flat weights a fit that stopped now would try (the running average)."""
+        return self._weights()
+
+    def snapshot(self) -> Any:
+        """The whole state of the run, to go on from; arrays change with the next pass."""
+        return self._snapshot()
+
+    def stop(self, reason: str, weights: Array | None = None) -> None:
+        """End the fit after this pass, keeping ``weights`` if they are given."""
+        self._reason = reason
+        self._chosen = weights
+
+
+@dataclass
+class Result:
+    """Outcome of a run: weights, certificate and how it came to stop."""
+
+    weights: Array
+    primal: float
+    dual: float
+    gap: float
+    relative_gap: float
+    n_iter: int
+    converged: bool
+    exact: bool
+    restricted: bool  # primal and gap are those over the planes found
+    stop_reason: str
+    history: list[HistoryRow]
+    #: What the solver says of its weights beside the certificate, by the name of the attribute.
+    findings: dict[str, float] = field(default_factory=dict)
+
+
+def relative(gap: float, primal: float) -> float:
+    """``(P − D)/P₊``, where 0/0 counts as converged."""
+    if math.isnan(gap):
+        return math.nan
+    if gap <= 0.0:
+        return 0.0
+    return gap / primal if 0.0 < primal < math.inf else math.inf
+
+
+@dataclass
+class DualMemory:
+    """The multipliers of a finished fit, for the next one to start from."""
+
+    compiled: Compiled
+    form: Formulation
+    multipliers: Any  # what the solver's memory() gave; None: it keeps none
+    weights: Array | None = None  # of the examples, as they were given
+
+    def same_kind(self, form: Formulation) -> bool:
+        """Whether multipliers mean the same under another formulation."""
+        before = self.form
+        kind = (form.root, form.rescaled, form.summed)
+        return (before.root, before.rescaled, before.summed) == kind
+
+    def same_planes(self, compiled: Compiled, form: Formulation) -> bool:
+        """Whether an output is the same plane in another problem, which may have more labels."""
+        before, now = (getattr(c.problem, "cost", None) for c in (self.compiled, compiled))
+        return self.same_kind(form) and same_costs(before, now)
+
+
+def same_costs(before: Any, now: Any) -> bool:
+    """Whether known labels cost what they did; new ones may have come."""
+    if before is None or now is None:
+        return before is now
+    m = len(before)
+    return len(now) >= m and np.array_equal(before[:, :m], now[:m, :m])
+
+
+def same_examples(a: Any, b: Any) -> bool:
+    """Whether two problems hold the same examples (a table that fills up apart)."""
+    return type(a) is type(b) and all(
+        same_examples(x, y) if hasattr(x, "_fields") else np.array_equal(x, y)
+        for name, x, y in zip(a._fields, a, b, strict=True)
+        if name != "token_gram"
+    )

@@ -1,0 +1,215 @@
+"""Arrays and images: IDX, the format of MNIST, and the handwritten words of ``letter.data``."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hingeline.data.samples import FlatData, LabelledSequences
+from hingeline.data.text import Source, TextSource, file_beside, open_text, shown
+from hingeline.features.tables import SparseSequences
+
+Array = np.ndarray[Any, Any]
+
+#: Third byte of the file -> type of the elements, big-endian.
+_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_MAX_AXES = 8
+
+
+def read_idx(source: Source) -> Array:
+    """Read an IDX array, gzipped or not, in the byte order of the machine.
+
+    Memory is taken as bytes arrive: a header that declares more than the file has allocates
+    nothing, and is refused.
+    """
+    with open_text(source) as text:
+        head = text.peek(4)
+        if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
+            raise text.error(
+                None, "the first four bytes are not those of an IDX file; is it another file?"
+            )
+        n_axes = head[3]
+        if n_axes > _MAX_AXES:
+            raise text.error(
+                None, f"the header declares {n_axes} axes; at most {_MAX_AXES} are read."
+            )
+        start = 4 + 4 * n_axes
+        header = text.peek(start)
+        if len(header) < start:
+            raise text.error(None, "the file ends inside its header; fetch it again.")
+        shape = tuple(np.frombuffer(header, dtype=">u4", offset=4).tolist())
+        dtype = np.dtype(_TYPES[head[2]])
+        expected = start + dtype.itemsize * math.prod(shape)
+        data = bytearray()
+        while len(data) <= expected and (piece := text.read()):
+            data += piece
+        if len(data) != expected:
+            found = f"{len(data):,}" if len(data) < expected else "more"
+            sizes = " × ".join(map(str, shape)) or "one"
+            raise text.error(
+                None,
+                f"the header declares {sizes} elements, {expected:,} bytes in all, and there are "
+                f"{found}; fetch the file again.",
+            )
+        if not math.prod(shape) and max(shape) >= 2**16:
+            raise text.error(None, f"the header declares an empty array of shape {shape}.")
+        flat = np.frombuffer(data, dtype=dtype, offset=start)
+        return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
+
+
+def read_images(source: Source, labels: Source | None = None) -> FlatData:
+    """Images of an IDX file as rows of pixels, with the labels of another IDX file.
+
+    Parameters
+    ----------
+    source, labels : path, "-", file object or TextSource
+        Default for labels: the file beside the images that MNIST names alike
+        (``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``). Without one, ``y`` is None.
+    """
+    if labels is None:
+        labels = file_beside(source, ("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"))
+    text = open_text(source)
+    images = read_idx(text)
+    y = None if labels is None else read_idx(labels)
+    if images.ndim < 2:
+        raise text.error(None, f"an array of shape {images.shape} holds no images.")
+    if y is not None and y.shape != images.shape[:1]:
+        raise text.error(
+            None,
+            f"the images have the shape {images.shape} and the labels {y.shape}; there must be "
+            "one label per image.",
+        )
+    X = images.reshape(len(images), -1) if images.size else np.zeros((0, 0))
+    return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
+
+
+# letter.data: one letter per line with its pixels -------------------------------------------------
+
+#: Rows and columns of a letter's image.
+SHAPE = (16, 8)
+
+_N_PIXELS = SHAPE[0] * SHAPE[1]
+_N_FIELDS = 6
+#: Pixels and the tabs between them.
+_WIDTH = 2 * _N_PIXELS - 1
+
+
+@dataclass(frozen=True)
+class LetterWords:
+    """Handwritten words.
+
+    Attributes
+    ----------
+    pixels : uint8 ndarray of shape (letters, 128)
+        0 or 1, row by row of 16 × 8 images.
+    letters : list of str
+        What each image shows.
+    offsets : int64 ndarray of shape (words + 1,)
+        Word i has the letters ``offsets[i]`` to ``offsets[i + 1] − 1``.
+    folds : int64 ndarray of shape (words,)
+        Fold of cross-validation of each word.
+    """
+
+    pixels: Array
+    letters: list[str]
+    offsets: Array
+    folds: Array
+
+    def sequences(self) -> SparseSequences:
+        """The pixels as sequences of sparse rows; what ``ChainSSVM`` takes."""
+        return SparseSequences(sp.csr_matrix(self.pixels.astype(np.float64)), self.offsets)
+
+    def labels(self) -> list[list[str]]:
+        """The letters, word by word."""
+        return [self.letters[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
+
+
+def read_letters(source: Source) -> LetterWords:
+    """Read ``letter.data``: tab-separated id, letter, next id, word, position, fold, 128 pixels.
+
+    A word ends where the next id is -1. A line with other fields, pixels other than 0 and 1, and a
+    word without an end are refused.
+    """
+    pixels: list[Array] = []
+    letters: list[str] = []
+    offsets = array("q", [0])
+    folds = array("q")
+    current: tuple[bytes, bytes] | None = None  # word and fold of the word that is open
+    number = 0
+    with open_text(source) as text:
+        for first, lines in text.blocks():
+            images = []
+            for number, line in enumerate(lines, first):
+                if not line:
+                    continue
+                fields = line.split(b"\t", _N_FIELDS)
+                if len(fields) <= _N_FIELDS:
+                    raise text.error(
+                        number,
+                        f"expected {_N_FIELDS + _N_PIXELS} fields separated by tabs, found "
+                        f"{len(fields)}; is this letter.data?",
+                    )
+                _, letter, following, word, _, fold, image = fields
+                images.append(_check_image(text, number, image))
+                letters.append(letter.decode())
+                if current is not None and current != (word, fold):
+                    raise text.error(
+                        number,
+                        f"word {shown(word)} in fold {shown(fold)} begins before word "
+                        f"{shown(current[0])} in fold {shown(current[1])} ended; the next id of a "
+                        "word's last letter is -1.",
+                    )
+                current = (word, fold)
+                if following == b"-1":
+                    if not fold.isdigit() or len(fold) > 9:
+                        raise text.error(
+                            number, f"the fold {shown(fold)} is not a number; correct the line."
+                        )
+                    folds.append(int(fold))
+                    offsets.append(len(letters))
+                    current = None
+            pixels.append(_pixels(text, first, lines, images))
+    if current is not None:
+        raise text.error(number, "the last word has no end; the next id of its last letter is -1.")
+    return LetterWords(
+        np.concatenate([np.empty((0, _N_PIXELS), np.uint8), *pixels]),
+        letters,
+        np.array(offsets, dtype=np.int64),
+        np.array(folds, dtype=np.int64),
+    )
+
+
+def _check_image(text: TextSource, number: int, image: bytes) -> bytes:
+    image = image.removesuffix(b"\t")  # as every line of the original ends
+    if len(image) != _WIDTH:
+        raise text.error(
+            number,
+            f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}; is this "
+            "letter.data?",
+        )
+    return image
+
+
+def _pixels(text: TextSource, first: int, lines: list[bytes], images: list[bytes]) -> Array:
+    raw = np.frombuffer(b"".join(images), dtype=np.uint8).reshape(-1, _WIDTH)
+    digits = raw[:, ::2] - np.uint8(ord("0"))
+    wrong = (digits > 1).any(axis=1) | (raw[:, 1::2] != ord("\t")).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        numbers = [number for number, line in enumerate(lines, first) if line]
+        raise text.error(
+            numbers[row], "a pixel is neither 0 nor 1, or no tab follows it; correct the line."
+        )
+    return digits
+
+
+def read_letter_sequences(source: Source) -> LabelledSequences:
+    """Pixels and letters of ``letter.data``, word by word, without the folds."""
+    words = read_letters(source)
+    return LabelledSequences(words.sequences(), words.labels())

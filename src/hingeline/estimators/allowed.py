@@ -1,0 +1,240 @@
+"""Which labels and moves are allowed: tag schemes, and what the caller says of single tokens."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+from hingeline.schemes import (
+    SCHEMES,
+    detect_from_arrays,
+    explain_invalid,
+    scheme_name,
+    valid_moves,
+)
+from hingeline.structures.chain import ChainProblem
+
+Array = np.ndarray[Any, Any]
+Valid = tuple[Array, Array, Array]
+
+
+@functools.lru_cache(maxsize=8)
+def _moves_of(classes: tuple[Any, ...], scheme: str) -> Valid:
+    return valid_moves(list(classes), scheme)
+
+
+def moves_of(classes: Array, scheme: str | None) -> Valid | None:
+    """Masks (start, move, end) of a scheme; None where there is none."""
+    return None if scheme is None else _moves_of(tuple(classes.tolist()), scheme)
+
+
+def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) -> str | None:
+    """The scheme that decoding keeps to, after a look at the training labels.
+
+    Parameters
+    ----------
+    scheme : None, "auto" or a name
+    classes : ndarray
+    labels : int ndarray of shape (tokens,)
+        Numbers into ``classes``.
+    offsets : int ndarray of shape (sequences + 1,)
+    """
+    if scheme is None:
+        return None
+    if scheme == "auto":
+        found = detect_from_arrays(classes.tolist(), labels, offsets)
+        return keep_scheme(found, classes, labels, offsets)
+    try:
+        name = scheme_name(scheme)
+    except ValueError:
+        raise ValueError(
+            f"scheme must be None, 'auto' or one of {', '.join(SCHEMES)}, got {scheme!r}."
+        ) from None
+    try:
+        moves_of(classes, name)
+    except ValueError as error:
+        raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
+    wrong = _first_invalid(name, classes, labels, offsets)
+    if wrong is not None:
+        raise ValueError(
+            f"{wrong} Repair the labels with hingeline.schemes.convert_scheme(y, {name!r}, "
+            f"{name!r}), or pass scheme=None."
+        )
+    return name
+
+
+def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Array) -> str | None:
+    """A scheme that was found, or None with a warning where labels break it."""
+    if scheme is None:
+        return None
+    wrong = _first_invalid(scheme, classes, labels, offsets)
+    if wrong is None:
+        return scheme
+    warnings.warn(
+        f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced: repair the labels with "
+        f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r}), or pass scheme=None.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return None
+
+
+def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
+    """A sentence on the first sequence that breaks the scheme."""
+    start, move, end = valid_moves(classes.tolist(), scheme)
+    fine = np.ones(len(labels), dtype=bool)
+    fine[1:] = move[labels[:-1], labels[1:]]
+    fine[offsets[:-1]] = start[labels[offsets[:-1]]]
+    fine[offsets[1:] - 1] &= end[labels[offsets[1:] - 1]]
+    if fine.all():
+        return None
+    i = int(np.searchsorted(offsets, np.argmin(fine), side="right")) - 1
+    names = classes[labels[offsets[i] : offsets[i + 1]]].tolist()
+    return f"y[{i}] is not valid {scheme}: {explain_invalid(names, scheme)[0]}"
+
+
+# Single tokens ----------------------------------------------------------------------------------
+
+
+def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
+    """What the caller allows, as one boolean table (tokens, labels).
+
+    Parameters
+    ----------
+    allowed : sequence with one entry per sequence, or bool ndarray (tokens, labels)
+        An entry is None, a boolean array (tokens, labels), a list with None, a label or several
+        labels per token, or a dict from positions to a label or several.
+    classes : ndarray
+    offsets : int ndarray of shape (sequences + 1,)
+    """
+    n, n_tokens = len(offsets) - 1, int(offsets[-1])
+    table = np.ones((n_tokens, len(classes)), dtype=bool)
+    index = {label: k for k, label in enumerate(classes.tolist())}
+    if isinstance(allowed, np.ndarray) and allowed.dtype == bool and allowed.ndim == 2:
+        if allowed.shape != table.shape:
+            raise ValueError(
+                f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}, or "
+                "one entry per sequence."
+            )
+        table[:] = allowed
+    elif isinstance(allowed, (str, bytes, Mapping)) or not isinstance(
+        allowed, (Sequence, np.ndarray)
+    ):
+        raise TypeError(
+            f"allowed must be a list with one entry per sequence, got {type(allowed).__name__}."
+        )
+    elif len(allowed) != n:
+        raise ValueError(f"allowed has {len(allowed)} entries, but there are {n} sequences.")
+    else:
+        for i, entry in enumerate(allowed):
+            if entry is not None:
+                _fill(table[offsets[i] : offsets[i + 1]], entry, index, i)
+    empty = ~table.any(axis=1)
+    if empty.any():
+        where = int(np.argmax(empty))
+        i = int(np.searchsorted(offsets, where, side="right")) - 1
+        raise ValueError(
+            f"allowed[{i}] leaves no label for token {where - offsets[i]}: use None where "
+            "anything is allowed."
+        )
+    return table
+
+
+def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
+    """Write what one sequence's entry allows into its rows."""
+    length = len(part)
+    if isinstance(entry, np.ndarray) and entry.dtype == bool:
+        if entry.shape != part.shape:
+            raise ValueError(
+                f"allowed[{i}] has shape {entry.shape}, expected (tokens, labels) = {part.shape}."
+            )
+        part[:] = entry
+        return
+    if isinstance(entry, Mapping):
+        for t in entry:
+            if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
+                raise ValueError(
+                    f"allowed[{i}] names token {t!r}, but sequence {i} has the tokens 0 to "
+                    f"{length - 1}."
+                )
+        pairs = list(entry.items())
+    elif isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
+        if len(entry) != length:
+            raise ValueError(
+                f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens: "
+                "give one per token, or a dict of positions."
+            )
+        pairs = list(enumerate(entry))
+    else:
+        raise TypeError(
+            f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a "
+            f"dict of positions, got {entry!r}."
+        )
+    for t, choice in pairs:
+        if choice is not None:
+            part[t] = False
+            part[t, _numbers(choice, index, i, t)] = True
+
+
+def _numbers(choice: Any, index: dict[Any, int], i: int, t: int) -> list[int]:
+    """Numbers of one label or of a collection of labels."""
+    number = _number(choice, index)
+    if number is not None:  # also a label that is itself a tuple or a set
+        return [number]
+    several = isinstance(choice, (AbstractSet, Sequence, np.ndarray)) and not isinstance(
+        choice, (str, bytes)
+    )
+    numbers = []
+    for label in choice if several else [choice]:
+        number = _number(label, index)
+        if number is None:
+            known = ", ".join(repr(name) for name in index)
+            raise ValueError(
+                f"allowed[{i}] has {label!r} at token {t}, which is not a label of this model; "
+                f"those are {known}."
+            )
+        numbers.append(number)
+    return numbers
+
+
+def _number(label: Any, index: dict[Any, int]) -> int | None:
+    if isinstance(label, np.generic):
+        label = label.item()
+    try:
+        number = index.get(label)
+    except TypeError:  # not hashable
+        return None
+    if isinstance(label, bool) and not any(isinstance(name, bool) for name in index):
+        return None  # True == 1, but a row of a mask is not a set of labels
+    return number
+
+
+def explain_infeasible(problem: ChainProblem, i: int, scheme: str | None) -> str:
+    """Why sequence i has no labelling, in a sentence."""
+    m = problem.n_labels
+    lo, hi = problem.offsets[i], problem.offsets[i + 1]
+    limited = len(problem.token_mask) > 0
+    tokens = np.zeros((hi - lo, m)) if not limited else problem.token_mask[lo:hi, :m]
+    start = problem.end_masks[0, :m]
+    move = problem.move_mask[:, :m] == 0
+    reached = (tokens[0] == 0) & (start == 0)
+    place = "no such label may start a sequence"
+    for t in range(1, hi - lo):
+        if not reached.any():
+            break
+        reached = (reached @ move) & (tokens[t] == 0)
+        place = f"at token {t} no such label can follow those before it"
+    else:
+        if reached.any():
+            place = "no such label may end the sequence"
+    if limited:
+        return f"allowed[{i}] leaves no labelling that is valid {scheme}: {place}."
+    return (
+        f"sequence {i} has no labelling that is valid {scheme} with the labels of classes_: "
+        f"{place}; fit with scheme=None to do without."
+    )

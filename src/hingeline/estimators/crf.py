@@ -1,0 +1,201 @@
+"""Conditional random fields: the log-linear chain, with the features of the large-margin one."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hingeline._checks import check_jobs, check_sample_weight, check_switches, positive
+from hingeline.core.results import Result
+from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.estimators.allowed import choose_scheme, moves_of
+from hingeline.estimators.base import FittedEstimator
+from hingeline.estimators.chain_model import ChainPrediction, ChainWeights
+from hingeline.features.input import (
+    find_classes,
+    learn_tokens,
+    number_labels,
+    stack_labels,
+    with_constant,
+)
+from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
+from hingeline.structures import chain
+
+Array = np.ndarray[Any, Any]
+
+
+class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
+    """Linear-chain conditional random field, trained to a certificate.
+
+    ``p(y | x) = exp(w·f(x, y))/Z(x)`` with the score of :class:`hingeline.ChainSSVM`,
+    ``w·f(x, y) = Σ_t x_t·E[y_t] + Σ_t A[y_{t−1}, y_t] + a[y_1] + b[y_T]``. Training minimises
+    ``½‖w‖² + C Σ_i s_i·(log Z(x_i) − w·f(x_i, y_i))`` by L-BFGS. The baseline that large-margin
+    training is compared with; features, labels and predictions are the same.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of a sequence's negative log-likelihood. CRFsuite minimises
+        ``c2·‖w‖² − log-likelihood``, which is this objective divided by C with ``C = 1/(2·c2)``:
+        its default ``c2=1`` is ``C=0.5``. It has neither a constant feature nor weights for the
+        first and last label unless the features say so: ``fit_intercept=False, boundary=False``,
+        and its ``feature.possible_states`` and ``feature.possible_transitions`` make it use all
+        weights, as here.
+    tol : float, default=1e-3
+        Certified relative gap at which training stops. The duality gap is ``½‖∇P(w)‖²``, which
+        usually is far above the true distance to the optimum.
+    max_iter : int, default=1000
+        Passes over the data at most.
+    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
+        Tag scheme of the labels: labellings that it does not allow have probability 0.
+    fit_intercept : bool, default=True
+        Append a constant feature to every token. Its weights are regularised like any other.
+    boundary : bool, default=True
+        Weights for the first and the last label of a sequence.
+    features : encoder, optional
+        As in :class:`hingeline.ChainSSVM`.
+    n_jobs : int, optional
+        Threads; −1 for all cores. Results are the same bit for bit whatever it is.
+
+    Attributes
+    ----------
+    classes_, encoder_, feature_names_, scheme_, weights_
+        As in :class:`hingeline.ChainSSVM`.
+    emission_coef_, transition_coef_, start_coef_, end_coef_, intercept_
+        Weights by name, as there.
+    primal_objective_, dual_objective_, duality_gap_ : float
+        Certificate; the gap is absolute.
+    n_iter_, converged_, stop_reason_, history_
+        How the run went; a pass is one evaluation of objective and gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hingeline import ChainCRF
+    >>> X = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
+    >>> y = [["a", "b", "a"], ["a", "b"]]
+    >>> tagger = ChainCRF(C=10.0).fit(X, y)
+    >>> [list(map(str, labels)) for labels in tagger.predict(X)]
+    [['a', 'b', 'a'], ['a', 'b']]
+    >>> tagger.predict_marginals(X)[1].round(2)
+    array([[0.95, 0.05],
+           [0.05, 0.95]])
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        scheme: str | None = None,
+        fit_intercept: bool = True,
+        boundary: bool = True,
+        features: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.tol = tol
+        self.max_iter = max_iter
+        self.scheme = scheme
+        self.fit_intercept = fit_intercept
+        self.boundary = boundary
+        self.features = features
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        positive("C", self.C)
+        positive("tol", self.tol)
+        positive("max_iter", self.max_iter, integer=True)
+        check_switches(self)
+        check_jobs(self.n_jobs)
+
+    def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainCRF:
+        """Train on sequences.
+
+        Parameters
+        ----------
+        X, y, lengths : as for :meth:`hingeline.ChainSSVM.fit`
+        sample_weight : array-like, one per sequence, optional
+            Multiplies a sequence's log-likelihood; 0 drops it.
+
+        Returns
+        -------
+        self
+        """
+        began = time.perf_counter()
+        self._check_parameters()
+        encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
+        flat = stack_labels(y, offsets, lengths)
+        self.encoder_ = encoder
+        self.n_features_in_ = matrix.shape[1]
+        self.classes_, index = find_classes(flat)
+        labels = number_labels(flat, index)
+        self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
+        weights = float(self.C) * check_sample_weight(sample_weight, len(offsets) - 1)
+        problem = self._make(self._with_constant(matrix), offsets, labels)
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            result = minimise_log_loss(
+                ChainExpectations(problem, workers),
+                weights,
+                observed_features(problem, weights),
+                tol=float(self.tol),
+                max_iter=int(self.max_iter),
+                name=type(self).__name__,
+                started=began,
+            )
+        self._store(result)
+        return self
+
+    def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
+        return with_constant(matrix) if self.fit_intercept else matrix
+
+    def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> chain.ChainProblem:
+        """The problem of these rows, the constant feature among them."""
+        n_labels = len(self.classes_)
+        problem = chain.make_problem(
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            offsets,
+            labels,
+            matrix.shape[1],
+            np.zeros((n_labels, n_labels)),
+            self.boundary,
+            cache_mb=0.0,
+        )
+        return chain.constrain(problem, moves_of(self.classes_, self.scheme_))
+
+    def _store(self, result: Result) -> None:
+        self.weights_ = result.weights
+        self.primal_objective_ = result.primal
+        self.dual_objective_ = result.dual
+        self.duality_gap_ = result.gap
+        self.restricted_objective_ = self.restricted_gap_ = float("nan")  # as model files want
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        self.oracle_exact_ = True
+        self.stop_reason_ = result.stop_reason
+        self.history_ = result.history
+
+    def predict_marginals(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
+        """Probability of every label at every token.
+
+        Parameters
+        ----------
+        X, lengths, allowed : as for :meth:`predict`
+            Labellings that are not allowed have probability 0.
+
+        Returns
+        -------
+        list of ndarray of shape (tokens, labels)
+            In the order of ``classes_``; rows sum to 1.
+        """
+        problem = self._prepared(X, lengths, allowed)
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            log_z, nodes, _ = ChainExpectations(problem, workers).marginals(self.weights_)
+        self._refuse_infeasible(problem, log_z == -np.inf)
+        return np.split(nodes[:, : len(self.classes_)], problem.offsets[1:-1])

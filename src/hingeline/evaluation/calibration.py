@@ -1,0 +1,329 @@
+"""Probabilities that a chain's predictions are right, from margins and held-out data.
+
+A margin says by how much the prediction beats the best alternative, in the model's own units.
+What margin means which probability is learned on sequences that the model was not trained on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+
+from hingeline._checks import one_of, positive
+from hingeline.features.input import find_classes, number_labels, stack_labels
+from hingeline.schemes import is_tag, span_arrays
+from hingeline.structures import chain_batch as kernels
+
+Array = np.ndarray[Any, Any]
+
+METHODS = ("isotonic", "sigmoid")
+#: Parts of the held-out sequences for the estimate of the calibration error.
+FOLDS = 5
+
+
+def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
+    """Expected calibration error with bins of equal mass.
+
+    Predictions are sorted by probability and cut into bins of equally many (equal probabilities
+    stay together); the result is the mean over all predictions of the distance between a bin's
+    mean probability and its share of right predictions.
+
+    Parameters
+    ----------
+    probability : array-like of shape (predictions,)
+    right : array-like of bool
+        Whether each prediction was right.
+    n_bins : int, default=15
+
+    Returns
+    -------
+    float
+        Between 0 and 1; ``nan`` without predictions.
+
+    Examples
+    --------
+    >>> from hingeline.evaluation.calibration import calibration_error
+    >>> calibration_error([0.5, 0.5, 1.0, 1.0], [True, False, True, False], n_bins=2)
+    0.25
+    """
+    positive("n_bins", n_bins, integer=True)
+    p = np.asarray(probability, dtype=np.float64)
+    truth = np.asarray(right, dtype=np.float64)
+    if p.ndim != 1 or p.shape != truth.shape:
+        raise ValueError(
+            f"probability has shape {p.shape} and right has {truth.shape}: both must be vectors "
+            "of one length."
+        )
+    if len(p) == 0:
+        return float("nan")
+    rank = np.searchsorted(np.sort(p), p)
+    bins = rank * int(n_bins) // len(p)
+    return float(np.abs(np.bincount(bins, p - truth)).sum() / len(p))
+
+
+class _Map(NamedTuple):
+    """From margins to probabilities: isotonic steps, a sigmoid, or one number for all."""
+
+    isotonic: Any
+    slope: float
+    intercept: float
+
+    def __call__(self, margins: Array) -> Array:
+        # An infinite margin (nothing else was possible) counts as the largest number there is.
+        finite = np.minimum(margins, np.finfo(np.float64).max)
+        if self.isotonic is not None:
+            return np.asarray(self.isotonic.predict(finite), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            return np.asarray(expit(self.slope * finite + self.intercept), dtype=np.float64)
+
+
+def _learn_map(method: str, margins: Array, right: Array) -> _Map:
+    if method == "isotonic":
+        isotonic = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+        largest = margins[np.isfinite(margins)].max(initial=1.0)
+        isotonic.fit(np.minimum(margins, 2.0 * largest), right.astype(np.float64))
+        return _Map(isotonic, 0.0, 0.0)
+    finite = np.isfinite(margins)
+    if finite.any() and right[finite].any() and not right[finite].all():
+        scale = margins[finite].mean() or 1.0
+        fit = LogisticRegression(C=1e4).fit(margins[finite, None] / scale, right[finite])
+        if fit.coef_[0, 0] > 0:
+            return _Map(None, float(fit.coef_[0, 0] / scale), float(fit.intercept_[0]))
+    # Nothing to tell apart: the share of right ones, a little away from 0 and 1.
+    share = (right.sum() + 1.0) / (len(right) + 2.0)
+    return _Map(None, 0.0, float(np.log(share / (1.0 - share))))
+
+
+class _Predicted(NamedTuple):
+    """Labels, spans and their margins on some sequences."""
+
+    offsets: Array
+    numbers: Array  # (tokens,)
+    margins: Array  # (tokens,)
+    types: list[str]
+    spans: Array  # (spans, 3): type, first token, token after the last, over all sequences
+    owner: Array  # (spans,) the sequence of each
+    span_margins: Array  # (spans,)
+
+
+class CalibratedChain(BaseEstimator):
+    """Probabilities that labels and spans predicted by a fitted chain are right.
+
+    The margin of a token is the score of the best labelling minus that of the best one with
+    another label there. The margin of a span is the score of the best labelling minus that of the
+    best one in which exactly this span, with its type and its ends, is not predicted (computed
+    exactly). Each is mapped to a probability by a monotone function learned on held-out data.
+
+    Parameters
+    ----------
+    model : ChainSSVM
+        Fitted; it is not changed.
+    method : {"isotonic", "sigmoid"}, default="isotonic"
+        Steps (wants some hundred predictions), or a logistic curve (two parameters).
+
+    Attributes
+    ----------
+    calibration_error_ : dict
+        ``"tokens"`` and ``"spans"``: expected calibration error on the held-out data, where the
+        probabilities of each fifth of the sequences come from the other four; ``nan`` where there
+        is nothing to measure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hingeline import ChainSSVM
+    >>> from hingeline.evaluation.calibration import CalibratedChain
+    >>> X = [np.eye(2)[[0, 1, 1]], np.eye(2)[[1, 0]]] * 5
+    >>> y = [["O", "B-X", "I-X"], ["B-X", "O"]] * 5
+    >>> tagger = ChainSSVM(C=10.0, scheme="IOB2", random_state=0).fit(X, y)
+    >>> CalibratedChain(tagger).fit(X, y).predict_proba_spans(X[:1])
+    [[('X', 1, 3, 1.0)]]
+    """
+
+    def __init__(self, model: Any, method: str = "isotonic") -> None:
+        self.model = model
+        self.method = method
+
+    def fit(self, X: Any, y: Any, lengths: Any = None) -> CalibratedChain:
+        """Learn what margins mean.
+
+        Parameters
+        ----------
+        X, y, lengths : as for ``ChainSSVM.fit``
+            Sequences that the model was not trained on.
+
+        Returns
+        -------
+        self
+        """
+        one_of("method", self.method, METHODS)
+        if not hasattr(self.model, "predict_max_marginals"):
+            raise TypeError(f"model must be a fitted ChainSSVM, got {self.model!r}.")
+        found = self._predict(X, lengths)
+        right, right_spans = self._compare(found, y, lengths)
+        token_owner = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
+        self.calibration_error_ = {
+            "tokens": self._cross_validate(found.margins, right, token_owner),
+            "spans": self._cross_validate(found.span_margins, right_spans, found.owner),
+        }
+        self.token_map_ = _learn_map(self.method, found.margins, right)
+        self.span_map_ = (
+            _learn_map(self.method, found.span_margins, right_spans) if len(right_spans) else None
+        )
+        return self
+
+    def _cross_validate(self, margins: Array, right: Array, owner: Array) -> float:
+        """Calibration error of probabilities learned on other sequences."""
+        part = owner % FOLDS
+        probability = np.full(len(margins), np.nan)
+        for k in range(FOLDS):
+            here = part == k
+            if here.any() and not here.all():
+                learned = _learn_map(self.method, margins[~here], right[~here])
+                probability[here] = learned(margins[here])
+        known = ~np.isnan(probability)
+        return calibration_error(probability[known], right[known])
+
+    def _predict(self, X: Any, lengths: Any) -> _Predicted:
+        model = self.model
+        problem = model._prepared(X, lengths, None)
+        offsets = problem.offsets
+        numbers = model._decode(problem)
+        table = model._max_marginals(problem)
+        kernels.against_rest_all(table)
+        margins = table.max(axis=1)
+        classes = model.classes_.tolist()
+        none = np.zeros(0, dtype=np.int64)
+        if not _has_spans(classes):
+            return _Predicted(offsets, numbers, margins, [], none.reshape(0, 3), none, np.zeros(0))
+        types, kind, first, stop = span_arrays(classes, numbers, offsets, None)
+        owner = np.searchsorted(offsets, first, side="right") - 1
+        spans = np.column_stack([kind, first, stop]).astype(np.int64)
+        local = spans.copy()
+        local[:, 1:] -= offsets[owner][:, None]
+        bounds = np.searchsorted(owner, np.arange(len(offsets)))
+        inside, kind_of = _read_classes(classes)
+        out = np.empty(len(spans))
+        model._over_sequences(
+            kernels.span_margins_all, problem, local, bounds, inside, kind_of, out
+        )
+        return _Predicted(offsets, numbers, margins, types, spans, owner, out)
+
+    def _compare(self, found: _Predicted, y: Any, lengths: Any) -> tuple[Array, Array]:
+        """Which tokens and which spans are right."""
+        flat = stack_labels(y, found.offsets, lengths)
+        predicted = self.model.classes_[found.numbers].tolist()
+        right = np.array([a == b for a, b in zip(predicted, flat, strict=True)])
+        if not len(found.spans):
+            return right, np.zeros(0, dtype=bool)
+        classes, index = find_classes(flat)
+        types, kind, first, stop = span_arrays(
+            classes.tolist(), number_labels(flat, index), found.offsets, None
+        )
+        true = {(types[k], a, b) for k, a, b in np.column_stack([kind, first, stop]).tolist()}
+        return right, np.array([(found.types[k], a, b) in true for k, a, b in found.spans.tolist()])
+
+    def predict(self, X: Any, lengths: Any = None) -> list[Array]:
+        """Labels of every sequence: those of the model."""
+        labels: list[Array] = self.model.predict(X, lengths)
+        return labels
+
+    def predict_proba_tokens(self, X: Any, lengths: Any = None) -> list[Array]:
+        """Probability that the predicted label of each token is right.
+
+        Parameters
+        ----------
+        X, lengths : as for ``ChainSSVM.predict``
+
+        Returns
+        -------
+        list of ndarray of shape (tokens,)
+        """
+        check_is_fitted(self, "token_map_")
+        found = self._predict(X, lengths)
+        return np.split(self.token_map_(found.margins), found.offsets[1:-1])
+
+    def predict_proba_spans(
+        self, X: Any, lengths: Any = None
+    ) -> list[list[tuple[str, int, int, float]]]:
+        """Predicted spans, each with the probability that its type and both its ends are right.
+
+        Parameters
+        ----------
+        X, lengths : as for ``ChainSSVM.predict``
+
+        Returns
+        -------
+        list of list of (type, first token, token after the last, probability)
+        """
+        check_is_fitted(self, "token_map_")
+        if not _has_spans(self.model.classes_.tolist()):
+            raise ValueError(
+                "the model's labels are not span tags such as B-NP and O: use predict_proba_tokens."
+            )
+        found = self._predict(X, lengths)
+        result: list[list[tuple[str, int, int, float]]] = [[] for _ in found.offsets[1:]]
+        if len(found.spans) == 0:
+            return result
+        if self.span_map_ is None:
+            raise ValueError(
+                "no span was predicted on the held-out data, so nothing is known of spans: fit "
+                "on more data."
+            )
+        probability = self.span_map_(found.span_margins).tolist()
+        for (kind, first, stop), i, p in zip(
+            found.spans.tolist(), found.owner.tolist(), probability, strict=True
+        ):
+            lo = int(found.offsets[i])
+            result[i].append((found.types[kind], first - lo, stop - lo, p))
+        return result
+
+    def calibration_error(
+        self, X: Any, y: Any, lengths: Any = None, n_bins: int = 15
+    ) -> dict[str, float]:
+        """Expected calibration error on other data.
+
+        Parameters
+        ----------
+        X, y, lengths : as for :meth:`fit`
+        n_bins : int, default=15
+
+        Returns
+        -------
+        dict
+            ``"tokens"`` and ``"spans"``.
+        """
+        check_is_fitted(self, "token_map_")
+        found = self._predict(X, lengths)
+        right, right_spans = self._compare(found, y, lengths)
+        tokens = calibration_error(self.token_map_(found.margins), right, n_bins)
+        spans = float("nan")
+        if self.span_map_ is not None and len(right_spans):
+            spans = calibration_error(self.span_map_(found.span_margins), right_spans, n_bins)
+        return {"tokens": tokens, "spans": spans}
+
+
+def _has_spans(classes: list[Any]) -> bool:
+    return all(is_tag(label) for label in classes) and any(label != "O" for label in classes)
+
+
+def _read_classes(classes: list[str]) -> tuple[Array, Array]:
+    """Which label goes on with the span of which, and what kind of span each is part of.
+
+    Asked of the one function that reads spans, by showing it all pairs and all single labels.
+    """
+    n = len(classes)
+    pairs = np.column_stack([np.repeat(np.arange(n), n), np.tile(np.arange(n), n)]).ravel()
+    _, _, first, stop = span_arrays(classes, pairs, np.arange(0, len(pairs) + 1, 2), None)
+    inside = np.zeros(n * n, dtype=bool)
+    inside[first[stop - first == 2] // 2] = True
+    kind_of = np.full(n, -1, dtype=np.int64)
+    _, kind, first, _ = span_arrays(classes, np.arange(n), np.arange(n + 1), None)
+    kind_of[first] = kind
+    return inside.reshape(n, n), kind_of

@@ -1,0 +1,553 @@
+"""What a model has learned, by name: all weights as a table, the features that matter most, the
+transitions between labels, and why one prediction was made and not another.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from hingeline._checks import numeric_matrix
+from hingeline._files import replacing
+from hingeline.estimators.allowed import moves_of
+from hingeline.estimators.weight_blocks import split_blocks
+from hingeline.evaluation.metrics import align
+from hingeline.features.input import known_tokens, plain_labels
+
+Array = np.ndarray[Any, Any]
+
+#: Names of what is not a feature of the data.
+CONSTANT, START, END, TRANSITION = "(constant)", "(start)", "(end)", "(transition)"
+
+_ROWS_AT_ONCE = 4096
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+class WeightRow(NamedTuple):
+    """One weight and what it belongs to."""
+
+    block: str  # emission or coef, intercept, transition, start, end
+    label: Any  # of a transition the one it comes from
+    feature: Any  # its name or number; of a transition the label it goes to; else empty
+    weight: float
+
+
+def weights_table(model: Any) -> Iterator[WeightRow]:
+    """The weights of a fitted estimator that are not 0, by block, feature and label.
+
+    Features are named by the model's encoder, by ``feature_names_in_``, or by their number.
+
+    Parameters
+    ----------
+    model : ChainSSVM or MulticlassSSVM
+
+    Yields
+    ------
+    WeightRow
+    """
+    if not hasattr(model, "fit_intercept"):
+        raise TypeError(
+            f"{type(model).__name__} has no named weights: its structure alone knows what "
+            "weights_ means."
+        )
+    if hasattr(model, "_weight_layout"):
+        raise TypeError(
+            f"the weights of {type(model).__name__} are tables of different shapes: read "
+            "unary_coef_ and pairwise_coef_ instead."
+        )
+    check_is_fitted(model, "weights_")
+    labels = model.classes_.tolist()
+    for block, table in split_blocks(model).items():
+        names: Any = [""]
+        if block in ("emission", "coef"):
+            names = find_names(model)
+            names = range(model.n_features_in_) if names is None else names
+        elif block == "transition":
+            names = labels
+        for first in range(0, len(table), _ROWS_AT_ONCE):
+            part = table[first : first + _ROWS_AT_ONCE]
+            rows, columns = np.nonzero(part)
+            found = zip(rows.tolist(), columns.tolist(), part[rows, columns].tolist(), strict=True)
+            for row, column, weight in found:
+                if block == "transition":  # rows are the labels that transitions come from
+                    yield WeightRow(block, names[first + row], labels[column], weight)
+                else:
+                    yield WeightRow(block, labels[column], names[first + row], weight)
+
+
+def find_names(model: Any, given: Sequence[str] | None = None) -> Sequence[str] | None:
+    """Names of the features: those given, else those that the model knows, else None."""
+    if given is not None:
+        if len(given) != model.n_features_in_:
+            raise ValueError(
+                f"there are {len(given)} feature names, but the model has {model.n_features_in_} "
+                "features: pass one name per feature."
+            )
+        return given
+    encoder: Any = getattr(model, "encoder_", None)
+    if hasattr(encoder, "get_feature_names_out"):
+        names: Sequence[str] = encoder.get_feature_names_out()
+        if len(names) >= model.n_features_in_:  # it may have met more since
+            return names[: model.n_features_in_]
+    return getattr(model, "feature_names_in_", None)
+
+
+def write_weights(path: str | os.PathLike[str], model: Any) -> int:
+    r"""Write :func:`weights_table` as tab-separated text, atomically.
+
+    The first line names the columns. Backslashes, tabs and line ends in names are written
+    ``\\``, ``\t``, ``\n`` and ``\r``. Weights have all their digits.
+
+    Parameters
+    ----------
+    path : str or path
+        Compressed if it ends in ``.gz``.
+    model : ChainSSVM or MulticlassSSVM
+
+    Returns
+    -------
+    int
+        Rows written.
+    """
+    count = 0
+    with replacing(path) as file:
+        packed = os.fspath(path).endswith(".gz")
+        # No time stamp or name, so that the same weights are the same file.
+        out: Any = gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else file
+        out.write(b"block\tlabel\tfeature\tweight\n")
+        for row in weights_table(model):
+            label, feature = (str(name).translate(_ESCAPES) for name in (row.label, row.feature))
+            line = f"{row.block}\t{label}\t{feature}\t{row.weight!r}\n"
+            out.write(line.encode("utf-8", "backslashreplace"))
+            count += 1
+        if packed:
+            out.close()
+    return count
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The weights of a linear model of labels, or of a chain of them."""
+
+    labels: list[Any]
+    features: Array  # (labels, features)
+    constant: Array  # (labels,), zero without an intercept
+    start: Array  # (labels,), zero without boundary weights
+    move: Array  # (labels, labels), [from, to]
+    end: Array
+    is_chain: bool
+    has_boundary: bool
+
+
+def read_blocks(model: Any) -> Blocks:
+    """The weights of a fitted estimator whose prediction is a sum of weights."""
+    known = any(hasattr(type(model), name) for name in ("emission_coef_", "coef_"))
+    if not known or hasattr(model, "_weight_layout"):  # graphs score pairs of labels besides
+        raise TypeError(
+            f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."
+        )
+    check_is_fitted(model, "weights_")
+    labels = model.classes_.tolist()
+    n = len(labels)
+    is_chain = hasattr(model, "emission_coef_")
+    has_boundary = is_chain and bool(model.boundary)
+    return Blocks(
+        labels=labels,
+        features=model.emission_coef_ if is_chain else model.coef_,
+        constant=model.intercept_,
+        start=model.start_coef_ if has_boundary else np.zeros(n),
+        move=model.transition_coef_ if is_chain else np.zeros((n, n)),
+        end=model.end_coef_ if has_boundary else np.zeros(n),
+        is_chain=is_chain,
+        has_boundary=has_boundary,
+    )
+
+
+@dataclass(frozen=True)
+class FeatureWeight:
+    """What one feature adds to the score of one label, per unit of its value."""
+
+    label: Any
+    feature: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class TransitionWeight:
+    """What label ``target`` right after label ``source`` adds to the score of a sequence."""
+
+    source: Any
+    target: Any
+    weight: float
+
+
+def top_features(
+    model: Any, n: int = 10, feature_names: Sequence[str] | None = None
+) -> list[FeatureWeight]:
+    """The features that speak most for and most against each label.
+
+    Parameters
+    ----------
+    model : fitted ChainSSVM or MulticlassSSVM
+    n : int, default=10
+        For each label, the n largest positive weights and the n smallest negative ones.
+    feature_names : sequence of str, optional
+        One per feature; the default is the model's own names, or x0, x1, ... where it has none.
+
+    Returns
+    -------
+    list of FeatureWeight
+        Label by label in the order of ``classes_``, the largest weight first. The constant
+        feature is called ``(constant)``.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n!r}.")
+    blocks = read_blocks(model)
+    names = find_names(model, feature_names)
+    rows = []
+    for k, label in enumerate(blocks.labels):
+        weights = np.append(blocks.features[k], blocks.constant[k])
+        for j in _both_ends(weights, n).tolist():
+            name = CONSTANT if j == len(weights) - 1 else _name(names, j)
+            rows.append(FeatureWeight(label, name, float(weights[j])))
+    return rows
+
+
+def _name(names: Sequence[str] | None, j: int) -> str:
+    return f"x{j}" if names is None else str(names[j])
+
+
+def _both_ends(weights: Array, n: int) -> Array:
+    """Numbers of the n largest positive and the n smallest negative weights, largest first."""
+    chosen = np.arange(len(weights))
+    if len(weights) > 2 * n:
+        chosen = np.argpartition(weights, [n - 1, len(weights) - n])
+        chosen = np.concatenate([chosen[:n], chosen[-n:]])
+    chosen = chosen[np.lexsort((chosen, -weights[chosen]))]
+    positive, negative = chosen[weights[chosen] > 0], chosen[weights[chosen] < 0]
+    return np.concatenate([positive[:n], negative[-n:]])
+
+
+def transition_table(model: Any) -> list[TransitionWeight]:
+    """Weights of all moves from label to label, of first labels and of last ones.
+
+    Parameters
+    ----------
+    model : fitted ChainSSVM
+
+    Returns
+    -------
+    list of TransitionWeight
+        In the order of ``classes_``; the first labels come from ``(start)``, the last ones go to
+        ``(end)``, if the model has boundary weights.
+    """
+    blocks = read_blocks(model)
+    if not blocks.is_chain:
+        raise TypeError(f"{type(model).__name__} has no transitions: pass a ChainSSVM.")
+    sources, targets, weights = list(blocks.labels), list(blocks.labels), blocks.move
+    if blocks.has_boundary:
+        sources.insert(0, START)
+        targets.append(END)
+        weights = np.block([[blocks.start, np.nan], [blocks.move, blocks.end[:, None]]])
+    return [
+        TransitionWeight(a, b, weight)
+        for a, row in zip(sources, weights.tolist(), strict=True)
+        for b, weight in zip(targets, row, strict=True)
+        if (a, b) != (START, END)
+    ]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one feature or move adds to the lead of the chosen labels over the other ones.
+
+    Attributes
+    ----------
+    position : int
+        The token; a transition is at its second one.
+    kind : {"feature", "constant", "transition", "start", "end"}
+    name : str
+        The feature, or the kind in brackets.
+    chosen, other : str
+        The labels compared; of a transition both, ``a → b``.
+    value : float
+        Value of the feature; 1 for a constant, a transition, a start or an end.
+    weight : float
+        Weight for the chosen labels less that for the other ones.
+    contribution : float
+        ``value`` times ``weight``: positive if it speaks for the chosen labels.
+    """
+
+    position: int
+    kind: str
+    name: str
+    chosen: str
+    other: str
+    value: float
+    weight: float
+    contribution: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The lead of the predicted labels over others, taken apart; :func:`explain` makes it.
+
+    Attributes
+    ----------
+    chosen, other : list
+        The predicted labels, and those they are compared with.
+    score, other_score : float
+        Their scores under the model.
+    margin : float
+        ``score − other_score``, which is the sum of the contributions.
+    rows : list of Contribution
+        The largest in absolute value first; those of exactly zero are left out.
+    """
+
+    chosen: list[Any]
+    other: list[Any]
+    score: float
+    other_score: float
+    rows: list[Contribution] = field(repr=False)
+
+    @property
+    def margin(self) -> float:
+        """Lead of the chosen labels."""
+        return self.score - self.other_score
+
+    def by_position(self) -> list[dict[str, Any]]:
+        """The lead by token: rows of position, chosen and other label, contribution."""
+        totals = [0.0] * len(self.chosen)
+        for row in self.rows:
+            totals[row.position] += row.contribution
+        columns = zip(self.chosen, self.other, totals, strict=True)
+        return [
+            {"position": t, "chosen": a, "other": b, "contribution": total}
+            for t, (a, b, total) in enumerate(columns)
+        ]
+
+    def text(self, n: int = 20) -> str:
+        """The labels, the scores and the n largest contributions, for a terminal."""
+        sides = [("chosen", *self.chosen), ("other", *self.other)]
+        labels = align([list(map(str, side)) for side in sides], left=range(1 + len(self.chosen)))
+        head = f"margin {self.margin:.6g} = {self.score:.6g} − {self.other_score:.6g}"
+        if not self.rows:
+            return f"{labels}\n{head}"
+        table: list[tuple[Any, ...]] = [
+            ("at", "what", "chosen", "other", "value", "weight", "contribution")
+        ]
+        for row in self.rows[:n]:
+            numbers = (f"{row.value:.4g}", f"{row.weight:+.4f}", f"{row.contribution:+.4f}")
+            table.append((row.position, row.name, row.chosen, row.other, *numbers))
+        lines = [labels, head, "", align(table, left=range(4))]
+        if len(self.rows) > n:
+            rest = sum(row.contribution for row in self.rows[n:])
+            lines.append(f"and {len(self.rows) - n} more, {rest:+.4f} together")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def explain(
+    model: Any,
+    x: Any,
+    *,
+    index: int | None = None,
+    against: Sequence[Any] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Explanation:
+    """Why a model predicts the labels it does, and not the next best ones.
+
+    The score of labels is a sum of weights, so the lead of the predicted labels over any others
+    is a sum over the features and moves in which the two differ.
+
+    Parameters
+    ----------
+    model : fitted ChainSSVM or MulticlassSSVM
+    x : array-like or sparse matrix
+        One sequence (tokens, features), or one example (features,) of a MulticlassSSVM.
+    index : int, optional
+        If given, x is what ``predict`` takes, and ``x[index]`` is explained.
+    against : sequence of labels, optional
+        Compare with these, say the true ones; a MulticlassSSVM takes one label or a list of it.
+        The default is the runner-up: the labels of the second highest score.
+    feature_names : sequence of str, optional
+        One per feature; the default is the model's own names, or x0, x1, ... where it has none.
+
+    Returns
+    -------
+    Explanation
+
+    Examples
+    --------
+    >>> print(explain(tagger, X_test, index=0, against=y_test[0]))         # doctest: +SKIP
+    """
+    blocks = read_blocks(model)
+    names = find_names(model, feature_names)
+    matrix, chosen = _encode(model, x if index is None else x[index], blocks)
+    emissions = _emissions(matrix, blocks)
+    if against is not None:
+        other = _numbers(against, blocks, len(chosen))
+    else:
+        other = _runner_up(model, emissions, blocks, chosen)
+    rows = _contributions(matrix, blocks, names, chosen, other)
+    rows.sort(key=lambda row: (-abs(row.contribution), row.position))
+    return Explanation(
+        chosen=[blocks.labels[k] for k in chosen],
+        other=[blocks.labels[k] for k in other],
+        score=_path_score(emissions, blocks, chosen),
+        other_score=_path_score(emissions, blocks, other),
+        rows=rows,
+    )
+
+
+def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:
+    """One sequence as CSR rows, and its predicted labels by number.
+
+    The only place that knows what a model takes for a sequence.
+    """
+    if blocks.is_chain:
+        matrix, _ = known_tokens(getattr(model, "encoder_", None), [x], None)
+    else:
+        matrix = numeric_matrix(x if sp.issparse(x) else np.atleast_2d(x), "x")
+        if matrix.shape[0] != 1:
+            raise ValueError(f"x has {matrix.shape[0]} rows: pass one example, or index=.")
+    if matrix.shape[1] != blocks.features.shape[1]:
+        raise ValueError(
+            f"x has {matrix.shape[1]} features, but {type(model).__name__} was fitted with "
+            f"{blocks.features.shape[1]}."
+        )
+    predicted = model.predict([x])[0] if blocks.is_chain else model.predict(matrix)
+    numbers = [blocks.labels.index(label) for label in plain_labels(predicted)]
+    return matrix.astype(np.float64), numbers
+
+
+def _emissions(matrix: sp.csr_matrix, blocks: Blocks) -> Array:
+    """Scores (tokens, labels) of the features, from the columns that occur only."""
+    used = np.unique(matrix.indices)
+    return np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
+
+
+def _numbers(against: Any, blocks: Blocks, length: int) -> list[int]:
+    if isinstance(against, (str, bytes)) or not hasattr(against, "__len__"):
+        if blocks.is_chain:
+            raise TypeError(f"against must be a sequence of labels, got {against!r}.")
+        against = [against]
+    labels = plain_labels(against)
+    if len(labels) != length:
+        raise ValueError(f"against has {len(labels)} labels, but x has {length} tokens.")
+    for t, label in enumerate(labels):
+        if label not in blocks.labels:
+            raise ValueError(f"against[{t}] is {label!r}, which is not among classes_.")
+    return [blocks.labels.index(label) for label in labels]
+
+
+def _path_score(emissions: Array, blocks: Blocks, path: list[int]) -> float:
+    score = emissions[np.arange(len(path)), path].sum()
+    score += blocks.move[path[:-1], path[1:]].sum()
+    return float(score + blocks.start[path[0]] + blocks.end[path[-1]])
+
+
+def _runner_up(model: Any, emissions: Array, blocks: Blocks, chosen: list[int]) -> list[int]:
+    """The best path but the chosen one, which may be one of several best; valid in the scheme."""
+    if len(blocks.labels) < 2:
+        raise ValueError("the model knows one label only: there is nothing to compare with.")
+    start, move, end = blocks.start, blocks.move, blocks.end
+    valid = moves_of(model.classes_, getattr(model, "scheme_", None))
+    if valid is not None:
+        start, move, end = (
+            np.where(mask, weights, -np.inf)
+            for mask, weights in zip(valid, (start, move, end), strict=True)
+        )
+    for path in two_best(emissions, start, move, end):
+        if path != chosen:
+            return path
+    raise ValueError("no other labelling is valid in the scheme: there is nothing to compare with.")
+
+
+def two_best(emissions: Array, start: Array, move: Array, end: Array) -> list[list[int]]:
+    """The two paths of the highest scores, the best first; one if there is only one.
+
+    Viterbi's recursion with the two best paths to each label in place of the best: a path that is
+    among the two best of all is also among the two best to each label on its way.
+
+    Parameters
+    ----------
+    emissions : ndarray of shape (tokens, labels)
+    start, end : ndarray of shape (labels,)
+    move : ndarray of shape (labels, labels)
+        ``[from, to]``.
+    """
+    n_tokens, n_labels = emissions.shape
+    scores = np.full((n_labels, 2), -np.inf)
+    scores[:, 0] = emissions[0] + start
+    back = np.zeros((n_tokens, n_labels, 2), dtype=np.int64)  # 2·label + rank of the path before
+    columns = np.arange(n_labels)
+    for t in range(1, n_tokens):
+        candidates = (scores[:, :, None] + move[:, None, :]).reshape(2 * n_labels, n_labels)
+        top = np.argsort(-candidates, axis=0, kind="stable")[:2]
+        scores = candidates[top, columns].T + emissions[t][:, None]
+        back[t] = top.T
+    final = (scores + end[:, None]).ravel()
+    paths = []
+    for place in np.argsort(-final, kind="stable")[:2].tolist():
+        if final[place] == -np.inf:
+            continue
+        path = []
+        for t in range(n_tokens - 1, -1, -1):
+            path.append(place // 2)
+            place = int(back[t, place // 2, place % 2])
+        paths.append(path[::-1])
+    return paths
+
+
+def _contributions(
+    matrix: sp.csr_matrix,
+    blocks: Blocks,
+    names: Sequence[str] | None,
+    chosen: list[int],
+    other: list[int],
+) -> list[Contribution]:
+    labels = [str(label) for label in blocks.labels]
+    rows: list[Contribution] = []
+
+    def add(
+        t: int, kind: str, name: str, sides: tuple[str, str], value: float, weight: float
+    ) -> None:
+        if value * weight != 0.0:
+            rows.append(Contribution(t, kind, name, *sides, value, weight, value * weight))
+
+    for t, (a, b) in enumerate(zip(chosen, other, strict=True)):
+        sides = labels[a], labels[b]
+        if a != b:
+            part = slice(matrix.indptr[t], matrix.indptr[t + 1])
+            where = matrix.indices[part]
+            weights = blocks.features[a, where] - blocks.features[b, where]
+            for j, value, weight in zip(
+                where.tolist(), matrix.data[part].tolist(), weights.tolist(), strict=True
+            ):
+                add(t, "feature", _name(names, j), sides, value, weight)
+            lead = float(blocks.constant[a] - blocks.constant[b])
+            add(t, "constant", CONSTANT, sides, 1.0, lead)
+        if t > 0 and (chosen[t - 1], a) != (other[t - 1], b):
+            lead = float(blocks.move[chosen[t - 1], a] - blocks.move[other[t - 1], b])
+            moves = (
+                f"{labels[chosen[t - 1]]} → {labels[a]}",
+                f"{labels[other[t - 1]]} → {labels[b]}",
+            )
+            add(t, "transition", TRANSITION, moves, 1.0, lead)
+    for kind, name, t, weights in (
+        ("start", START, 0, blocks.start),
+        ("end", END, len(chosen) - 1, blocks.end),
+    ):
+        a, b = chosen[t], other[t]
+        add(t, kind, name, (labels[a], labels[b]), 1.0, float(weights[a] - weights[b]))
+    return rows

@@ -1,0 +1,659 @@
+"""How good predicted labels are: accuracy, spans, single labels, sets, and intervals by bootstrap.
+
+:func:`evaluate` gives all scores of a prediction in one object. Labels are numbered once
+(:func:`pair_labels`) and spans counted once (:func:`count_spans`): every score is made of these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
+
+Array = np.ndarray[Any, Any]
+
+#: Weights drawn at a time for intervals, which bounds the memory.
+_BLOCK = 2_000_000
+
+
+def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
+    """Rows of a table as lines of text, the columns ``left`` flush left, the others right."""
+    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if k in left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+@dataclass(frozen=True)
+class LabelPairs:
+    """True and predicted labels of all tokens, numbered."""
+
+    labels: list[Any]  # those of either side, sorted where they can be
+    true: Array  # (tokens,) numbers into labels
+    predicted: Array
+    offsets: Array  # (sequences + 1,)
+
+    @property
+    def right(self) -> Array:
+        """Which tokens are labelled right."""
+        return self.true == self.predicted
+
+    def per_sequence(self, mask: Array) -> Array:
+        """How many tokens of each sequence a mask holds."""
+        total = np.concatenate([[0], np.cumsum(mask)])
+        return np.diff(total[self.offsets])
+
+
+def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
+    """Check two lists of label sequences against each other and number their labels."""
+    true, predicted = _lists(y_true, "y_true"), _lists(y_pred, "y_pred")
+    if len(true) != len(predicted):
+        raise ValueError(
+            f"y_true has {len(true)} sequences and y_pred has {len(predicted)}: they must have "
+            "one length."
+        )
+    if not any(true) and not any(predicted):
+        raise ValueError("y_true is empty: there are no labels to compare.")
+    for i, (a, b) in enumerate(zip(true, predicted, strict=True)):
+        if len(a) != len(b):
+            raise ValueError(
+                f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}: they must have "
+                "one length."
+            )
+    flat = [label for side in (true, predicted) for labels in side for label in labels]
+    try:
+        distinct = list(dict.fromkeys(flat))
+    except TypeError as error:
+        raise TypeError(f"a label is not hashable: {error}.") from None
+    distinct = [label.item() if isinstance(label, np.generic) else label for label in distinct]
+    with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
+        distinct.sort()
+    index = {label: k for k, label in enumerate(distinct)}
+    codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
+    half = len(flat) // 2
+    return LabelPairs(distinct, codes[:half], codes[half:], np.cumsum([0, *map(len, true)]))
+
+
+def _lists(y: Any, name: str) -> list[list[Any]]:
+    """Label sequences as lists of lists."""
+    if isinstance(y, (str, bytes, dict)) or not hasattr(y, "__iter__"):
+        raise TypeError(f"{name} must be a list of label sequences, got {type(y).__name__}.")
+    found = []
+    for i, labels in enumerate(y):
+        if isinstance(labels, (str, bytes, dict)) or not hasattr(labels, "__iter__"):
+            raise TypeError(
+                f"{name}[{i}] is {labels!r}, not a sequence of labels: pass a list of sequences, "
+                f"or [{name}] for a single one."
+            )
+        found.append(labels.tolist() if hasattr(labels, "tolist") else list(labels))
+    return found
+
+
+@dataclass(frozen=True)
+class SpanCounts:
+    """Spans of both sides: their type and sequence, for those true, predicted, and both."""
+
+    types: list[str]
+    n_sequences: int
+    true: tuple[Array, Array]  # (types, sequences) of the spans
+    predicted: tuple[Array, Array]
+    correct: tuple[Array, Array]
+
+    def per_type(self) -> list[Array]:
+        """How many spans of each type are correct, predicted, true."""
+        sides = (self.correct, self.predicted, self.true)
+        return [np.bincount(kind, minlength=len(self.types)) for kind, _ in sides]
+
+    def per_sequence(self) -> list[Array]:
+        """How many spans of each sequence are correct, predicted, true."""
+        sides = (self.correct, self.predicted, self.true)
+        return [np.bincount(where, minlength=self.n_sequences) for _, where in sides]
+
+
+def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | None]:
+    """Whether labels are span tags, and their scheme.
+
+    ``"auto"`` finds the scheme by the true labels' order, among those that have all prefixes of
+    either side. Labels that are all ``O`` are tags of no scheme in particular.
+    """
+    if scheme is None:
+        return False, None
+    if scheme == "auto":
+        found = detect_from_arrays(pairs.labels, pairs.true, pairs.offsets)
+        return found is not None or pairs.labels == ["O"], found
+    name = scheme_name(scheme)
+    for label in pairs.labels:
+        if not is_tag(label):
+            raise ValueError(
+                f"{label!r} is not a span tag, so spans by {name} cannot be found: pass "
+                "scheme=None to leave spans out."
+            )
+    return True, name
+
+
+def count_spans(pairs: LabelPairs, scheme: str | None, mode: str) -> SpanCounts:
+    """Find the spans of both sides and match them; a span is correct if bounds and type agree."""
+    types, kind, first, stop = span_arrays(pairs.labels, pairs.true, pairs.offsets, scheme, mode)
+    _, other_kind, other_first, other_stop = span_arrays(
+        pairs.labels, pairs.predicted, pairs.offsets, scheme, mode
+    )
+
+    def of(kinds: Array, firsts: Array) -> tuple[Array, Array]:
+        return kinds, np.searchsorted(pairs.offsets, firsts, side="right") - 1
+
+    # Spans of one side never overlap, so a first token names at most one.
+    _, a, b = np.intersect1d(first, other_first, assume_unique=True, return_indices=True)
+    same = a[(stop[a] == other_stop[b]) & (kind[a] == other_kind[b])]
+    return SpanCounts(
+        types,
+        len(pairs.offsets) - 1,
+        true=of(kind, first),
+        predicted=of(other_kind, other_first),
+        correct=of(kind[same], first[same]),
+    )
+
+
+@dataclass(frozen=True)
+class Score:
+    """Precision, recall and F1 of one label, one type of span, or their average.
+
+    ``support`` is how often it is true, ``predicted`` how often it is predicted and ``correct``
+    how often both. A ratio whose denominator is zero is 0.
+    """
+
+    name: Any
+    precision: float
+    recall: float
+    f1: float
+    support: int
+    predicted: int
+    correct: int
+
+    def to_dict(self, key: str = "name") -> dict[str, Any]:
+        """The fields, the name under ``key``."""
+        fields = asdict(self)
+        return {key: fields.pop("name"), **fields}
+
+
+@dataclass(frozen=True)
+class SpanScores:
+    """Scores of spans by type, and their averages.
+
+    ``micro`` counts all spans together, as conlleval's overall line does; ``macro`` is the mean
+    over types, ``weighted`` the mean weighted by support.
+    """
+
+    per_type: tuple[Score, ...]
+    micro: Score
+    macro: Score
+    weighted: Score
+
+
+def ratio(part: Array, whole: Array) -> Array:
+    """``part / whole``, 0 where the whole is 0."""
+    part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+def precision_recall_f1(correct: Array, predicted: Array, true: Array) -> tuple[Array, ...]:
+    """The three ratios, elementwise."""
+    return ratio(correct, predicted), ratio(correct, true), ratio(2 * correct, predicted + true)
+
+
+def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> list[Score]:
+    columns = (*precision_recall_f1(correct, predicted, true), true, predicted, correct)
+    rows = zip(names, *(column.tolist() for column in columns), strict=True)
+    return [Score(*row) for row in rows]
+
+
+def score_spans(counts: SpanCounts) -> SpanScores:
+    """Scores of spans already counted."""
+    correct, predicted, true = counts.per_type()
+    occurs = np.flatnonzero(predicted + true)
+    correct, predicted, true = correct[occurs], predicted[occurs], true[occurs]
+    per_type = _scores([counts.types[k] for k in occurs], correct, predicted, true)
+    totals = [int(true.sum()), int(predicted.sum()), int(correct.sum())]
+    micro = _scores(["micro"], *(np.array([total]) for total in totals[::-1]))[0]
+    table = np.array([[s.precision, s.recall, s.f1] for s in per_type]).reshape(-1, 3)
+    macro = table.mean(axis=0).tolist() if len(table) else [0.0] * 3
+    weighted = ratio(true @ table, np.full(3, totals[0])).tolist()
+    return SpanScores(
+        tuple(per_type),
+        micro,
+        Score("macro", *macro, *totals),
+        Score("weighted", *weighted, *totals),
+    )
+
+
+def span_scores(
+    y_true: Any, y_pred: Any, *, scheme: str = "auto", mode: str = "default"
+) -> SpanScores:
+    """Precision, recall, F1 and support of spans.
+
+    A span is correct if its bounds and its type are. Equal to conlleval and seqeval
+    (``"default"``) and to seqeval's strict mode (``"strict"``).
+
+    Parameters
+    ----------
+    y_true, y_pred : list of sequences of str
+    scheme : str, default="auto"
+        One of :data:`hingeline.schemes.SCHEMES`; ``"auto"`` finds it by the true labels.
+    mode : {"default", "strict"}, default="default"
+        How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
+
+    Returns
+    -------
+    SpanScores
+
+    Examples
+    --------
+    >>> scores = span_scores([["B-NP", "I-NP", "O"]], [["B-NP", "O", "B-NP"]])
+    >>> scores.micro.precision, scores.micro.recall, scores.micro.support
+    (0.0, 0.0, 1)
+    """
+    pairs = pair_labels(y_true, y_pred)
+    tags, name = resolve_scheme(pairs, scheme)
+    if not tags:
+        raise ValueError(
+            f"the labels are not span tags of one scheme ({', '.join(map(str, pairs.labels[:5]))}"
+            f"{', ...' if len(pairs.labels) > 5 else ''}): use token_accuracy or per_label."
+        )
+    return score_spans(count_spans(pairs, name, mode))
+
+
+def span_f1_score(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    scheme: str = "auto",
+    mode: str = "default",
+    average: str = "micro",
+) -> float:
+    """F1 of spans, one number; for scikit-learn's ``make_scorer``.
+
+    Parameters
+    ----------
+    y_true, y_pred, scheme, mode : as for :func:`span_scores`
+    average : {"micro", "macro", "weighted"}, default="micro"
+
+    Examples
+    --------
+    >>> from sklearn.metrics import make_scorer
+    >>> scorer = make_scorer(span_f1_score, average="macro")
+    """
+    if average not in ("micro", "macro", "weighted"):
+        raise ValueError(f"average must be 'micro', 'macro' or 'weighted', got {average!r}.")
+    scores = span_scores(y_true, y_pred, scheme=scheme, mode=mode)
+    return float(getattr(scores, average).f1)
+
+
+def token_accuracy(y_true: Any, y_pred: Any) -> float:
+    """Share of tokens labelled right.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of label sequences
+    """
+    return float(pair_labels(y_true, y_pred).right.mean())
+
+
+def confusion_of(pairs: LabelPairs) -> Array:
+    """How often label a is predicted as label b, ``[a, b]``."""
+    n = len(pairs.labels)
+    return np.bincount(pairs.true * n + pairs.predicted, minlength=n * n).reshape(n, n)
+
+
+def confusion_matrix(y_true: Any, y_pred: Any) -> tuple[list[Any], Array]:
+    """How often each label is predicted as each.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of label sequences
+
+    Returns
+    -------
+    labels : list
+        All labels that are true or predicted, sorted where they can be.
+    matrix : int ndarray of shape (labels, labels)
+        ``matrix[a, b]``: tokens whose label is a and predicted as b.
+    """
+    pairs = pair_labels(y_true, y_pred)
+    return pairs.labels, confusion_of(pairs)
+
+
+def score_labels(labels: list[Any], confusion: Array) -> list[Score]:
+    """Scores of single labels from their confusion matrix."""
+    return _scores(labels, np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1))
+
+
+def per_label(y_true: Any, y_pred: Any) -> list[Score]:
+    """Precision, recall, F1 and support of each label, token by token.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of label sequences
+
+    Returns
+    -------
+    list of Score
+        One for each label that is true or predicted.
+    """
+    return score_labels(*confusion_matrix(y_true, y_pred))
+
+
+class MultilabelScores(NamedTuple):
+    """Measures of sets of labels; all but the first are better when larger."""
+
+    hamming_loss: float
+    example_f1: float
+    subset_accuracy: float
+    micro_f1: float
+    macro_f1: float
+
+
+def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> MultilabelScores:
+    """The usual measures of predicted sets of labels.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like or sparse matrix of shape (n_samples, n_labels)
+        Indicators.
+    sample_weight : array-like of shape (n_samples,), optional
+
+    Returns
+    -------
+    MultilabelScores
+        Share of wrong indicators; F1 of each example's set, averaged, an empty set that is
+        rightly predicted counting 1; share of sets that are wholly right; F1 of all indicators
+        together; F1 of each label, averaged, 0 for a label neither present nor predicted.
+    """
+    from sklearn.metrics import accuracy_score, f1_score, hamming_loss
+
+    weights = {"sample_weight": sample_weight}
+
+    def f1(average: str, nothing: float) -> float:
+        return float(f1_score(y_true, y_pred, average=average, zero_division=nothing, **weights))
+
+    return MultilabelScores(
+        hamming_loss=float(hamming_loss(y_true, y_pred, **weights)),
+        example_f1=f1("samples", 1.0),
+        subset_accuracy=float(accuracy_score(y_true, y_pred, **weights)),
+        micro_f1=f1("micro", 0.0),
+        macro_f1=f1("macro", 0.0),
+    )
+
+
+def bootstrap_intervals(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    scheme: str | None = "auto",
+    mode: str = "default",
+    random_state: Any = 0,
+) -> dict[str, tuple[float, float]]:
+    """Percentile bootstrap over sequences.
+
+    Tokens of one sequence depend on one another, so whole sequences are drawn.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of label sequences
+    n_resamples : int, default=1000
+    level : float, default=0.95
+        Coverage of each interval.
+    scheme, mode : as for :func:`hingeline.evaluation.metrics.span_scores`
+        ``scheme=None`` leaves spans out.
+    random_state : int or numpy Generator, default=0
+
+    Returns
+    -------
+    dict of str to (low, high)
+        ``token_accuracy`` and ``sequence_accuracy``; ``span_precision``, ``span_recall`` and
+        ``span_f1`` if labels are span tags.
+    """
+    pairs = pair_labels(y_true, y_pred)
+    tags, name = resolve_scheme(pairs, scheme)
+    spans = count_spans(pairs, name, mode) if tags else None
+    return resample(pairs, spans, n_resamples, level, random_state)
+
+
+def resample(
+    pairs: LabelPairs, spans: SpanCounts | None, n_resamples: int, level: float, random_state: Any
+) -> dict[str, tuple[float, float]]:
+    """Intervals from counts: a resample weights the sequences' counts by how often each came."""
+    if n_resamples < 1:
+        raise ValueError(f"the number of resamples must be at least 1, got {n_resamples!r}.")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+    lengths = np.diff(pairs.offsets)
+    right = pairs.per_sequence(pairs.right)
+    columns = [right, lengths, right == lengths, np.ones_like(lengths)]
+    if spans is not None:
+        columns.extend(spans.per_sequence())
+    table = np.stack(columns, axis=1).astype(float)
+    n = len(lengths)
+    rng = np.random.default_rng(random_state)
+    block = max(1, _BLOCK // n)
+    sums = np.concatenate(
+        [
+            rng.multinomial(n, np.full(n, 1 / n), size=min(block, n_resamples - done)) @ table
+            for done in range(0, n_resamples, block)
+        ]
+    )
+    values = {
+        "token_accuracy": ratio(sums[:, 0], sums[:, 1]),
+        "sequence_accuracy": ratio(sums[:, 2], sums[:, 3]),
+    }
+    if spans is not None:
+        names = ("span_precision", "span_recall", "span_f1")
+        values.update(zip(names, precision_recall_f1(*sums[:, 4:].T), strict=True))
+    tail = (1 - level) / 2
+    return {
+        name: tuple(np.quantile(drawn, [tail, 1 - tail]).tolist()) for name, drawn in values.items()
+    }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of predicted labels; :func:`evaluate` makes it.
+
+    Attributes
+    ----------
+    n_sequences, n_tokens : int
+    token_accuracy, sequence_accuracy : float
+        Share of tokens labelled right, and of sequences without a wrong token.
+    scheme : str or None
+        Tag scheme; None if labels are not span tags.
+    mode : str
+        How spans were read.
+    spans : SpanScores or None
+        Scores of spans; None if labels are not span tags.
+    per_label : tuple of Score
+        Scores of each label, token by token.
+    labels : tuple
+        All labels that are true or predicted: the rows and columns of ``confusion``.
+    confusion : int ndarray of shape (labels, labels)
+        ``[a, b]``: tokens whose label is a and predicted as b.
+    intervals : dict of str to (low, high)
+        95 % bootstrap intervals by score; empty if not asked for.
+    """
+
+    n_sequences: int
+    n_tokens: int
+    token_accuracy: float
+    sequence_accuracy: float
+    scheme: str | None
+    mode: str
+    spans: SpanScores | None = field(repr=False)
+    per_label: tuple[Score, ...] = field(repr=False)
+    labels: tuple[Any, ...] = field(repr=False)
+    confusion: Array = field(repr=False, compare=False)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+
+    @property
+    def per_type(self) -> tuple[Score, ...]:
+        """Scores of spans by type; empty if labels are not span tags."""
+        return () if self.spans is None else self.spans.per_type
+
+    @property
+    def span_precision(self) -> float | None:
+        """Share of predicted spans that are correct; None if labels are not span tags."""
+        return None if self.spans is None else self.spans.micro.precision
+
+    @property
+    def span_recall(self) -> float | None:
+        """Share of true spans that are found; None if labels are not span tags."""
+        return None if self.spans is None else self.spans.micro.recall
+
+    @property
+    def span_f1(self) -> float | None:
+        """F1 of all spans; None if labels are not span tags."""
+        return None if self.spans is None else self.spans.micro.f1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, as JSON can hold them."""
+        spans = self.spans
+        return {
+            "n_sequences": self.n_sequences,
+            "n_tokens": self.n_tokens,
+            "token_accuracy": self.token_accuracy,
+            "sequence_accuracy": self.sequence_accuracy,
+            "scheme": self.scheme,
+            "mode": self.mode,
+            "span_precision": self.span_precision,
+            "span_recall": self.span_recall,
+            "span_f1": self.span_f1,
+            "span_f1_macro": None if spans is None else spans.macro.f1,
+            "span_f1_weighted": None if spans is None else spans.weighted.f1,
+            "per_type": [score.to_dict("type") for score in self.per_type],
+            "per_label": [score.to_dict("label") for score in self.per_label],
+            "confusion": {"labels": list(self.labels), "matrix": self.confusion.tolist()},
+            "intervals": {name: list(pair) for name, pair in self.intervals.items()},
+        }
+
+    def summary(self) -> list[tuple[str, str, str]]:
+        """Rows (score, value, 95 % interval or nothing) for a terminal."""
+        names = ["token_accuracy", "sequence_accuracy"]
+        if self.spans is not None:
+            names += ["span_precision", "span_recall", "span_f1"]
+        intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
+        return [
+            (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))
+            for name in names
+        ]
+
+    def table(self, by: str | None = None) -> list[tuple[str, str, str, str, str]]:
+        """Rows (name, precision, recall, F1, support) for a terminal, the heading first.
+
+        Parameters
+        ----------
+        by : {"type", "label"}, optional
+            Spans by type, with their averages, or tokens by label; the default is the type where
+            labels are span tags.
+        """
+        if by is None:
+            by = "label" if self.spans is None else "type"
+        if by == "label":
+            scores = list(self.per_label)
+        elif by == "type" and self.spans is not None:
+            spans = self.spans
+            scores = [*spans.per_type, spans.micro, spans.macro, spans.weighted]
+        elif by == "type":
+            raise ValueError("the labels are not span tags: use by='label'.")
+        else:
+            raise ValueError(f"by must be 'type' or 'label', got {by!r}.")
+        rows = [(by, "precision", "recall", "F1", "support")]
+        for s in scores:
+            ratios = (f"{s.precision:.4f}", f"{s.recall:.4f}", f"{s.f1:.4f}")
+            rows.append((str(s.name), *ratios, str(s.support)))
+        return rows
+
+    def __str__(self) -> str:
+        head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"
+        if self.scheme is not None:
+            head += f", {self.scheme}, {self.mode} mode"
+        return "\n".join([head, "", align(self.summary()), "", align(self.table())])
+
+
+def evaluate(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    scheme: str | None = "auto",
+    mode: str = "default",
+    bootstrap: int = 0,
+    random_state: Any = 0,
+) -> Evaluation:
+    """Score predicted labels in every way that fits them.
+
+    Parameters
+    ----------
+    y_true, y_pred : list of label sequences
+    scheme : str or None, default="auto"
+        One of :data:`hingeline.schemes.SCHEMES`; ``"auto"`` finds it by the true labels and
+        leaves spans out if labels are not span tags, None leaves them out in any case.
+    mode : {"default", "strict"}, default="default"
+        How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
+    bootstrap : int, default=0
+        Resamples for 95 % intervals, say 1000; 0 for none.
+    random_state : int or numpy Generator, default=0
+        Seed of the resamples.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> evaluation = evaluate([["B-NP", "I-NP", "O"]], [["B-NP", "I-NP", "B-VP"]])
+    >>> evaluation.scheme, evaluation.span_precision, evaluation.span_recall
+    ('IOB2', 0.5, 1.0)
+    >>> print(evaluation)
+    1 sequences, 3 tokens, IOB2, default mode
+    <BLANKLINE>
+    token accuracy     0.6667
+    sequence accuracy  0.0000
+    span precision     0.5000
+    span recall        1.0000
+    span f1            0.6667
+    <BLANKLINE>
+    type      precision  recall      F1  support
+    NP           1.0000  1.0000  1.0000        1
+    VP           0.0000  0.0000  0.0000        0
+    micro        0.5000  1.0000  0.6667        1
+    macro        0.5000  0.5000  0.5000        1
+    weighted     1.0000  1.0000  1.0000        1
+    """
+    if mode not in ("default", "strict"):
+        raise ValueError(f"mode must be 'default' or 'strict', got {mode!r}.")
+    pairs = pair_labels(y_true, y_pred)
+    tags, name = resolve_scheme(pairs, scheme)
+    counts = count_spans(pairs, name, mode) if tags else None
+    confusion = confusion_of(pairs)
+    lengths = np.diff(pairs.offsets)
+    return Evaluation(
+        n_sequences=len(lengths),
+        n_tokens=len(pairs.true),
+        token_accuracy=float(pairs.right.mean()),
+        sequence_accuracy=float((pairs.per_sequence(pairs.right) == lengths).mean()),
+        scheme=name,
+        mode=mode,
+        spans=None if counts is None else score_spans(counts),
+        per_label=tuple(score_labels(pairs.labels, confusion)),
+        labels=tuple(pairs.labels),
+        confusion=confusion,
+        intervals=resample(pairs, counts, bootstrap, 0.95, random_state) if bootstrap else {},
+    )

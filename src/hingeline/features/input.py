@@ -1,0 +1,297 @@
+"""From what people have, text, dicts or numbers, to stacked tokens."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from hingeline._checks import numeric_matrix
+from hingeline.features.dicts import DictEncoder
+from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.features.templates import TokenTemplates
+
+Array = np.ndarray[Any, Any]
+
+
+def check_lengths(lengths: Any, n_tokens: int) -> Array:
+    """Lengths of the sequences of a stacked matrix, as offsets."""
+    array = np.asarray(lengths)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError("lengths must be a vector of integers, one per sequence.")
+    if len(array) == 0:
+        raise ValueError("lengths is empty: there are no sequences.")
+    if (array <= 0).any():
+        where = int(np.flatnonzero(array <= 0)[0])
+        raise ValueError(f"lengths[{where}] is {array[where]}: drop empty sequences.")
+    if array.sum() != n_tokens:
+        raise ValueError(
+            f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows: they must agree."
+        )
+    return np.concatenate([[0], np.cumsum(array)]).astype(np.int64)
+
+
+def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
+    """All tokens as CSR rows, and the offsets of the sequences."""
+    if isinstance(X, SparseSequences):
+        if lengths is not None:
+            raise ValueError("X is cut into sequences already: leave lengths out.")
+        return numeric_matrix(X.matrix, "X"), _check_offsets(X.offsets)
+    if lengths is not None:
+        matrix = numeric_matrix(X, "X")
+        return matrix, check_lengths(lengths, matrix.shape[0])
+    if sp.issparse(X):
+        raise ValueError(
+            "X is one sparse matrix: pass lengths= to say where its sequences end, or a list of "
+            "matrices, one per sequence."
+        )
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object:
+        raise ValueError(
+            "X is one two-dimensional array: pass lengths= to say where its sequences end, or a "
+            "list of arrays, one per sequence."
+        )
+    if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
+        raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
+    if len(X) == 0:
+        raise ValueError("X is empty: there are no sequences.")
+    at_once = _stack_at_once(X)
+    if at_once is not None:
+        return at_once
+    parts: list[Any] = []
+    for i, x in enumerate(X):
+        if not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0:
+            raise ValueError(f"X[{i}] is an empty sequence: drop it.")
+        part = numeric_matrix(x, f"X[{i}]")
+        if part.shape[0] == 0:
+            raise ValueError(f"X[{i}] is an empty sequence: drop it.")
+        if parts and part.shape[1] != parts[0].shape[1]:
+            raise ValueError(
+                f"X[{i}] has {part.shape[1]} features, but X[0] has {parts[0].shape[1]}: all "
+                "sequences must have the same features."
+            )
+        parts.append(part)
+    offsets = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])])
+    dtype = np.result_type(*{part.dtype for part in parts})
+    matrix = sp.vstack(parts, format="csr", dtype=dtype)
+    return matrix, offsets.astype(np.int64)
+
+
+def _check_offsets(offsets: Array) -> Array:
+    """Offsets without empty sequences."""
+    empty = np.flatnonzero(np.diff(offsets) <= 0)
+    if len(empty):
+        raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
+    if len(offsets) < 2:
+        raise ValueError("X is empty: there are no sequences.")
+    return offsets
+
+
+def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
+    """Sequences that are all CSR or all dense, of one width, stacked by their buffers.
+
+    Nothing is checked sequence by sequence in Python. None where anything is unusual: the
+    thorough way then finds out what.
+    """
+    first = X[0]
+    if sp.issparse(first) and first.format == "csr":
+        if not all(sp.issparse(x) and x.format == "csr" and x.ndim == 2 for x in X):
+            return None
+        indptrs = [x.indptr for x in X]
+        data = np.concatenate([x.data for x in X])
+        indices = np.concatenate([x.indices for x in X])
+        sizes = np.array([pointers[-1] for pointers in indptrs])
+        if sizes.sum() != len(data) or sizes.sum() != len(indices):
+            return None  # a buffer longer than its matrix
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        lengths = np.array([len(pointers) - 1 for pointers in indptrs])
+        indptr = np.concatenate([[0], *(pointers[1:] for pointers in indptrs)])
+        indptr[1:] += np.repeat(starts[:-1], lengths)
+    elif isinstance(first, np.ndarray) and first.dtype.kind in "fiub":
+        if not all(isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind in "fiub" for x in X):
+            return None
+        lengths = np.array([len(x) for x in X])
+    else:
+        return None
+    if (lengths == 0).any() or len({x.shape[1] for x in X}) != 1:
+        return None
+    width = first.shape[1]
+    if sp.issparse(first):
+        matrix = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width))
+    else:
+        matrix = np.concatenate(list(X))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    try:
+        return numeric_matrix(matrix, "X"), offsets
+    except (TypeError, ValueError):
+        return None
+
+
+def with_constant(matrix: sp.csr_matrix, column: int | None = None) -> sp.csr_matrix:
+    """A column of ones appended, or put further right, as the last one.
+
+    Several times faster than ``scipy.sparse.hstack``.
+    """
+    n, d = matrix.shape
+    d = d if column is None else column
+    small = matrix.nnz + n < 2**31
+    indptr = matrix.indptr.astype(np.int32 if small else np.int64) + np.arange(n + 1)
+    ends = indptr[1:] - 1
+    old = np.ones(indptr[-1], dtype=bool)
+    old[ends] = False
+    indices = np.empty(len(old), dtype=np.int32 if small else np.int64)
+    data = np.empty(len(old), dtype=matrix.dtype)
+    indices[old], data[old] = matrix.indices, matrix.data
+    indices[ends], data[ends] = d, 1.0
+    return sp.csr_matrix((data, indices, indptr.astype(indices.dtype)), shape=(n, d + 1))
+
+
+def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
+    """All labels in one list, checked against the sequences."""
+    if lengths is not None:
+        flat = plain_labels(y)
+        if len(flat) != offsets[-1]:
+            raise ValueError(
+                f"y has {len(flat)} labels, but X has {offsets[-1]} rows: one label per row."
+            )
+        return flat
+    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
+        raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
+    if len(y) != len(offsets) - 1:
+        raise ValueError(
+            f"X has {len(offsets) - 1} sequences and y has {len(y)}: they must have one length."
+        )
+    flat = []
+    for i, labels in enumerate(y):
+        if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
+            raise TypeError(f"y[{i}] must be a sequence of labels, got {labels!r}.")
+        if len(labels) != offsets[i + 1] - offsets[i]:
+            raise ValueError(
+                f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)} "
+                "labels: they must have one length."
+            )
+        flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    return plain_labels(flat)
+
+
+def plain_labels(labels: Any) -> list[Any]:
+    """Labels as a list of Python objects: NumPy's own scalars compare and hash differently."""
+    flat = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    if any(issubclass(kind, np.generic) for kind in set(map(type, flat))):
+        flat = [label.item() if isinstance(label, np.generic) else label for label in flat]
+    return flat
+
+
+def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
+    """The distinct labels, sorted where they can be, and their numbers."""
+    try:
+        distinct = list(dict.fromkeys(labels))
+    except TypeError as error:
+        raise TypeError(f"y holds a label that is not hashable: {error}.") from None
+    for label in distinct:
+        if label is None or (isinstance(label, float) and label != label):
+            raise ValueError(f"y holds {label!r}: every token needs a label.")
+    with contextlib.suppress(TypeError):  # mixed types stay in the order of first occurrence
+        distinct.sort()
+    classes = np.asarray(distinct)
+    if classes.ndim != 1 or classes.tolist() != distinct:
+        classes = np.empty(len(distinct), dtype=object)
+        classes[:] = distinct
+    return classes, {label: k for k, label in enumerate(distinct)}
+
+
+def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
+    """The numbers of labels; a ``ValueError`` names one that has none."""
+    try:
+        return np.fromiter(map(index.__getitem__, labels), dtype=np.int32, count=len(labels))
+    except KeyError as error:
+        raise ValueError(
+            f"y holds {error.args[0]!r}, which is not among classes_: pass all labels as classes= "
+            "at the first call."
+        ) from None
+
+
+def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
+    """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
+    if features is not None:
+        if isinstance(features, type) or not (
+            hasattr(features, "fit_transform") and hasattr(features, "transform")
+        ):
+            raise TypeError(
+                f"features must be an encoder such as TokenTemplates(), got {features!r}."
+            )
+        encoder = clone(features)
+    else:
+        encoder = _choose_encoder(X, lengths)
+    if encoder is None:
+        return None, *stack_sequences(X, lengths)
+    encoded = encoder.fit_transform(_cut(X, lengths))
+    return encoder, *stack_sequences(encoded)
+
+
+def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+    """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such."""
+    if encoder is None or _is_ready(encoder, X, lengths):
+        return stack_sequences(X, lengths)
+    return stack_sequences(encoder.transform(_cut(X, lengths)))
+
+
+def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
+    """Whether X are features already, not what the encoder reads."""
+    if not isinstance(encoder, (DictEncoder, TokenTemplates)) or isinstance(X, TokenTable):
+        return False
+    if _choose_encoder(X, lengths) is not None:
+        return False
+    if isinstance(X, SparseSequences) or sp.issparse(X) or isinstance(X, np.ndarray):
+        return True
+    return bool(len(X)) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray))
+
+
+def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+    """Tokens as CSR rows by an encoder that learns what is new, where it can."""
+    if not hasattr(encoder, "partial_fit_transform") or _is_ready(encoder, X, lengths):
+        return known_tokens(encoder, X, lengths)
+    return stack_sequences(encoder.partial_fit_transform(_cut(X, lengths)))
+
+
+def _choose_encoder(X: Any, lengths: Any) -> Any:
+    """The encoder for X, from its first token that tells; None for numbers.
+
+    Tuples of strings are rows of columns, as in a table; lists and sets of strings are attributes.
+    """
+    if isinstance(X, TokenTable):
+        return TokenTemplates()
+    if not isinstance(X, (list, tuple, np.ndarray)):
+        return None
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "OU":
+        return None
+    for sentence in [X] if lengths is not None else X:
+        if sp.issparse(sentence) or not hasattr(sentence, "__iter__"):
+            return None
+        if isinstance(sentence, (str, bytes, Mapping)):
+            return None  # not a list of tokens; the check of sequences says so
+        for token in sentence:
+            if isinstance(token, (str, bytes, dict, set, frozenset)):
+                return DictEncoder()
+            if not isinstance(token, (list, tuple)):
+                return None
+            if len(token):
+                text = isinstance(token[0], (str, bytes))
+                if text and isinstance(token, tuple):
+                    return TokenTemplates()
+                return DictEncoder() if text else None
+    return None
+
+
+def _cut(X: Any, lengths: Any) -> Any:
+    """Stacked tokens cut into sequences."""
+    if lengths is None:
+        return X
+    if isinstance(X, (TokenTable, SparseSequences)):
+        raise ValueError("X is cut into sequences already: leave lengths out.")
+    offsets = check_lengths(lengths, X.shape[0] if hasattr(X, "shape") else len(X))
+    return [X[lo:hi] for lo, hi in pairwise(offsets.tolist())]

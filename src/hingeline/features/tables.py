@@ -1,0 +1,427 @@
+"""Sequences of tokens: sentences as columns of text, from files or frames, and as sparse rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Array = np.ndarray[Any, Any]
+
+
+def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
+    """The tokens of some sequences, and the offsets that these have then."""
+    if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
+        which = which[0]
+    chosen = np.arange(len(offsets) - 1)[which]
+    lengths = np.diff(offsets)[chosen]
+    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts
+
+
+class SparseSequences:
+    """Sequences of sparse tokens, stacked; what encoders return and ``ChainSSVM`` takes.
+
+    Stacked once by the encoder, it spares the estimator checking and stacking one matrix per
+    sequence. ``sequences[i]`` is a CSR matrix (tokens, features); a slice, a mask or an array of
+    numbers gives sequences again.
+
+    Parameters
+    ----------
+    matrix : csr_matrix of shape (tokens, features)
+    offsets : int64 ndarray of shape (sequences + 1,)
+        Sequence i has the rows ``offsets[i]`` to ``offsets[i + 1] − 1``.
+    """
+
+    def __init__(self, matrix: sp.csr_matrix, offsets: Any) -> None:
+        self.matrix = matrix if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
+        self.offsets = np.asarray(offsets, dtype=np.int64)
+        if self.offsets[0] != 0 or self.offsets[-1] != self.matrix.shape[0]:
+            raise ValueError(
+                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, but the matrix has "
+                f"{self.matrix.shape[0]} rows: they must run from 0 to that."
+            )
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of sequences; scikit-learn then cuts folds by indexing, not one by one."""
+        return (len(self),)
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens of each sequence."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, (int, np.integer)):
+            i = range(len(self))[int(which)]
+            return self.matrix[self.offsets[i] : self.offsets[i + 1]]
+        rows, offsets = choose(self.offsets, which)
+        return SparseSequences(self.matrix[rows], offsets)
+
+    def __iter__(self) -> Iterator[sp.csr_matrix]:
+        return (self[i] for i in range(len(self)))
+
+
+def sequences_from_columns(
+    columns: Array, offsets: Array, n_features: int, dtype: Any, tidy: bool
+) -> SparseSequences:
+    """Sequences whose tokens have a one in each of their columns.
+
+    Parameters
+    ----------
+    columns : int32 ndarray of shape (entries per token, tokens)
+        −1 for no entry.
+    offsets, n_features, dtype
+        Cuts of the sequences, width and type of the matrix.
+    tidy : bool
+        Whether the columns of each token rise; otherwise they are sorted, and repeated ones
+        added up.
+    """
+    per_token, n_tokens = columns.shape
+    index_dtype = np.int32 if columns.size < 2**31 else np.int64
+    missing = columns < 0
+    if missing.any():
+        counts = per_token - missing.sum(axis=0, dtype=index_dtype)
+        indptr = np.zeros(n_tokens + 1, dtype=index_dtype)
+        np.cumsum(counts, out=indptr[1:])
+        indices = columns.T.ravel()
+        indices = indices[indices >= 0]
+    else:
+        indptr = np.arange(n_tokens + 1, dtype=index_dtype) * per_token
+        indices = columns.T.ravel()
+    matrix = sp.csr_matrix(
+        (np.ones(len(indices), dtype=dtype), indices, indptr), shape=(n_tokens, n_features)
+    )
+    if tidy:
+        matrix.has_canonical_format = True
+    else:
+        matrix.sum_duplicates()
+    return SparseSequences(matrix, offsets)
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """Tokens of many sentences, column by column, each column as numbers of its distinct values.
+
+    A word that occurs a thousand times is stored once, so features of a column are computed on
+    its distinct values and spread over the tokens by indexing. A table is a sequence of
+    sentences: ``table[i]`` is a list of tuples, one per token; a slice, a mask or an array of
+    numbers gives a table.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the columns.
+    codes : int32 ndarray of shape (columns, tokens)
+        Numbers into ``values``.
+    values : tuple of lists of str
+        The distinct values of each column.
+    offsets : int64 ndarray of shape (sentences + 1,)
+        Sentence i has the tokens ``offsets[i]`` to ``offsets[i + 1] − 1``.
+
+    Examples
+    --------
+    >>> table = TokenTable.from_sentences([[("He", "PRP"), ("ran", "VBD")]], ["word", "pos"])
+    >>> table.column("pos").tolist()
+    ['PRP', 'VBD']
+    >>> table[0]
+    [('He', 'PRP'), ('ran', 'VBD')]
+    """
+
+    names: tuple[str, ...]
+    codes: Array
+    values: tuple[list[str], ...]
+    offsets: Array
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Sequence[str]], offsets: Any) -> TokenTable:
+        """A table from all tokens' values, column by column."""
+        codes, values = [], []
+        for column in columns.values():
+            index: dict[str, int] = {}
+            number = index.setdefault
+            codes.append([number(value, len(index)) for value in column])
+            values.append(list(index))
+        n_tokens = len(codes[0]) if codes else 0
+        table = np.array(codes, dtype=np.int32).reshape(len(columns), n_tokens)
+        return cls(tuple(columns), table, tuple(values), np.asarray(offsets, dtype=np.int64))
+
+    @classmethod
+    def from_sentences(
+        cls, sentences: Sequence[Sequence[Any]], names: Sequence[str] | None = None
+    ) -> TokenTable:
+        """A table from sentences of tokens, each a string or a tuple of strings."""
+        rows: list[tuple[str, ...]] = []
+        offsets = [0]
+        for i, sentence in enumerate(sentences):
+            if isinstance(sentence, str):
+                raise TypeError(f"sentence {i} is one string: pass a list of tokens.")
+            rows.extend((t,) if isinstance(t, str) else tuple(t) for t in sentence)
+            offsets.append(len(rows))
+        width = len(rows[0]) if rows else len(names or ())
+        for t, row in enumerate(rows):
+            if len(row) != width or not all(isinstance(value, str) for value in row):
+                i = int(np.searchsorted(offsets, t, side="right")) - 1
+                raise ValueError(
+                    f"token {t - offsets[i]} of sentence {i} is {row!r}: every token needs "
+                    f"{width} strings, as the first has."
+                )
+        named = tuple(names) if names is not None else default_names(width)
+        if len(named) != width:
+            raise ValueError(f"names has {len(named)} entries, but tokens have {width} columns.")
+        columns = zip(*rows, strict=True) if rows else ([] for _ in named)
+        return cls.from_columns(dict(zip(named, columns, strict=True)), offsets)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of all sentences."""
+        return int(self.offsets[-1])
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of sentences; scikit-learn then cuts folds by indexing, not one by one."""
+        return (len(self),)
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens of each sentence."""
+        return np.diff(self.offsets)
+
+    def position(self, column: str | int) -> int:
+        """The number of a column given by name or number (from the end if negative)."""
+        if isinstance(column, str):
+            if column not in self.names:
+                raise ValueError(
+                    f"there is no column {column!r}: there are {', '.join(map(repr, self.names))}."
+                )
+            return self.names.index(column)
+        if not -len(self.names) <= column < len(self.names):
+            raise ValueError(f"there is no column {column}: there are {len(self.names)} columns.")
+        return column % len(self.names)
+
+    def column(self, column: str | int) -> Array:
+        """All tokens' values of one column, as an array of Python strings."""
+        k = self.position(column)
+        values = np.empty(len(self.values[k]), dtype=object)
+        values[:] = self.values[k]
+        return values[self.codes[k]]
+
+    def sentences(self, column: str | int) -> list[list[str]]:
+        """One column, sentence by sentence; e.g. the labels that ``fit`` wants."""
+        flat = self.column(column).tolist()
+        return [flat[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
+
+    def select(self, columns: Sequence[str | int]) -> TokenTable:
+        """A table of some columns."""
+        kept = [self.position(column) for column in columns]
+        return TokenTable(
+            tuple(self.names[k] for k in kept),
+            self.codes[kept],
+            tuple(self.values[k] for k in kept),
+            self.offsets,
+        )
+
+    def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
+        """A table with a column replaced, or appended if there is none of that name.
+
+        Parameters
+        ----------
+        name : str
+        values : sequence of sequences of str, or sequence of str
+            One sequence per sentence, as ``predict`` returns, or all tokens' values in a row.
+        """
+        flat: list[Any] = list(values)
+        if not all(isinstance(value, str) for value in flat):
+            if len(flat) != len(self):
+                raise ValueError(
+                    f"values has {len(flat)} sequences, but there are {len(self)} sentences."
+                )
+            for i, (sequence, n) in enumerate(zip(flat, self.lengths.tolist(), strict=True)):
+                if isinstance(sequence, str) or len(sequence) != n:
+                    raise ValueError(
+                        f"values[{i}] must have {n} values, one per token of sentence {i}."
+                    )
+            flat = [str(value) for sequence in flat for value in sequence]
+        if len(flat) != self.n_tokens:
+            raise ValueError(
+                f"values has {len(flat)} entries, but there are {self.n_tokens} tokens."
+            )
+        added = TokenTable.from_columns({name: flat}, self.offsets)
+        names, columns, codes = list(self.names), list(self.values), self.codes.copy()
+        if name not in names:
+            names.append(name)
+            columns.append([])
+            codes = np.concatenate([codes, added.codes])
+        k = names.index(name)
+        columns[k], codes[k] = added.values[0], added.codes[0]
+        return TokenTable(tuple(names), codes, tuple(columns), self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, (int, np.integer)):
+            i = range(len(self))[int(which)]
+            part = self.codes[:, self.offsets[i] : self.offsets[i + 1]]
+            texts = [
+                [values[c] for c in row.tolist()]
+                for values, row in zip(self.values, part, strict=True)
+            ]
+            return list(zip(*texts, strict=True))
+        tokens, offsets = choose(self.offsets, which)
+        return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
+
+    def __iter__(self) -> Iterator[list[tuple[str, ...]]]:
+        return (self[i] for i in range(len(self)))
+
+
+def default_names(width: int) -> tuple[str, ...]:
+    """Names of unnamed columns: the word, then numbers."""
+    return tuple("word" if k == 0 else f"col{k}" for k in range(width))
+
+
+class TableBuilder:
+    """Gathers a table from blocks of columns of bytes; for readers of large files.
+
+    Values are numbered as they come, so what is kept of a token is four bytes a column.
+
+    Parameters
+    ----------
+    width : int
+        Number of columns.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._numbers: list[defaultdict[bytes, int]] = [defaultdict() for _ in range(width)]
+        for numbers in self._numbers:
+            numbers.default_factory = numbers.__len__
+        self._codes: list[Array] = []
+
+    def extend(self, columns: Sequence[Sequence[bytes]]) -> None:
+        """Append tokens, given column by column."""
+        codes = [
+            np.fromiter(map(numbers.__getitem__, column), dtype=np.int32, count=len(column))
+            for numbers, column in zip(self._numbers, columns, strict=True)
+        ]
+        self._codes.append(np.array(codes).reshape(self.width, -1))
+
+    def table(self, names: Sequence[str], offsets: Any) -> TokenTable:
+        """The table of all tokens."""
+        empty = np.empty((self.width, 0), dtype=np.int32)
+        return TokenTable(
+            tuple(names),
+            np.concatenate([empty, *self._codes], axis=1),
+            tuple([value.decode() for value in numbers] for numbers in self._numbers),
+            np.asarray(offsets, dtype=np.int64),
+        )
+
+
+def sentence_offsets(blank: Array) -> Array:
+    """Where sentences begin among the tokens, from which lines hold no token.
+
+    Parameters
+    ----------
+    blank : bool ndarray of shape (lines,)
+
+    Returns
+    -------
+    int64 ndarray of shape (sentences + 1,)
+    """
+    ended = np.append(blank, True)
+    ends = ended & ~np.append(True, blank)
+    tokens = np.cumsum(~ended)
+    return np.append(0, tokens[ends]).astype(np.int64)
+
+
+def from_frame(
+    frame: Any,
+    group: str = "sentence",
+    label: str | None = "tag",
+    columns: Sequence[str] | None = None,
+) -> tuple[TokenTable | list[Array], list[list[Any]] | None]:
+    """Cut a pandas or polars frame of tokens into sentences.
+
+    Rows of a group need not be neighbours: they are gathered, groups in the order of their first
+    row, rows of a group in the order of the frame.
+
+    Parameters
+    ----------
+    frame : data frame with one row per token
+        Anything with ``columns`` whose ``frame[name].to_numpy()`` gives a column.
+    group : str, default="sentence"
+        The column that says which sentence a token belongs to.
+    label : str or None, default="tag"
+        The column of labels; None if there is none.
+    columns : list of str, optional
+        The columns to read; by default all others.
+
+    Returns
+    -------
+    X : TokenTable, or list of arrays (tokens, columns)
+        A table where the columns hold strings, arrays where they hold numbers.
+    y : list of lists, or None
+        The labels of each sentence.
+    """
+    names = [str(name) for name in getattr(frame, "columns", ())]
+    if not names or not hasattr(frame, "__getitem__"):
+        raise TypeError(f"frame must be a pandas or polars frame, got {type(frame).__name__}.")
+    read = [n for n in names if n not in (group, label)] if columns is None else list(columns)
+    for argument, wanted in (("group", [group]), ("label", [label]), ("columns", read)):
+        for name in wanted:
+            if name is not None and name not in names:
+                raise ValueError(
+                    f"{argument} asks for {name!r}, which the frame does not have; it has "
+                    f"{', '.join(map(repr, names))}."
+                )
+    if not read:
+        raise ValueError("no columns are left to read besides group and label: name them.")
+    order, offsets = _gather(_values(frame, group))
+    y = None
+    if label is not None:
+        labels = _values(frame, label)[order].tolist()
+        y = [labels[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+    values = {name: _values(frame, name) for name in read}
+    numeric = [name for name, column in values.items() if column.dtype.kind in "fiub"]
+    if len(numeric) == len(read):
+        stacked = np.column_stack([values[name] for name in read])[order]
+        return np.split(stacked, offsets[1:-1]), y
+    if numeric:
+        text = next(name for name in read if name not in numeric)
+        raise ValueError(
+            f"column {numeric[0]!r} holds numbers and {text!r} does not: choose columns of one "
+            "kind, or turn numbers into strings."
+        )
+    for name, column in values.items():
+        for row, value in enumerate(column.tolist()):
+            if not isinstance(value, str):
+                raise ValueError(f"row {row} of column {name!r} is {value!r}, expected a string.")
+    columns_ = {name: column[order].tolist() for name, column in values.items()}
+    return TokenTable.from_columns(columns_, offsets), y
+
+
+def _values(frame: Any, name: str) -> Array:
+    return np.asarray(frame[name].to_numpy())
+
+
+def _gather(groups: Array) -> tuple[Array, Array]:
+    """The order that gathers the groups, and where each starts."""
+    index: dict[Any, int] = {}
+    keys = groups.tolist()
+    for row, key in enumerate(keys):
+        if key is None or key != key:
+            raise ValueError(f"row {row} has no group: every token belongs to a sentence.")
+        index.setdefault(key, len(index))
+    numbers = np.fromiter(map(index.__getitem__, keys), dtype=np.int64, count=len(keys))
+    counts = np.bincount(numbers, minlength=len(index))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return np.argsort(numbers, kind="stable"), offsets

@@ -1,0 +1,583 @@
+"""Margins from max-marginals: by how much the best path beats those that differ somewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hingeline._jit import helper, prefetch
+from hingeline._simd import add_max, max_plus, max_plus_chosen, row_max, rows_dot
+
+# Dynamic programs over chains: kernels on flat arrays, nothing about losses or slacks.
+#
+# Label rows are padded to ``stride`` (a multiple of eight) so that every inner loop runs over
+# whole vectors: weights of one feature, or of one "from" label, are contiguous over labels. Only
+# forward maxima are stored; the winning predecessor is searched again on the way back, which
+# costs one row per position instead of a second select in the innermost loop.
+
+Array = np.ndarray[Any, Any]
+
+
+@helper
+def gather_rows(
+    indptr: Array, indices: Array, values: Array, lo: int, hi: int, W: Array, out: Array
+) -> None:
+    """``out[t] = Σ_f x_tf W[f]`` for the CSR rows ``lo ≤ t < hi``."""
+    stride = W.shape[1]
+    flat = W.reshape(W.size)
+    sums = out.reshape(out.size)
+    for t in range(lo, hi):
+        if t + 1 < hi:  # rows of rare features come from far away: ask for them a token ahead
+            for p in range(indptr[t + 1], indptr[t + 2]):
+                first = indices[p] * stride
+                for k in range(0, stride, 8):
+                    prefetch(flat, first + k)
+        rows_dot(indices, values, indptr[t], indptr[t + 1], flat, stride, sums, (t - lo) * stride)
+
+
+@helper
+def max_sum(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> float:
+    """Best path through ``scores`` (T, stride), which becomes the table of forward maxima."""
+    length = scores.shape[0]
+    stride = scores.shape[1]
+    flat = scores.reshape(scores.size)
+    table = transitions.reshape(transitions.size)
+    for t in range(1, length):
+        max_plus(flat, (t - 1) * stride, table, n_labels, stride, flat, t * stride)
+    last = 0
+    for k in range(1, n_labels):
+        if scores[length - 1, k] > scores[length - 1, last]:
+            last = k
+    value = scores[length - 1, last]
+    y_out[length - 1] = last
+    for t in range(length - 1, 0, -1):
+        k = y_out[t]
+        arg = 0
+        top = scores[t - 1, 0] + transitions[0, k]
+        for j in range(1, n_labels):
+            s = scores[t - 1, j] + transitions[j, k]
+            if s > top:
+                top = s
+                arg = j
+        y_out[t - 1] = arg
+    return value
+
+
+@helper
+def max_sum_by_errors(
+    scores: Array, transitions: Array, n_labels: int, y_true: Array, best: Array, ys: Array
+) -> None:
+    """Best path for every number of positions at which it differs from ``y_true``.
+
+    ``best[e]`` and ``ys[e]`` receive the value and the path with exactly e errors (``-inf``
+    where there is none, as with a single label). Viterbi over (label, errors so far), about T
+    times the price of :func:`max_sum`.
+    """
+    length = scores.shape[0]
+    stride = scores.shape[1]
+    table = np.full((length, length + 1, stride), -np.inf)
+    for k in range(n_labels):
+        e = 0 if k == y_true[0] else 1
+        table[0, e, k] = scores[0, k]
+    reach = np.empty(stride)
+    for t in range(1, length):
+        truth = y_true[t]
+        for e in range(t + 1):
+            before = table[t - 1, e]
+            for k in range(stride):
+                reach[k] = -np.inf
+            for j in range(n_labels):
+                s = before[j]
+                row = transitions[j]
+                for k in range(stride):
+                    reach[k] = max(reach[k], s + row[k])
+            wrong = table[t, e + 1]
+            for k in range(n_labels):
+                wrong[k] = max(wrong[k], reach[k] + scores[t, k])
+            # The true label makes no error: it belongs one level lower.
+            table[t, e, truth] = reach[truth] + scores[t, truth]
+        # Level e+1 of the true label was overwritten when it was reached as "wrong" at level e;
+        # restore the topmost one, which no level of its own rewrites.
+        table[t, t + 1, truth] = -np.inf
+    for errors in range(length + 1):
+        last = 0
+        for k in range(1, n_labels):
+            if table[length - 1, errors, k] > table[length - 1, errors, last]:
+                last = k
+        best[errors] = table[length - 1, errors, last]
+        if best[errors] == -np.inf:
+            continue
+        ys[errors, length - 1] = last
+        e = errors
+        for t in range(length - 1, 0, -1):
+            k = ys[errors, t]
+            if k != y_true[t]:
+                e -= 1
+            arg = 0
+            top = table[t - 1, e, 0] + transitions[0, k]
+            for j in range(1, n_labels):
+                s = table[t - 1, e, j] + transitions[j, k]
+                if s > top:
+                    top = s
+                    arg = j
+            ys[errors, t - 1] = arg
+
+
+@helper
+def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) -> None:
+    """``out[t, k]``: value of the best path that has label k at position t."""
+    length = scores.shape[0]
+    for k in range(n_labels):
+        out[0, k] = scores[0, k]
+    for t in range(1, length):
+        for k in range(n_labels):
+            best = -np.inf
+            for j in range(n_labels):
+                best = max(best, out[t - 1, j] + transitions[j, k])
+            out[t, k] = best + scores[t, k]
+    after = np.zeros(n_labels)  # best continuation behind each label
+    reach = np.empty(n_labels)
+    for t in range(length - 2, -1, -1):
+        for k in range(n_labels):
+            reach[k] = after[k] + scores[t + 1, k]
+        for j in range(n_labels):
+            best = -np.inf
+            for k in range(n_labels):
+                best = max(best, transitions[j, k] + reach[k])
+            after[j] = best
+            out[t, j] += best
+
+
+# Exact best paths through chains with many labels, looking at few predecessors.
+#
+# With L labels the forward maxima ``f[t, k] = s[t, k] + max_j (f[t−1, j] + A[j, k])`` cost L² per
+# position, and almost all of it goes to predecessors that no good path uses. Here only the
+# *chosen* predecessors of a position, those of the largest promise ``f[j] + max_k A[j, k]``, are
+# tried one by one; the largest promise of the others, the *floor*, stands in for all of them,
+# which makes each f an upper bound. The best path under these bounds is followed back. Where each
+# of its moves comes from a chosen predecessor that beats the floor, it is the best path of all;
+# where one does not, that position gets as many more predecessors as its move calls for, and the
+# table behind it is made again. N. Kaji et al., *Efficient staggered decoding for sequence
+# labeling* (2010) have the scheme, with groups of labels in place of predecessors.
+#
+# The result is that of :func:`hingeline.inference.chain.max_sum`, bit by bit and tie by tie: sums
+# are taken in the same order, rounding is monotone (a bound stays one when it is rounded), and a
+# tie with the floor counts as lost.
+
+#: With fewer labels the full table is quicker.
+MANY_LABELS = 64
+#: Predecessors are chosen at first if their promise is within this share of the spread of the
+#: rows' maxima from the best one: enough to be right at once more often than not.
+_FIRST_WIDTH = 0.6
+#: After so many rounds the full table takes over: scores are too even to tell labels apart.
+_ROUNDS = 10
+
+
+@helper
+def best_moves(transitions: Array, n_labels: int) -> Array:
+    """``max_k A[j, k]`` of every label, ``−inf`` in the padding."""
+    stride = transitions.shape[1]
+    table = transitions.reshape(transitions.size)
+    best = np.full(stride, -np.inf)
+    for j in range(n_labels):
+        best[j] = row_max(table, j * stride, n_labels)
+    return best
+
+
+@helper
+def _first_width(best: Array, n_labels: int) -> float:
+    low = np.inf
+    high = -np.inf
+    for j in range(n_labels):
+        if best[j] > -np.inf:
+            low = min(low, best[j])
+            high = max(high, best[j])
+    return _FIRST_WIDTH * (high - low) if high > low else 0.0
+
+
+@helper
+def _choose(promise: Array, n_labels: int, least: float, chosen: Array) -> tuple[int, float]:
+    """List the labels that promise at least ``least``; their number, and the best of the others."""
+    count = 0
+    floor = -np.inf
+    for j in range(n_labels):
+        value = promise[j]
+        chosen[count] = j  # without a branch; the next one overwrites what does not stay
+        stays = value >= least
+        count += 1 if stays else 0
+        floor = max(floor, -np.inf if stays else value)
+    return count, floor
+
+
+@helper
+def best_path(scores: Array, transitions: Array, best: Array, n_labels: int, y_out: Array) -> float:
+    """Best path through ``scores`` (T, stride), which may change; ``best`` is of ``best_moves``."""
+    length, stride = scores.shape
+    sums = scores.reshape(scores.size)
+    table = transitions.reshape(transitions.size)
+    forward = np.empty(scores.size)
+    promise = np.empty(stride)
+    chosen = np.empty((length, n_labels), dtype=np.int64)
+    count = np.empty(length, dtype=np.int64)
+    floor = np.empty(length)
+    top = np.empty(length)
+    width = np.full(length, _first_width(best, n_labels))
+    for k in range(stride):
+        forward[k] = sums[k]
+    first = 0  # tables are good before this position
+    for _ in range(_ROUNDS):
+        for t in range(first, length - 1):
+            top[t] = add_max(forward, t * stride, best, stride, promise)
+            if top[t] == -np.inf:  # no path goes on from here, and ties are all there is
+                return max_sum(scores, transitions, n_labels, y_out)
+            count[t], floor[t] = _choose(promise, n_labels, top[t] - width[t], chosen[t])
+            max_plus_chosen(
+                forward,
+                t * stride,
+                chosen[t],
+                count[t],
+                floor[t],
+                table,
+                stride,
+                sums,
+                forward,
+                (t + 1) * stride,
+            )
+        at = (length - 1) * stride
+        last = 0
+        for k in range(1, n_labels):
+            if forward[at + k] > forward[at + last]:
+                last = k
+        value = forward[at + last]
+        y_out[length - 1] = last
+        first = length
+        for t in range(length - 2, -1, -1):
+            k = y_out[t + 1]
+            most = -np.inf
+            arg = 0
+            for p in range(count[t]):
+                j = chosen[t, p]
+                s = forward[t * stride + j] + table[j * stride + k]
+                if s > most:
+                    most = s
+                    arg = j
+            y_out[t] = arg
+            if most <= floor[t]:
+                width[t] = top[t] - (most if most > -np.inf else floor[t])
+                first = t
+        if first == length:
+            return value
+    return max_sum(scores, transitions, n_labels, y_out)
+
+
+# The n best paths of a chain, exactly.
+#
+# Lawler's partition: all paths but the best one are told apart by the last position at which they
+# leave it and the label they have there. With the forward maxima at hand the best path of such a
+# cell costs one addition, and the cell of a path that is taken is partitioned again. One pass
+# over the table per path, on top of one ordinary decode.
+
+
+@helper
+def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: Array) -> int:
+    """Write the best paths to ``ys`` (n, T) and ``values`` (n,), best first; return how many.
+
+    The first path is that of :func:`max_sum`. Among paths of equal value the one whose cell was
+    opened first goes first, so that the result does not depend on n. Paths of value ``−inf`` do
+    not count.
+    """
+    n = ys.shape[0]
+    length = scores.shape[0]
+    forward = scores.copy()
+    values[0] = max_sum(forward, transitions, n_labels, ys[0])
+    if values[0] == -np.inf:
+        return 0
+    # Cells not taken yet, best first; never more than there are paths to come.
+    cell_value = np.empty(n)
+    cell_path = np.empty(n, dtype=np.int64)
+    cell_at = np.empty(n, dtype=np.int64)
+    cell_label = np.empty(n, dtype=np.int32)
+    count = 0
+    split = length  # positions before this one are still free in the newest path
+    for newest in range(n - 1):
+        room = n - 1 - newest
+        y = ys[newest]
+        behind = 0.0  # value of the labels after t and of the moves between them
+        for t in range(length - 1, -1, -1):
+            if t < split:
+                for j in range(n_labels):
+                    if j == y[t]:
+                        continue
+                    value = forward[t, j] + behind
+                    if t + 1 < length:
+                        value += transitions[j, y[t + 1]]
+                    value = min(value, values[newest])  # rounding must not spoil the order
+                    if value == -np.inf or (count == room and value <= cell_value[count - 1]):
+                        continue
+                    at = count if count < room else count - 1
+                    while at > 0 and cell_value[at - 1] < value:
+                        cell_value[at] = cell_value[at - 1]
+                        cell_path[at] = cell_path[at - 1]
+                        cell_at[at] = cell_at[at - 1]
+                        cell_label[at] = cell_label[at - 1]
+                        at -= 1
+                    cell_value[at] = value
+                    cell_path[at] = newest
+                    cell_at[at] = t
+                    cell_label[at] = j
+                    if count < room:
+                        count += 1
+            behind += scores[t, y[t]]
+            if t + 1 < length:
+                behind += transitions[y[t], y[t + 1]]
+        if count == 0:
+            return newest + 1
+        split = cell_at[0]
+        taken = ys[newest + 1]
+        taken[:] = ys[cell_path[0]]
+        taken[split] = cell_label[0]
+        for t in range(split, 0, -1):
+            k = taken[t]
+            arg = 0
+            top = forward[t - 1, 0] + transitions[0, k]
+            for j in range(1, n_labels):
+                s = forward[t - 1, j] + transitions[j, k]
+                if s > top:
+                    top = s
+                    arg = j
+            taken[t - 1] = arg
+        values[newest + 1] = cell_value[0]
+        count -= 1
+        for c in range(count):
+            cell_value[c] = cell_value[c + 1]
+            cell_path[c] = cell_path[c + 1]
+            cell_at[c] = cell_at[c + 1]
+            cell_label[c] = cell_label[c + 1]
+    return n
+
+
+# Max-marginals under a loss that changes at one position: what a label switch needs.
+#
+# With emission scores ``S`` (T, stride), transitions ``A``, a labelling ŷ and a cost table c, the
+# loss-augmented maximum is ``max_y Σ_t S[t, y_t] + c[ŷ_t, y_t] + Σ_t A[y_{t−1}, y_t]``. Its part
+# without the loss at position t is, for every label k there, ``F[t, k] + S[t, k] + B[t, k]``: the
+# best beginning before t and the best continuation behind it. Another label r for ŷ_t changes
+# nothing in these, so that the maximum for r is ``max_k F + S + B + c[r, k]``. Where all errors
+# cost the same, two numbers of the row, its largest and its second, answer that for all r.
+
+
+@helper
+def uniform_cost(cost: Array) -> float:
+    """The cost of an error where all errors cost the same and being right nothing; else −1."""
+    n_labels = cost.shape[0]
+    unit = cost[0, 1] if n_labels > 1 else 1.0
+    for j in range(n_labels):
+        for k in range(n_labels):
+            if cost[j, k] != (0.0 if j == k else unit):
+                return -1.0
+    return unit
+
+
+@helper
+def transposed(transitions: Array, n_labels: int) -> Array:
+    """``out[to, from]``, padded like the transitions."""
+    out = np.zeros((n_labels, transitions.shape[1]))
+    for j in range(n_labels):
+        for k in range(n_labels):
+            out[k, j] = transitions[j, k]
+    return out
+
+
+@helper
+def step_forward(
+    scores: Array,
+    cost: Array,
+    label: int,
+    transitions: Array,
+    n_labels: int,
+    stride: int,
+    t: int,
+    ahead: Array,
+    reach: Array,
+) -> None:
+    """Row t + 1 of the best beginnings from row t, where the loss is that of ``label``.
+
+    All tables are flat, rows ``stride`` long: views made in a loop over positions cost more than
+    the work.
+    """
+    here = t * stride
+    loss = label * stride
+    there = here + stride
+    for k in range(stride):
+        reach[k] = ahead[here + k] + scores[here + k] + cost[loss + k]
+        ahead[there + k] = 0.0
+    max_plus(reach, 0, transitions, n_labels, stride, ahead, there)
+
+
+@helper
+def step_backward(
+    scores: Array,
+    cost: Array,
+    label: int,
+    backwards: Array,
+    n_labels: int,
+    stride: int,
+    t: int,
+    behind: Array,
+    reach: Array,
+) -> None:
+    """Row t − 1 of the best continuations from row t; ``backwards`` are transitions transposed."""
+    here = t * stride
+    loss = label * stride
+    there = here - stride
+    for k in range(stride):
+        reach[k] = behind[here + k] + scores[here + k] + cost[loss + k]
+        behind[there + k] = 0.0
+    max_plus(reach, 0, backwards, n_labels, stride, behind, there)
+
+
+@helper
+def switch_gains(
+    scores: Array,
+    transitions: Array,
+    backwards: Array,
+    y: Array,
+    stride: int,
+    n_labels: int,
+    t: int,
+    out: Array,
+) -> None:
+    """What the score of a path gains with each label at position t; flat tables as above."""
+    here = t * stride
+    for k in range(n_labels):
+        out[k] = scores[here + k]
+    if t > 0:
+        row = y[t - 1] * stride
+        for k in range(n_labels):
+            out[k] += transitions[row + k]
+    if t + 1 < y.shape[0]:
+        row = y[t + 1] * stride
+        for k in range(n_labels):
+            out[k] += backwards[row + k]
+    held = out[y[t]]
+    for k in range(n_labels):
+        out[k] -= held
+
+
+@helper
+def augmented_maxima(base: Array, cost: Array, unit: float, n_labels: int, out: Array) -> None:
+    """``out[r] = max_k base[k] + cost[r, k]``; ``unit`` is :func:`uniform_cost` of the costs."""
+    if unit < 0.0:
+        for r in range(n_labels):
+            best = -np.inf
+            for k in range(n_labels):
+                best = max(best, base[k] + cost[r, k])
+            out[r] = best
+        return
+    first = -np.inf
+    second = -np.inf
+    arg = 0
+    for k in range(n_labels):
+        if base[k] > first:
+            second = first
+            first = base[k]
+            arg = k
+        elif base[k] > second:
+            second = base[k]
+    for r in range(n_labels):
+        out[r] = first + unit
+    out[arg] = max(first, second + unit)
+
+
+@helper
+def path_score(scores: Array, transitions: Array, y: Array) -> float:
+    """Score of one path."""
+    total = scores[0, y[0]]
+    for t in range(1, scores.shape[0]):
+        total += transitions[y[t - 1], y[t]] + scores[t, y[t]]
+    return total
+
+
+@helper
+def against_rest(table: Array) -> None:
+    """Turn max-marginals (T, labels) into margins, in place.
+
+    ``table[t, k]`` becomes the value of the best path with label k at position t minus that of
+    the best path with another label there: ``−inf`` where k is forbidden, ``inf`` where nothing
+    else is allowed.
+    """
+    n_labels = table.shape[1]
+    for t in range(table.shape[0]):
+        first = -np.inf
+        second = -np.inf
+        arg = 0
+        for k in range(n_labels):
+            value = table[t, k]
+            if value > first:
+                second = first
+                first = value
+                arg = k
+            elif value > second:
+                second = value
+        for k in range(n_labels):
+            if table[t, k] > -np.inf:  # −inf − (−inf) would be NaN
+                table[t, k] -= second if k == arg else first
+
+
+@helper
+def continuations(scores: Array, transitions: Array, n_labels: int) -> Array:
+    """``out[t, k]``: value of the best path behind position t, given label k there."""
+    length = scores.shape[0]
+    out = np.zeros((length, n_labels))
+    reach = np.empty(n_labels)
+    for t in range(length - 2, -1, -1):
+        for k in range(n_labels):
+            reach[k] = out[t + 1, k] + scores[t + 1, k]
+        for j in range(n_labels):
+            best = -np.inf
+            for k in range(n_labels):
+                best = max(best, transitions[j, k] + reach[k])
+            out[t, j] = best
+    return out
+
+
+@helper
+def best_without_span(
+    scores: Array,
+    forward: Array,
+    behind: Array,
+    transitions: Array,
+    inside: Array,
+    kind_of: Array,
+    kind: int,
+    first: int,
+    stop: int,
+) -> float:
+    """Value of the best path in which ``first … stop − 1`` is not read as a span of this kind.
+
+    A span is read from neighbouring labels: ``inside[j, k]`` says that k goes on with the span of
+    j, and ``kind_of[k]`` is the kind of span that label k is part of (−1: none). A path without
+    the span therefore has a pair of neighbours, from the one into ``first`` to the one out of
+    ``stop − 1``, that does not suit it; the best path through each such pair is known from the
+    forward maxima and the best continuations.
+    """
+    length = scores.shape[0]
+    n_labels = kind_of.shape[0]
+    best = -np.inf
+    for t in range(first, min(stop + 1, length)):
+        for k in range(n_labels):
+            ahead = scores[t, k] + behind[t, k]
+            if t == 0:
+                if kind_of[k] != kind:
+                    best = max(best, ahead)
+                continue
+            for j in range(n_labels):
+                suits = inside[j, k]
+                if t == first:
+                    suits = not suits and kind_of[k] == kind
+                elif t == stop:
+                    suits = not suits
+                if not suits:
+                    best = max(best, forward[t - 1, j] + transitions[j, k] + ahead)
+    return best

@@ -1,0 +1,341 @@
+"""Models of other programs as fitted estimators: CRFsuite's text dump, LIBLINEAR's text model."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hingeline.estimators.chain import ChainSSVM
+from hingeline.estimators.multiclass import MulticlassSSVM
+from hingeline.estimators.weight_blocks import join_blocks
+from hingeline.modelfile.typed_json import encoder_class
+
+Array = np.ndarray[Any, Any]
+
+#: Solvers of LIBLINEAR whose models are classifiers.
+LIBLINEAR_CLASSIFIERS = (
+    "L2R_LR",
+    "L2R_L2LOSS_SVC_DUAL",
+    "L2R_L2LOSS_SVC",
+    "L2R_L1LOSS_SVC_DUAL",
+    "MCSVM_CS",
+    "L1R_L2LOSS_SVC",
+    "L1R_LR",
+    "L2R_LR_DUAL",
+)
+_LONGEST_LABEL = 4096
+_MOST_LINES = 64  # of one entry: names may contain line ends
+_LARGE = 2**27  # entries, 1 GB: larger tables must not be nearly empty
+_ARROW = " --> "
+
+
+class Lines:
+    """Lines of a text with the place that errors name."""
+
+    def __init__(self, source: str | os.PathLike[str], what: str) -> None:
+        if isinstance(source, str) and "\n" in source:
+            self.name, text = "the given text", source
+        else:
+            self.name = os.fspath(source)
+            try:
+                with open(source, encoding="utf-8", newline="") as file:
+                    text = file.read()
+            except UnicodeDecodeError:
+                raise ValueError(
+                    f"{self.name} is no text in UTF-8: give {what}, not a binary model."
+                ) from None
+        # Only line ends of files end a line: names may hold the others that Python knows.
+        self.lines = text.split("\n")
+        if self.lines[0].endswith("\r"):
+            self.lines = [line.removesuffix("\r") for line in self.lines]
+        self.at = 0
+
+    def peek(self) -> str | None:
+        """The next line, None at the end."""
+        return self.lines[self.at] if self.at < len(self.lines) else None
+
+    def take(self) -> str:
+        """The next line; refused at the end."""
+        if self.at >= len(self.lines):
+            self.fail("the file ends here, but more was to come: is it complete?")
+        self.at += 1
+        return self.lines[self.at - 1]
+
+    def fail(self, reason: str, at: int | None = None) -> NoReturn:
+        """Raise with the line last taken, or another."""
+        raise ValueError(f"{self.name}:{self.at if at is None else at}: {reason}") from None
+
+    def count(self, text: str, what: str) -> int:
+        """A number of things, of at most nine digits."""
+        if not (text.isascii() and text.isdigit() and len(text) <= 9):
+            self.fail(f"{what} must be a count, got {text[:40]!r}.")
+        return int(text)
+
+    def weight(self, text: str) -> float:
+        """A finite number."""
+        try:
+            value = float(text)
+        except ValueError:
+            self.fail(f"a weight must be a number, got {text[:40]!r}.")
+        if not math.isfinite(value):
+            self.fail(f"a weight must be finite, got {text[:40]!r}.")
+        return value
+
+
+# CRFsuite ----------------------------------------------------------------------------------------
+
+
+def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
+    """A fitted :class:`ChainSSVM` from the text dump of a CRFsuite model.
+
+    Make the dump with ``crfsuite dump model > model.txt`` or python-crfsuite's
+    ``Tagger.dump("model.txt")``. The estimator's ``encoder_`` turns tokens given as dicts into
+    features with CRFsuite's names. Predictions are CRFsuite's as far as the dump's six decimals
+    tell labels apart. There is no certificate.
+
+    Parameters
+    ----------
+    source : str or path
+        A path, or the dump itself (a text of several lines).
+
+    Returns
+    -------
+    ChainSSVM
+    """
+    lines = Lines(source, "a text dump of a CRFsuite model")
+    sizes = _file_header(lines)
+    labels = _names(lines, "LABELS", sizes["num_labels"])
+    attributes = _names(lines, "ATTRIBUTES", sizes["num_attrs"])
+    if not labels:
+        lines.fail("the model has no labels: train one first.")
+    for label in labels:
+        if len(label) > _LONGEST_LABEL:
+            lines.fail(f"label {label[:20]!r}… is longer than {_LONGEST_LABEL} characters.")
+    transition = _weights(lines, "TRANSITIONS", "1", labels, labels)
+    emission = _weights(lines, "STATE_FEATURES", "0", attributes, labels)
+    model = ChainSSVM(fit_intercept=False, boundary=False)
+    model.classes_ = np.array(list(labels))
+    model.n_features_in_ = len(attributes)
+    model.encoder_ = dict_encoder(list(attributes))
+    model.scheme_ = None
+    _finish(model, {"emission": emission, "transition": transition}, "CRFsuite")
+    return model
+
+
+def dict_encoder(names: list[str]) -> Any:
+    """An encoder of tokens given as dicts whose columns are these features."""
+    encoder = encoder_class("DictEncoder").from_vocabulary(names)
+    if hasattr(encoder, "dtype"):  # CRFsuite computes in float64
+        encoder.set_params(dtype=np.float64)
+    return encoder
+
+
+def _open_section(lines: Lines, name: str) -> None:
+    while lines.peek() == "":
+        lines.take()
+    line = lines.take()
+    if line != f"{name} = {{":
+        lines.fail(
+            f"expected {name + ' = {'!r}, got {line[:40]!r}: give the output of 'crfsuite dump'."
+        )
+
+
+def _file_header(lines: Lines) -> dict[str, int]:
+    _open_section(lines, "FILEHEADER")
+    sizes: dict[str, int] = {}
+    while (line := lines.take()) != "}":
+        key, _, value = line.strip().partition(": ")
+        if key == "type" and value != "FOMC":
+            lines.fail(f"models of type {value[:20]!r} are not known: only 'FOMC' is.")
+        if key in ("num_labels", "num_attrs"):
+            sizes[key] = lines.count(value, key)
+    for key in ("num_labels", "num_attrs"):
+        if key not in sizes:
+            lines.fail(f"the file header lacks {key}: give the output of 'crfsuite dump'.")
+    return sizes
+
+
+def _names(lines: Lines, section: str, count: int) -> dict[str, int]:
+    """Name -> number. Names may contain line ends: an entry lasts until the next number."""
+    _open_section(lines, section)
+    found: dict[str, int] = {}
+    for number in range(count):
+        head, _, name = lines.take().partition(":")
+        first = lines.at
+        if head.strip(" ") != str(number):
+            lines.fail(
+                f"expected entry {number} of {section}, got {lines.lines[first - 1][:40]!r}."
+            )
+        name = name.removeprefix(" ")
+        last = number == count - 1
+        while (following := lines.peek()) is not None:
+            if following == "}" if last else following.lstrip(" ").startswith(f"{number + 1}:"):
+                break
+            if lines.at - first >= _MOST_LINES:
+                lines.fail(f"entry {number} of {section} does not end.", first)
+            name += "\n" + lines.take()
+        if name in found:
+            lines.fail(f"{name[:40]!r} occurs twice in {section}.", first)
+        found[name] = number
+    if (line := lines.take()) != "}":
+        lines.fail(f"{section} should end after {count} entries, got {line[:40]!r}.")
+    return found
+
+
+def _weights(
+    lines: Lines, section: str, kind: str, sources: dict[str, int], labels: dict[str, int]
+) -> Array:
+    """(sources, labels) weights of ``(kind) source --> label: weight`` entries."""
+    _open_section(lines, section)
+    longest = max(map(len, labels))
+    begin = f"  ({kind}) "
+    places: list[int] = []
+    values: list[float] = []
+    numbers: list[int] = []
+    while (line := lines.take()) != "}":
+        first = lines.at
+        if not line.startswith(begin):
+            lines.fail(f"expected an entry of {section}, got {line[:40]!r}.")
+        text = line[len(begin) :]
+        while True:
+            body, _, weight = text.rpartition(": ")
+            hits = _splits(body, sources, labels, longest)
+            following = lines.peek()
+            if hits or following is None or lines.at - first >= _MOST_LINES:
+                break
+            text += "\n" + lines.take()
+        if len(hits) != 1:
+            reason = "is ambiguous" if hits else "names nothing listed above"
+            lines.fail(f"entry {line.strip()[:60]!r} of {section} {reason}.", first)
+        places.append(hits[0])
+        values.append(lines.weight(weight))
+        numbers.append(first)
+    size = len(sources) * len(labels)
+    if size > max(_LARGE, 1000 * len(values)):
+        lines.fail(
+            f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for "
+            f"{len(values)} weights of {section}: train again with fewer labels or attributes."
+        )
+    table = np.zeros((len(sources), len(labels)))
+    flat = np.array(places, dtype=np.int64)
+    order = np.argsort(flat, kind="stable")
+    twice = np.flatnonzero(np.diff(flat[order]) == 0)
+    if len(twice):
+        lines.fail(f"this entry of {section} occurs twice.", numbers[order[twice[0] + 1]])
+    table.reshape(-1)[flat] = values
+    return table
+
+
+def _splits(body: str, sources: dict[str, int], labels: dict[str, int], longest: int) -> list[int]:
+    """Places in the table of all readings of ``source --> label``: both may contain arrows."""
+    found = []
+    at = body.rfind(_ARROW)
+    while at >= 0 and len(body) - at - len(_ARROW) <= longest:
+        label = labels.get(body[at + len(_ARROW) :])
+        if label is not None:
+            source = sources.get(body[:at])
+            if source is not None:
+                found.append(source * len(labels) + label)
+        at = body.rfind(_ARROW, 0, at + len(_ARROW) - 1)
+    return found
+
+
+# LIBLINEAR ---------------------------------------------------------------------------------------
+
+
+def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
+    """A fitted :class:`MulticlassSSVM` from a model file of LIBLINEAR.
+
+    Column j of X is LIBLINEAR's feature j + 1. ``classes_`` keep the order that LIBLINEAR breaks
+    ties by (of two classes the second is preferred, and comes first). A bias becomes
+    ``intercept_``; of two classes' one vector w each class gets half, ±w/2. There is no
+    certificate.
+
+    Parameters
+    ----------
+    source : str or path
+        A path, or the model itself (a text of several lines).
+
+    Returns
+    -------
+    MulticlassSSVM
+    """
+    lines = Lines(source, "a text model of LIBLINEAR")
+    labels, n_features, bias, n_vectors = _liblinear_header(lines)
+    rows: list[list[str]] = []
+    first = lines.at
+    for _ in range(n_features + (bias >= 0)):
+        row = lines.take().split()
+        if len(row) != n_vectors:
+            lines.fail(f"expected {n_vectors} weights, got {len(row)}.")
+        rows.append(row)
+    while (line := lines.peek()) is not None:
+        lines.take()
+        if line.strip():
+            lines.fail(f"the model should end before this line, got {line[:40]!r}.")
+    try:
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
+        if not np.isfinite(table).all():
+            raise ValueError
+    except ValueError:
+        for lines.at, row in enumerate(rows, first + 1):
+            for word in row:
+                lines.weight(word)
+        raise
+    if len(labels) == 2:
+        # LIBLINEAR looks at the first vector only: where it is positive the first label wins,
+        # and the second wins ties. Of MCSVM_CS the other vector is its negative.
+        labels = labels[::-1]
+        first_vector = table[:, :1] / (2 if n_vectors == 1 else 1)
+        table = np.hstack([-first_vector, first_vector])
+    model = MulticlassSSVM(fit_intercept=bias >= 0)
+    model.classes_ = np.array(labels)
+    model.n_features_in_ = n_features
+    blocks = {"coef": table[:n_features]}
+    if bias >= 0:
+        blocks["intercept"] = bias * table[n_features:]
+    _finish(model, blocks, "LIBLINEAR")
+    return model
+
+
+def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
+    """Labels, features, bias and vectors."""
+    known: dict[str, str] = {}
+    while (line := lines.take().strip()) != "w":
+        key, _, value = line.partition(" ")
+        if key not in ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"):
+            lines.fail(f"{line[:40]!r} is no line of a LIBLINEAR model's header.")
+        if key in known:
+            lines.fail(f"{key} is given twice.")
+        known[key] = value
+        if key == "solver_type" and value not in LIBLINEAR_CLASSIFIERS:
+            lines.fail(f"a model of solver {value[:40]!r} is no classifier: train with -s 0 to 7.")
+    for key in ("solver_type", "nr_class", "label", "nr_feature", "bias"):
+        if key not in known:
+            lines.fail(f"the header lacks {key}: give a model that LIBLINEAR saved.")
+    n_classes = lines.count(known["nr_class"], "nr_class")
+    try:
+        labels = [int(word) for word in known["label"].split()]
+        np.array(labels, dtype=np.int64)
+    except (ValueError, OverflowError):
+        lines.fail(f"labels must be integers, got {known['label'][:40]!r}.")
+    if n_classes < 2 or len(labels) != n_classes or len(set(labels)) != n_classes:
+        lines.fail(f"{n_classes} different labels are needed, and at least 2.")
+    n_vectors = 1 if n_classes == 2 and known["solver_type"] != "MCSVM_CS" else n_classes
+    bias = lines.weight(known["bias"])
+    return labels, lines.count(known["nr_feature"], "nr_feature"), bias, n_vectors
+
+
+def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
+    """Weights without a certificate."""
+    model.weights_ = join_blocks(model, blocks)
+    model.primal_objective_ = model.dual_objective_ = model.duality_gap_ = math.nan
+    model.restricted_objective_ = model.restricted_gap_ = math.nan
+    model.n_iter_ = 0
+    model.converged_ = False
+    model.oracle_exact_ = True
+    model.stop_reason_ = f"weights were imported from {program}"
+    model.history_ = []

@@ -1,0 +1,483 @@
+"""Labels for spans: what tags say, which may follow which, the spans of a sequence, and other
+schemes for the same spans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Span = tuple[str, int, int]
+
+_TAG = re.compile(r"O|([BIELSU])(?:-(.*))?", re.DOTALL)
+#: What a span is called whose tags have no type.
+NO_TYPE = "_"
+
+
+class Scheme:
+    """What the prefixes of a scheme say.
+
+    ``prefixes`` lists each with two marks: does its token open its span, and close it (``+`` yes,
+    ``-`` no, ``?`` either)? ``written`` are those of a first, inner, last and only token.
+    ``starts``, ``inside`` and ``ends`` are strict mode's pairs of neighbouring prefixes at which
+    a span starts, goes on or has ended; ``=`` for one type, ``!`` for two, ``*`` for any, and
+    ``.`` for any prefix.
+    """
+
+    def __init__(self, prefixes: str, written: str, starts: str, inside: str, ends: str) -> None:
+        meaning = {"+": True, "-": False, "?": None}
+        self.opens = {mark[0]: meaning[mark[1]] for mark in prefixes.split()}
+        self.closes = {mark[0]: meaning[mark[2]] for mark in prefixes.split()}
+        self.written = tuple(written)
+        self.starts = starts.split()
+        self.inside = inside.split()
+        self.ends = ends.split()
+
+
+# fmt: off
+RULES = {
+    "IO": Scheme("I??", "IIII", "OI* II!", "II=", "IO* II!"),
+    "IOB1": Scheme("B+? I??", "IIII",
+                    "OI* BI* II! IB= BB=", "BI= II=", "IO* IB* II! BO* BI! BB="),
+    "IOB2": Scheme("B+? I-?", "BIIB", ".B*", "BI= II=", "IO* IB* II! BO* BB* BI!"),
+    "IOE1": Scheme("I?? E?+", "IIII",
+                    "OI* EI* II! EE=", "II= IE=", "IO* II! IE! EI= EE="),
+    "IOE2": Scheme("I?- E?+", "IIEE", "OI* OE* EI* EE* II! IE!", "II= IE=", "E.*"),
+    "IOBES": Scheme("B+- I-- E-+ S++", "BIES", ".B* .S*", "BI= BE= II= IE=", "S.* E.*"),
+    "BILOU": Scheme("B+- I-- L-+ U++", "BILU", ".B* .U*", "BI= BL= II= IL=", "U.* L.*"),
+}
+# fmt: on
+#: Names of the schemes.
+SCHEMES = tuple(RULES)
+_ALIASES = {"BIO": "IOB2", "BIOES": "IOBES", "BILUO": "BILOU"}
+
+
+def is_tag(label: Any) -> bool:
+    """Whether a label can be a tag of some scheme."""
+    return isinstance(label, str) and _TAG.fullmatch(label) is not None
+
+
+def split_tag(label: Any) -> tuple[str, str]:
+    """Prefix and type of a tag; the type is empty where it has none."""
+    match = _TAG.fullmatch(label) if isinstance(label, str) else None
+    if match is None:
+        raise ValueError(
+            f"{label!r} is not a span tag: tags are O, or one of B, I, E, S, L, U with a type, "
+            "as in B-NP."
+        )
+    return match[1] or "O", match[2] or ""
+
+
+def join_tag(prefix: str, kind: str) -> str:
+    """The tag of a prefix and a type."""
+    return f"{prefix}-{kind}" if kind else prefix
+
+
+def find_scheme(scheme: str) -> tuple[str, Scheme]:
+    """A scheme by any of its names, and the one it goes by here."""
+    name = scheme.upper() if isinstance(scheme, str) else ""
+    name = _ALIASES.get(name, name)
+    if name not in RULES:
+        raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
+    return name, RULES[name]
+
+
+def scheme_name(scheme: str) -> str:
+    """The name by which :data:`SCHEMES` knows a scheme; a ``ValueError`` if it does not."""
+    return find_scheme(scheme)[0]
+
+
+def refuse_foreign(tags: Iterable[tuple[str, str]], name: str) -> None:
+    """Refuse tags whose prefix the scheme does not have."""
+    known = RULES[name].opens
+    for prefix, kind in tags:
+        if prefix != "O" and prefix not in known:
+            raise ValueError(
+                f"{join_tag(prefix, kind)!r} is not a tag of {name}, whose prefixes are "
+                f"{', '.join(known)} and O."
+            )
+
+
+def is_nested(labels: Iterable[Any]) -> bool:
+    """Whether labels are sequences of labels."""
+    return any(isinstance(item, (list, tuple, np.ndarray)) for item in labels)
+
+
+def plain(labels: Any) -> list[Any]:
+    """Labels of one sequence as a list of Python objects."""
+    return labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+
+
+def encode(sequences: Sequence[Sequence[Any]]) -> tuple[list[Any], Array, Array]:
+    """Distinct labels, the number of each token's, and where sequences begin."""
+    flat = [label for labels in sequences for label in labels]
+    classes = list(dict.fromkeys(flat))
+    index = {label: k for k, label in enumerate(classes)}
+    codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
+    offsets = np.cumsum([0] + [len(labels) for labels in sequences])
+    return classes, codes, offsets
+
+
+def number_types(values: list[str]) -> Array:
+    """A number for every type, equal where they are."""
+    index: dict[str, int] = {}
+    return np.array([index.setdefault(value, len(index)) for value in values], dtype=np.int64)
+
+
+def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Array]:
+    """Which labels may start a sequence, follow one another, and end it.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        The labels, in the order of the masks.
+    scheme : str
+        One of :data:`SCHEMES`.
+
+    Returns
+    -------
+    start : bool ndarray of shape (labels,)
+    move : bool ndarray of shape (labels, labels)
+        ``move[a, b]``: may b follow a?
+    end : bool ndarray of shape (labels,)
+
+    Examples
+    --------
+    >>> start, move, end = valid_moves(["B-NP", "I-NP", "O"], "IOB2")
+    >>> start.tolist(), move[:, 1].tolist(), end.tolist()
+    ([True, False, True], [True, True, False], [True, True, True])
+    """
+    name, rules = find_scheme(scheme)
+    tags = [split_tag(label) for label in classes]
+    refuse_foreign(tags, name)
+    # The place before the first token and after the last acts as one more O.
+    tags.append(("O", ""))
+    opens = [rules.opens.get(prefix, True) for prefix, _ in tags]
+    closes = [rules.closes.get(prefix, True) for prefix, _ in tags]
+    outside = np.array([prefix == "O" for prefix, _ in tags])
+    kinds = number_types([kind for _, kind in tags])
+    same = (kinds[:, None] == kinds) & ~outside[:, None] & ~outside
+    between = _mask(closes, False)[:, None] & _mask(opens, False)
+    within = _mask(closes, True)[:, None] & _mask(opens, True) & same
+    moves = between | within
+    prefixes = np.array([prefix for prefix, _ in tags])
+    if name == "IOB1":
+        moves &= same | (prefixes != "B")
+    if name == "IOE1":
+        moves &= same | (prefixes != "E")[:, None]
+    return moves[-1, :-1], moves[:-1, :-1], moves[:-1, -1]
+
+
+def _mask(values: list[bool | None], excluded: bool) -> Array:
+    return np.array([value is not excluded for value in values])
+
+
+def detect_scheme(labels: Iterable[Any]) -> str | None:
+    """Name of the scheme that labels are tagged in.
+
+    L or U mean BILOU; S, or B together with E, mean IOBES; B means IOB1 or IOB2, E means IOE1 or
+    IOE2, and I alone means IO. Of two candidates the one that fewer neighbouring labels break is
+    taken, of equals IOB2 and IOE2. Given only the distinct labels, IOB1 is what has a type with
+    I but without B, and no type with B but without I (IOE1 likewise with E).
+
+    Parameters
+    ----------
+    labels : list of sequences of labels, or iterable of labels
+        An iterable of labels is taken for the distinct labels in any order; pass ``[labels]`` for
+        one sequence.
+
+    Returns
+    -------
+    str or None
+        One of :data:`SCHEMES`; None if some label is no span tag, if prefixes do not go together,
+        or if all labels are ``O``.
+
+    Examples
+    --------
+    >>> detect_scheme([["I-PER", "O", "I-LOC", "B-LOC"]])
+    'IOB1'
+    >>> detect_scheme({"B-NP", "I-NP", "O"})
+    'IOB2'
+    >>> detect_scheme({"NN", "VBD"}) is None
+    True
+    """
+    items = list(labels)
+    if not is_nested(items):
+        return detect_from_arrays(items, None, None)
+    return detect_from_arrays(*encode([plain(sequence) for sequence in items]))
+
+
+def detect_from_arrays(
+    classes: Sequence[Any], codes: Array | None, offsets: Array | None
+) -> str | None:
+    """:func:`detect_scheme` for numbered labels; without ``codes``, from the labels alone."""
+    if not all(is_tag(label) for label in classes):
+        return None
+    tags = {split_tag(label) for label in classes}
+    prefixes = {prefix for prefix, _ in tags} - {"O"}
+    for name in ("IO", "IOB2", "IOE2", "IOBES", "BILOU"):
+        if prefixes and prefixes <= set(RULES[name].opens):
+            break
+    else:
+        return None
+    if name not in ("IOB2", "IOE2"):
+        return name
+    rival = {"IOB2": "IOB1", "IOE2": "IOE1"}[name]
+    if codes is None or offsets is None:
+        marked = {kind for prefix, kind in tags if prefix in "BE"}
+        plainly = {kind for prefix, kind in tags if prefix == "I"}
+        return rival if marked < plainly else name
+    broken = [_count_broken(classes, codes, offsets, scheme) for scheme in (name, rival)]
+    return rival if broken[1] < broken[0] else name
+
+
+def _count_broken(classes: Sequence[Any], codes: Array, offsets: Array, scheme: str) -> int:
+    """How many neighbours, first and last labels a scheme forbids."""
+    start, move, end = valid_moves(classes, scheme)
+    filled = np.diff(offsets) > 0
+    first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+    inner = np.ones(len(codes), dtype=bool)
+    inner[first] = False
+    here = np.flatnonzero(inner)
+    broken = (~move[codes[here - 1], codes[here]]).sum()
+    return int(broken + (~start[codes[first]]).sum() + (~end[codes[last]]).sum())
+
+
+def span_arrays(
+    classes: Sequence[Any], codes: Array, offsets: Array, scheme: str | None, mode: str = "default"
+) -> tuple[list[str], Array, Array, Array]:
+    """Spans of many sequences at once, as arrays; :func:`spans` says what the arguments mean.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        The distinct labels.
+    codes : int ndarray of shape (tokens,)
+        Numbers into ``classes``.
+    offsets : int ndarray of shape (sequences + 1,)
+        Sequence i has the tokens ``offsets[i]`` to ``offsets[i + 1] − 1``.
+    scheme : str or None
+        Needed in strict mode only.
+    mode : {"default", "strict"}
+
+    Returns
+    -------
+    types : list of str
+        Names of the types of span.
+    kind, first, stop : int ndarrays of shape (spans,)
+        Number into ``types``, first token and the one after the last, counted over all sequences.
+    """
+    if mode not in ("default", "strict"):
+        raise ValueError(f"mode must be 'default' or 'strict', got {mode!r}.")
+    tags = [split_tag(label) for label in classes] + [("O", "")]
+    starts, inside, ends = _strict_tables(tags, scheme) if mode == "strict" else _tables(tags)
+    types = sorted({kind or NO_TYPE for prefix, kind in tags if prefix != "O"})
+    number = {kind: k for k, kind in enumerate(types)}
+    type_of = np.array([number.get(kind or NO_TYPE, -1) for _, kind in tags], dtype=np.int64)
+
+    empty = np.zeros(0, dtype=np.int64)
+    if len(codes) == 0:
+        return types, empty, empty, empty
+    cuts = offsets[:-1][np.diff(offsets) > 0]
+    before = np.concatenate([codes[-1:], codes[:-1]])
+    before[cuts] = len(classes)
+    after = np.concatenate([codes[1:], codes[:1]])
+    after[cuts[1:] - 1] = len(classes)
+    after[-1] = len(classes)
+
+    # A run is a stretch of tokens each of which goes on with the one before. A span reaches from
+    # the first token of a run that can start one to the run's end, and counts if it may end there.
+    breaks = ~inside[before, codes]
+    run = np.cumsum(breaks) - 1
+    stops = np.append(np.flatnonzero(breaks)[1:], len(codes))
+    first = np.flatnonzero(starts[before, codes])
+    first = first[np.diff(run[first], prepend=-1) > 0]
+    stop = stops[run[first]]
+    whole = ends[codes[stop - 1], after[stop - 1]]
+    first, stop = first[whole], stop[whole]
+    return types, type_of[codes[first]], first, stop
+
+
+def _tables(tags: list[tuple[str, str]]) -> tuple[Array, Array, Array]:
+    """Where a span starts, goes on and may end, by neighbouring labels: the lenient reading."""
+    prefixes = np.array([{"L": "E", "U": "S"}.get(prefix, prefix) for prefix, _ in tags])
+    kinds = number_types([kind for _, kind in tags])
+    tagged = prefixes != "O"
+    open_before = np.isin(prefixes, ["B", "I"])
+    goes_on = np.isin(prefixes, ["I", "E"])
+    inside = open_before[:, None] & goes_on & (kinds[:, None] == kinds)
+    return tagged & ~inside, inside, np.ones_like(inside)
+
+
+def _strict_tables(tags: list[tuple[str, str]], scheme: str | None) -> tuple[Array, Array, Array]:
+    if scheme is None:
+        if all(prefix == "O" for prefix, _ in tags):
+            return _tables(tags)
+        raise ValueError("strict mode needs a scheme: pass scheme=.")
+    name, rules = find_scheme(scheme)
+    refuse_foreign(tags, name)
+    prefixes = np.array([prefix for prefix, _ in tags])
+    kinds = number_types([kind for _, kind in tags])
+    same = kinds[:, None] == kinds
+    condition = {"=": same, "!": ~same, "*": np.ones_like(same)}
+
+    def table(pairs: list[str]) -> Array:
+        mask = np.zeros_like(same)
+        for pair in pairs:
+            left, right = ((prefixes == pair[k]) | (pair[k] == ".") for k in (0, 1))
+            mask |= left[:, None] & right & condition[pair[2]]
+        return mask
+
+    return table(rules.starts), table(rules.inside), table(rules.ends)
+
+
+def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default") -> list[Span]:
+    """Spans of one sequence.
+
+    Parameters
+    ----------
+    labels : sequence of str
+    scheme : str, optional
+        One of :data:`SCHEMES`; in strict mode the default is what :func:`detect_scheme` says of
+        these labels.
+    mode : {"default", "strict"}, default="default"
+        ``"default"`` reads labels as conlleval and seqeval do: a span that starts or ends in a
+        way the scheme forbids still counts, and the scheme does not matter. ``"strict"`` is
+        seqeval's strict mode: only spans that the scheme allows count (of IOE1 it loses some
+        that are allowed, such as a span of one token before another of its type).
+
+    Returns
+    -------
+    list of (type, first token, token after the last)
+        The type is ``"_"`` where tags have none.
+
+    Examples
+    --------
+    >>> spans(["B-NP", "I-NP", "O", "I-VP"])
+    [('NP', 0, 2), ('VP', 3, 4)]
+    >>> spans(["B-NP", "I-NP", "O", "I-VP"], "IOB2", mode="strict")
+    [('NP', 0, 2)]
+    """
+    if scheme is not None:
+        scheme = scheme_name(scheme)
+    elif mode == "strict":
+        scheme = detect_scheme([plain(labels)])
+    classes, codes, offsets = encode([plain(labels)])
+    types, kind, first, stop = span_arrays(classes, codes, offsets, scheme, mode)
+    names = [types[k] for k in kind.tolist()]
+    return list(zip(names, first.tolist(), stop.tolist(), strict=True))
+
+
+def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]:
+    """Labels of another scheme for the same spans.
+
+    Labels that the source scheme forbids are read as :func:`spans` does by default, so converting
+    to the same scheme repairs them. IO cannot tell neighbours of one type apart.
+
+    Parameters
+    ----------
+    labels : sequence of str, or list of such sequences
+    source, target : str
+        Two of :data:`SCHEMES`.
+
+    Returns
+    -------
+    list of str, or list of such lists
+
+    Examples
+    --------
+    >>> convert_scheme(["I-NP", "I-NP", "B-NP", "O"], "IOB1", "IOBES")
+    ['B-NP', 'E-NP', 'S-NP', 'O']
+    """
+    source, target = scheme_name(source), scheme_name(target)
+    if not is_nested(labels):
+        return _convert([plain(labels)], source, target)[0]
+    return _convert([plain(sequence) for sequence in labels], source, target)
+
+
+def _convert(sequences: list[list[Any]], source: str, target: str) -> list[list[str]]:
+    classes, codes, offsets = encode(sequences)
+    tags = [split_tag(label) for label in classes]
+    refuse_foreign(tags, source)
+    _, _, first, stop = span_arrays(classes, codes, offsets, None)
+    kinds = [tags[code][1] for code in codes[first].tolist()]
+    found = list(zip(kinds, first.tolist(), stop.tolist(), strict=True))
+    labels = _write(found, offsets.tolist(), target)
+    return [labels[i:j] for i, j in pairwise(offsets.tolist())]
+
+
+def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
+    """What a scheme forbids in one sequence, a sentence for each wrong label.
+
+    Parameters
+    ----------
+    labels : sequence of str
+    scheme : str
+        One of :data:`SCHEMES`.
+
+    Returns
+    -------
+    list of str
+        Empty if the sequence is valid. Tokens are counted from 0.
+
+    Examples
+    --------
+    >>> explain_invalid(["B-NP", "O", "I-NP"], "IOB2")
+    ['I-NP at token 2 follows O; IOB2 wants B-NP there.']
+    """
+    name, rules = find_scheme(scheme)
+    given = plain(labels)
+    tags = [split_tag(label) for label in given]
+    foreign = [
+        f"{given[t]} at token {t} is not a tag of {name}, whose prefixes are "
+        f"{', '.join(rules.opens)} and O."
+        for t, (prefix, _) in enumerate(tags)
+        if prefix != "O" and prefix not in rules.opens
+    ]
+    if foreign:
+        return foreign
+    # Exactly the valid sequences stay as they are when their spans are written again.
+    wanted = _convert([given], name, name)[0]
+    sentences = []
+    for t, label in enumerate(given):
+        if wanted[t] == label:
+            continue
+        prefix, want = tags[t][0], split_tag(wanted[t])[0]
+        before = f"follows {given[t - 1]}" if t else "starts the sequence"
+        after = f"is followed by {given[t + 1]}" if t + 1 < len(given) else "ends the sequence"
+        reasons = []
+        if rules.opens[prefix] is not rules.opens[want]:
+            reasons.append(before)
+        if rules.closes[prefix] is not rules.closes[want]:
+            reasons.append(after)
+        sentences.append(
+            f"{label} at token {t} {' and '.join(reasons)}; {name} wants {wanted[t]} there."
+        )
+    return sentences
+
+
+def _write(found: list[Span], offsets: list[int], name: str) -> list[str]:
+    """Labels of spans, which are in order and do not overlap; types may be empty."""
+    labels = ["O"] * offsets[-1]
+    cuts = set(offsets)
+    opening, inner, closing, only = RULES[name].written
+    touched = ("", -1)  # type and end of the span before
+    for kind, first, stop in found:
+        labels[first:stop] = [join_tag(inner, kind)] * (stop - first)
+        if stop - first == 1:
+            labels[first] = join_tag(only, kind)
+        else:
+            labels[first] = join_tag(opening, kind)
+            labels[stop - 1] = join_tag(closing, kind)
+        if touched == (kind, first) and first not in cuts:
+            if name == "IOB1":
+                labels[first] = join_tag("B", kind)
+            if name == "IOE1":
+                labels[first - 1] = join_tag("E", kind)
+        touched = (kind, stop)
+    return labels

@@ -1,0 +1,399 @@
+"""Sequence labelling from few labels, many unlabelled sequences and what is known of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from hingeline._checks import one_of, positive
+from hingeline.constraints.penalties import Penalties
+from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.estimators.chain import ChainSSVM
+from hingeline.semisupervised.annealing import (
+    SCHEDULE,
+    Annealing,
+    AnnealingStep,
+    choose_by_violations,
+)
+from hingeline.semisupervised.starting import (
+    STARTS,
+    ConstrainedLabels,
+    find_words,
+    prepare,
+)
+from hingeline.semisupervised.switching import ORDERS
+
+Array = np.ndarray[Any, Any]
+
+NO_GAP = (
+    "weights and labels together are not a convex problem, which has no certificate; that of the "
+    "weights for fixed labels is base_.duality_gap_ after a fit"
+)
+SELECTIONS = ("dev", "violations", "last")
+
+
+@dataclass(eq=False, repr=False)
+class SemiSupervisedSSVM(BaseEstimator):
+    """Structured SVM for sequences of which only some are labelled, with constraints on the rest.
+
+    Minimises, over weights w and labels y* of the unlabelled sequences,
+    ``½‖w‖² + C_l/l Σ_i slack_i + C_u/u Σ_j slack_j(y*_j) + penalty(y*)``
+    with l labelled and u unlabelled sequences, for ever larger C_u: P. Balamurugan, S. Shevade,
+    S. Sellamanickam, *Large Margin Semi-supervised Structured Output Learning*, Algorithms 1 and 2.
+    In units of the base estimator ``C_l = base.C · l``, so that a labelled sequence weighs what it
+    weighs there, and an unlabelled one ``C_u/u``.
+
+    The problem is not convex and what is found depends on where it begins: the solution for the
+    labelled sequences alone. To use test sequences in training (transduction), pass them
+    with None for their labels; what they were given is in ``transduction_``. Without them training
+    is inductive.
+
+    Parameters
+    ----------
+    base : ChainSSVM, optional
+        The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``,
+        ``tol`` and ``max_iter`` hold for every convex problem on the way.
+    constraints : list of constraints, default=()
+        From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
+        together. Python predicates make everything slower.
+    C_u : sequence of float, optional
+        The values of C_u in turn. None: 1e-4, 3e-4, 1e-3, …, 1, as published, and on to 100.
+    select : {"dev", "violations", "last"}, optional
+        Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
+        first step that removes nine tenths of the violations that any step removes, which needs
+        no labels; or the last. Violations are those of plain predictions on the unlabelled
+        sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
+    start : {"beam", "viterbi"}, default="beam"
+        Where label switching starts: labels found by a beam search under the instance-level
+        constraints, or, as printed, those of the weights alone, from which single switches seldom
+        reach labels that keep the constraints.
+    order : {"sequential", "random"}, default="sequential"
+        How labels are switched: every position in turn takes the best label, as printed, or
+        random positions and labels are tried, as the paper's text says.
+    max_switches : int, optional
+        Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
+    max_sweeps : int, default=1
+        Sweeps in one call of Algorithm 2: more than the one printed, while any label is switched.
+    max_alternations : int, default=10
+        Rounds of label switching and training at one C_u, at most (printed: 1000).
+    label_tol : float, default=1e-3
+        A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
+    classes : sequence, optional
+        All labels there are, where the labelled sequences may lack some.
+    random_state : int, RandomState or None
+        For random order, and for the base where it has none of its own.
+    verbose : int, default=0
+        1 prints a line for every C_u, 2 for every alternation.
+
+    Attributes
+    ----------
+    base_ : ChainSSVM
+        The fitted estimator, with the weights of the chosen step. Its certificate is that of the
+        convex problem with the labels fixed.
+    classes_ : ndarray
+    weights_ : ndarray
+    steps_ : list of AnnealingStep
+        What happened at each C_u; the first, at ``C_u = 0``, is the supervised solution.
+    step_weights_ : list of ndarray
+        The weights of each step.
+    selected_ : int
+        The step chosen.
+    transduction_ : list of ndarray
+        Labels of all training sequences: those given, and y* of the chosen step. At the first
+        step these are its predictions.
+    primal_objective_ : float
+        P at the chosen step.
+    duality_gap_ : float
+        ``nan``: a problem that is not convex has no dual bound.
+    stop_reason_ : str
+
+    Examples
+    --------
+    >>> from hingeline import ChainSSVM, SemiSupervisedSSVM
+    >>> from hingeline.constraints import StartsWith
+    >>> X = [["a", "x"], ["a", "y"], ["a", "y"]]
+    >>> y = [["A", "X"], None, None]
+    >>> model = SemiSupervisedSSVM(ChainSSVM(random_state=0), [StartsWith("A")], random_state=0)
+    >>> [labels.tolist() for labels in model.fit(X, y).predict([["a", "y"]])]
+    [['A', 'X']]
+    """
+
+    base: ChainSSVM | None = None
+    constraints: Any = ()
+    _: KW_ONLY
+    C_u: Sequence[float] | None = None
+    select: str | None = None
+    start: str = "beam"
+    order: str = "sequential"
+    max_switches: int | None = None
+    max_sweeps: int = 1
+    max_alternations: int = 10
+    label_tol: float = 1e-3
+    classes: Any = None
+    random_state: Any = None
+    verbose: int = 0
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        lengths: Any = None,
+        sample_weight: Any = None,
+        *,
+        words: Any = None,
+        dev: tuple[Any, Any] | None = None,
+    ) -> SemiSupervisedSSVM:
+        """Train on labelled and unlabelled sequences.
+
+        Parameters
+        ----------
+        X, lengths
+            As for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences.
+        y : list of label sequences
+            None for a sequence without labels (in a flat y, with ``lengths``, for its tokens).
+        sample_weight : array-like, one per sequence, optional
+            Multiplies the slack of labelled sequences; those of the others count for nothing.
+        words : list of lists of str, optional
+            What constraints see of each sequence, where X does not hold words: numbers, dicts or
+            lists of attributes. Of rows of columns they see the first.
+        dev : (X, y), optional
+            Development data, on which every step is scored.
+
+        Returns
+        -------
+        self
+        """
+        schedule, select = self._check(dev)
+        model: ChainSSVM = clone(self.base) if self.base is not None else ChainSSVM()
+        model.warm_start = False
+        seed = None
+        if self.random_state is not None:
+            entropy = self.random_state
+            if isinstance(entropy, np.random.RandomState):
+                entropy = int(entropy.randint(2**31 - 1))
+            seed = int(np.random.default_rng(entropy).integers(2**31 - 1))
+            if model.random_state is None:
+                model.random_state = seed
+        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
+        if data.first == data.n:
+            warnings.warn(
+                "y has labels for all sequences: this is the supervised fit, and constraints count "
+                "for nothing. Mark unlabelled sequences with None.",
+                UserWarning,
+                stacklevel=2,
+            )
+            model._fit_whole(data.matrix, data.offsets, data.labels, data.weights, False)
+            norm = 0.5 * float(model.weights_ @ model.weights_)
+            step = AnnealingStep(
+                C_u=0.0,
+                objective=model.primal_objective_,
+                norm=norm,
+                labelled=model.primal_objective_ - norm,
+                unlabelled=0.0,
+                gap=model.duality_gap_,
+                dev_score=math.nan if dev is None else float(model.score(*dev)),
+                time=model.history_[-1].time,
+            )
+            self.transduction_ = data.restore_order(data.labels[:0])
+            self.step_weights_: list[Any] = [model.weights_]
+            self._choose(model, [step], 0)
+            return self
+        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
+            rng = np.random.default_rng(seed)
+            path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
+        if select == "dev":
+            chosen = int(np.argmax([step.dev_score for step in path.steps]))
+        elif select == "violations":
+            chosen = choose_by_violations(path.steps)
+        else:
+            chosen = len(path.steps) - 1
+        model._store(path.results[chosen])
+        self.transduction_ = data.restore_order(path.labels[chosen])
+        self.step_weights_ = [result.weights for result in path.results]
+        self._choose(model, path.steps, chosen)
+        if path.interrupted:
+            self.stop_reason_ = "interrupted"
+            warnings.warn(
+                f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
+                "the step chosen is one of these.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _check(self, dev: Any) -> tuple[tuple[float, ...], str]:
+        """The schedule and the way to choose a step, or a sentence on what is wrong."""
+        base = self.base
+        if base is not None:
+            if not isinstance(base, ChainSSVM):
+                raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
+            base._check_parameters()
+            for name, able in (("slack", "max"), ("rescale", "margin")):
+                if getattr(base, name) != able:
+                    raise ValueError(
+                        f"base has {name}={getattr(base, name)!r}: label switching knows "
+                        f"{name}={able!r} only."
+                    )
+            one_of("base's solver", base.solver, ("auto", "sdm"))
+            positive("base's C", base.C)
+        schedule = SCHEDULE if self.C_u is None else self.C_u
+        if isinstance(schedule, (int, float)):
+            schedule = (schedule,)
+        if len(schedule) == 0:
+            raise ValueError("C_u is empty: give at least one value, or None for the default.")
+        for k, value in enumerate(schedule):
+            positive(f"C_u[{k}]", value)
+        one_of("start", self.start, STARTS)
+        one_of("order", self.order, ORDERS)
+        if self.label_tol != 0:
+            positive("label_tol", self.label_tol)
+        for name in ("max_sweeps", "max_alternations"):
+            positive(name, getattr(self, name), integer=True)
+        if self.max_switches is not None:
+            positive("max_switches", self.max_switches, integer=True)
+        if self.select is not None:
+            one_of("select", self.select, SELECTIONS)
+        if self.select == "dev" and dev is None:
+            raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
+        if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
+            raise TypeError("dev must be a pair (X_dev, y_dev).")
+        chosen = self.select or ("violations" if dev is None else "dev")
+        return tuple(float(value) for value in schedule), chosen
+
+    def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
+        self.base_ = model
+        self.classes_ = model.classes_
+        self.n_features_in_ = model.n_features_in_
+        self.steps_ = steps
+        self.selected_ = chosen
+        self.primal_objective_ = steps[chosen].objective
+        self.duality_gap_ = math.nan
+        self.stop_reason_ = NO_GAP
+
+    @property
+    def weights_(self) -> Array:
+        """The flat weights of the chosen step."""
+        check_is_fitted(self, "base_")
+        return self.base_.weights_
+
+    def with_step(self, step: int) -> Any:
+        """A copy that predicts with the weights of another step, without a certificate."""
+        models = self.step_models_
+        other = type(self)(**self.get_params(deep=False))
+        other.__dict__.update(vars(self))
+        other._choose(models[step], self.steps_, range(len(models))[step])
+        return other
+
+    @property
+    def step_models_(self) -> list[ChainSSVM]:
+        """A fitted ChainSSVM for every step, e.g. to score them all."""
+        check_is_fitted(self, "base_")
+        if any(weights is None for weights in self.step_weights_):
+            raise ValueError("a model file holds the weights of the chosen step only: fit anew.")
+        return [self.base_.with_weights(weights) for weights in self.step_weights_]
+
+    def predict(
+        self,
+        X: Any,
+        lengths: Any = None,
+        allowed: Any = None,
+        *,
+        constrained: bool = False,
+        words: Any = None,
+    ) -> list[Array]:
+        """Labels of every sequence.
+
+        Parameters
+        ----------
+        X, lengths, allowed : as for :meth:`ChainSSVM.predict`
+        constrained : bool, default=False
+            Look for the highest score minus penalty, by beam search under the instance-level
+            constraints, whose weights count in units of the score.
+        words : list of lists of str, optional
+            What the constraints see, as for :meth:`fit`.
+
+        Returns
+        -------
+        list of ndarray, one per sequence
+        """
+        check_is_fitted(self, "base_")
+        if not constrained:
+            return self.base_.predict(X, lengths, allowed)
+        problem = self.base_._prepared(X, lengths, allowed)
+        everyone = np.arange(len(problem.offsets) - 1)
+        seen = find_words(X, words, everyone, problem.offsets)
+        penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")
+        with Workers(effective_n_jobs(self.base_.n_jobs), 0) as workers:
+            search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
+            numbers = search.find()
+        return np.split(self.classes_[numbers], problem.offsets[1:-1])
+
+    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
+        """Share of tokens labelled right.
+
+        Parameters
+        ----------
+        X, y, lengths : as for :meth:`ChainSSVM.score`
+        sample_weight : array-like, one per sequence, optional
+        """
+        check_is_fitted(self, "base_")
+        return self.base_.score(X, y, lengths, sample_weight)
+
+    def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
+        """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
+
+        The file holds ``base_`` and the record of the annealing; :func:`hingeline.load` and the
+        command line read it as a ChainSSVM, without a certificate. Constraints and weights of
+        other steps are left out.
+
+        Parameters
+        ----------
+        path : str or path
+        metadata : dict, optional
+        **options
+            As for :meth:`ChainSSVM.save`.
+        """
+        check_is_fitted(self, "base_")
+        rows = [
+            {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
+            for row in (step._asdict() for step in self.steps_)
+        ]
+        record = {"steps": rows, "selected": self.selected_}
+        both = {**(metadata or {}), "semisupervised": record}
+        stored = copy(self.base_)  # its certificate is that of another problem
+        stored.primal_objective_ = self.primal_objective_
+        stored.dual_objective_ = stored.duality_gap_ = math.nan
+        stored.history_ = []
+        stored.stop_reason_ = NO_GAP
+        return stored.save(path, metadata=both, **options)
+
+    @classmethod
+    def load(cls, path: Any) -> Any:
+        """The fitted estimator in a file that :meth:`save` wrote, with the chosen weights only."""
+        model = ChainSSVM.load(path)
+        record = model.metadata_.get("semisupervised")
+        make: Any = AnnealingStep
+        try:
+            steps = [
+                make(**{k: math.nan if v is None else v for k, v in row.items()})
+                for row in record["steps"]
+            ]
+            chosen = int(record["selected"])
+            steps[chosen]
+        except (TypeError, KeyError, ValueError, IndexError):
+            raise ValueError(
+                f"{path} holds no record of a semi-supervised fit: load it with ChainSSVM.load."
+            ) from None
+        found = cls(base=clone(model))
+        found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
+        found._choose(model, steps, chosen)
+        return found

@@ -1,0 +1,461 @@
+"""Constraint matching: labels of unlabelled sequences by switching one label at a time.
+
+For fixed weights w, Algorithm 2 of P. Balamurugan, S. Shevade, S. Sellamanickam, *Large Margin
+Semi-supervised Structured Output Learning*, climbs down::
+
+    O(y*) = C_u/u · Σ_j slack_j(y*_j) + penalty(y*),
+    slack_j(ŷ) = max_y [w·f(x_j, y) + l(ŷ, y)] − w·f(x_j, ŷ)
+
+from labels of :mod:`.starting`. What is printed is put right in five places: the
+slack is ``l − w·Δf`` (line 17 has the other sign); O* is that of the labels reached, carried on
+after every accepted switch (line 10 would compare with the start); the label is restored after
+each trial; the limit counts switches, not positions; and a switch must lower O* by more than
+rounding. ``order="sequential"`` sweeps over all positions and takes the best label at each, as
+printed; ``order="random"`` tries random positions and labels, as the text describes.
+
+A trial as printed costs a loss-augmented Viterbi pass. Here it costs O(1), with the same result:
+see :mod:`hingeline.inference.chain`. In a sweep from left to right the
+best beginnings follow the labels as they are switched, and the best continuations behind them stay
+valid, so that a sweep costs about two Viterbi passes. In random order both are made anew after
+each accepted switch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._jit import helper, kernel
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator, measure_penalty
+from hingeline.constraints.switches import commit_switch, switch_costs
+from hingeline.core.formulations import Formulation, plane_offset, plane_scale
+from hingeline.core.planes import WorkingSet, plane
+from hingeline.core.primitives import plane_loss, plane_sqdist, truth
+from hingeline.core.workers import Workers
+from hingeline.inference.chain import (
+    augmented_maxima,
+    path_score,
+    step_backward,
+    step_forward,
+    switch_gains,
+    transposed,
+    uniform_cost,
+)
+from hingeline.structures.chain import ChainProblem, moves, position_scores
+
+Array = np.ndarray[Any, Any]
+
+ORDERS = ("sequential", "random")
+
+#: A switch must lower the objective by more than this share of its terms.
+SWITCH_ROUNDING = 1e-10
+
+
+class Switching(NamedTuple):
+    """What label switching reached."""
+
+    labels: Array  # int32, of all unlabelled tokens
+    slack: Array  # of every unlabelled sequence
+    penalty: float
+    objective: float  # C_u/u · Σ slack + penalty
+    start_objective: float  # the same of the labels it began with
+    switches: int
+    sweeps: int
+
+
+# Slack for fixed labels, and a sweep where a penalty is a Python function ----------------------
+
+
+@helper
+def is_lower(change: float, scale: float, maximum: float, penalty: float) -> bool:
+    """Whether a change of the objective is a decrease that rounding does not explain."""
+    return change < -SWITCH_ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
+
+
+@kernel
+def fill_slack_table(
+    problem: ChainProblem, i: int, w: Array, y: Array, maxima: Array, out: Array
+) -> None:
+    """``out[t, k]``: slack of the labelling y of sequence i with label k at position t instead.
+
+    ``inf`` where that is forbidden; ``maxima[t, k]`` is the loss-augmented maximum in it.
+    """
+    n_labels = problem.n_labels
+    stride = problem.stride
+    length = y.shape[0]
+    A = moves(problem, w)
+    onwards = A.reshape(A.size)
+    backwards = transposed(A, n_labels).reshape(n_labels * stride)
+    cost = problem.cost.reshape(problem.cost.size)
+    unit = uniform_cost(problem.cost)
+    table = position_scores(problem, i, w, 0.0)
+    scores = table.reshape(table.size)
+    ahead = np.zeros(length * stride)
+    behind = np.zeros(length * stride)
+    reach = np.empty(stride)
+    row = np.empty(n_labels)
+    for t in range(length - 1, 0, -1):
+        step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+    for t in range(length - 1):
+        step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+    score = path_score(table, A, y)
+    for t in range(length):
+        for k in range(n_labels):
+            at = t * stride + k
+            row[k] = ahead[at] + scores[at] + behind[at]
+        augmented_maxima(row, problem.cost, unit, n_labels, maxima[t])
+        switch_gains(scores, onwards, backwards, y, stride, n_labels, t, row)
+        for k in range(n_labels):
+            out[t, k] = maxima[t, k] - score - row[k]
+
+
+def sweep_slowly(
+    problem: ChainProblem,
+    first: int,
+    w: Array,
+    scale: float,
+    evaluator: SwitchEvaluator,
+    order: Array,
+    limit: int,
+    slack: Array,
+    trials: tuple[Array, Array] | None = None,
+) -> int:
+    """A sweep as :func:`sweep_in_order`, or with ``trials`` at random.
+
+    Slack comes from the kernels, made anew after every accepted switch; penalties come from the
+    evaluator, which holds the labels.
+    """
+    start = problem.offsets[first]
+    switches = 0
+    for i in order.tolist():
+        lo, hi = (int(at - start) for at in problem.offsets[first + i : first + i + 2])
+        y = evaluator.labels[lo:hi]
+        maxima = np.empty((hi - lo, problem.n_labels))
+        table = np.empty_like(maxima)
+        fill_slack_table(problem, first + i, w, y, maxima, table)
+        for trial in range(hi - lo):
+            if switches >= limit:
+                break
+            t = trial if trials is None else int(trials[0][lo + trial])
+            now = int(y[t])
+            penalties = evaluator.switch_costs(i, t)
+            changes = scale * (table[t] - table[t, now]) + penalties
+            if trials is None:
+                changes[now] = 0.0
+                best = int(np.argmin(changes))
+            else:
+                best = int(trials[1][lo + trial])
+                best += best >= now
+            if best != now and is_lower(changes[best], scale, maxima[t, now], penalties[best]):
+                evaluator.commit_switch(i, t, best)
+                switches += 1
+                fill_slack_table(problem, first + i, w, y, maxima, table)
+        slack[i] = max(table[0, y[0]], 0.0)
+    return switches
+
+
+# Sweeps --------------------------------------------------------------------------------------
+
+
+@helper
+def _fill_row(ahead: Array, scores: Array, behind: Array, here: int, row: Array) -> None:
+    for k in range(row.shape[0]):
+        row[k] = ahead[here + k] + scores[here + k] + behind[here + k]
+
+
+@kernel
+def sweep_in_order(
+    problem: ChainProblem,
+    first: int,
+    w: Array,
+    scale: float,
+    constraints: Any,
+    state: Any,
+    order: Array,
+    limit: int,
+    labels: Array,
+    slack: Array,
+) -> int:
+    """Visit every position of the sequences of ``order`` and take the best label there.
+
+    ``labels``, ``slack`` and ``order`` are of the unlabelled sequences, which the problem holds
+    from number ``first`` on; ``scale`` is ``C_u/u``. Returns the number of switches, at most
+    ``limit``. A forbidden label or move has a gain of ``−inf`` and so a change of ``inf``.
+    """
+    n_labels = problem.n_labels
+    stride = problem.stride
+    A = moves(problem, w)
+    onwards = A.reshape(A.size)
+    backwards = transposed(A, n_labels).reshape(n_labels * stride)
+    cost = problem.cost.reshape(problem.cost.size)
+    unit = uniform_cost(problem.cost)
+    row = np.empty(n_labels)
+    maxima = np.empty(n_labels)
+    gains = np.empty(n_labels)
+    penalties = np.zeros(n_labels)
+    reach = np.empty(stride)
+    start = problem.offsets[first]
+    switches = 0
+    for i in order:
+        y = labels[problem.offsets[first + i] - start : problem.offsets[first + i + 1] - start]
+        length = y.shape[0]
+        table = position_scores(problem, first + i, w, 0.0)
+        score = path_score(table, A, y)
+        scores = table.reshape(table.size)
+        ahead = np.zeros(length * stride)
+        behind = np.zeros(length * stride)
+        for t in range(length - 1, 0, -1):
+            step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+        for t in range(length):
+            now = y[t]
+            if switches < limit or t == length - 1:
+                _fill_row(ahead, scores, behind, t * stride, row)
+                augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+            if switches < limit:
+                switch_costs(constraints, state, labels, i, t, penalties)
+                switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+                held = maxima[now]
+                for k in range(n_labels):
+                    row[k] = scale * (maxima[k] - held - gains[k]) + penalties[k]
+                best = now
+                least = 0.0
+                for k in range(n_labels):
+                    if row[k] < least and k != now and is_lower(row[k], scale, held, penalties[k]):
+                        least = row[k]
+                        best = k
+                if best != now:
+                    score += gains[best]
+                    commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
+                    switches += 1
+            if t + 1 < length:
+                step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+        slack[i] = max(maxima[y[length - 1]] - score, 0.0)
+    return switches
+
+
+@kernel
+def sweep_at_random(
+    problem: ChainProblem,
+    first: int,
+    w: Array,
+    scale: float,
+    constraints: Any,
+    state: Any,
+    order: Array,
+    limit: int,
+    places: Array,
+    candidates: Array,
+    labels: Array,
+    slack: Array,
+) -> int:
+    """Try as many switches as a sequence has positions, at these places and to these labels.
+
+    ``places`` and ``candidates`` have one entry per unlabelled token; a candidate is the number of
+    a label among those that are not there already. As :func:`sweep_in_order` otherwise.
+    """
+    n_labels = problem.n_labels
+    stride = problem.stride
+    A = moves(problem, w)
+    onwards = A.reshape(A.size)
+    backwards = transposed(A, n_labels).reshape(n_labels * stride)
+    cost = problem.cost.reshape(problem.cost.size)
+    unit = uniform_cost(problem.cost)
+    row = np.empty(n_labels)
+    maxima = np.empty(n_labels)
+    gains = np.empty(n_labels)
+    penalties = np.zeros(n_labels)
+    reach = np.empty(stride)
+    start = problem.offsets[first]
+    switches = 0
+    for i in order:
+        lo = problem.offsets[first + i] - start
+        y = labels[lo : problem.offsets[first + i + 1] - start]
+        length = y.shape[0]
+        table = position_scores(problem, first + i, w, 0.0)
+        score = path_score(table, A, y)
+        scores = table.reshape(table.size)
+        ahead = np.zeros(length * stride)
+        behind = np.zeros(length * stride)
+        for t in range(length - 1, 0, -1):
+            step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+        for t in range(length - 1):
+            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+        for trial in range(length):
+            if switches >= limit or n_labels < 2:
+                break
+            t = places[lo + trial]
+            now = y[t]
+            k = candidates[lo + trial]
+            if k >= now:
+                k += 1
+            switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+            if gains[k] == -np.inf:
+                continue
+            _fill_row(ahead, scores, behind, t * stride, row)
+            augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+            switch_costs(constraints, state, labels, i, t, penalties)
+            change = scale * (maxima[k] - maxima[now] - gains[k]) + penalties[k]
+            if is_lower(change, scale, maxima[now], penalties[k]):
+                score += gains[k]
+                commit_switch(constraints, state, labels, i, t, k)
+                switches += 1
+                for s in range(t, 0, -1):
+                    step_backward(scores, cost, y[s], backwards, n_labels, stride, s, behind, reach)
+                for s in range(t, length - 1):
+                    step_forward(scores, cost, y[s], onwards, n_labels, stride, s, ahead, reach)
+        _fill_row(ahead, scores, behind, 0, row)
+        augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+        slack[i] = max(maxima[y[0]] - score, 0.0)
+    return switches
+
+
+@kernel
+def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
+    """``slack[i]`` of the sequences ``first + i``, i in ``order``, for the problem's labels."""
+    A = moves(problem, w)
+    onwards = A.reshape(A.size)
+    cost = problem.cost.reshape(problem.cost.size)
+    stride = problem.stride
+    n_labels = problem.n_labels
+    reach = np.empty(stride)
+    for i in order:
+        lo = problem.offsets[first + i]
+        y = problem.labels[lo : problem.offsets[first + i + 1]]
+        length = y.shape[0]
+        table = position_scores(problem, first + i, w, 0.0)
+        scores = table.reshape(table.size)
+        ahead = np.zeros(length * stride)
+        for t in range(length - 1):
+            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+        best = -np.inf
+        here = (length - 1) * stride
+        loss = y[length - 1] * stride
+        for k in range(n_labels):
+            best = max(best, ahead[here + k] + scores[here + k] + cost[loss + k])
+        slack[i] = max(best - path_score(table, A, y), 0.0)
+
+
+def measure_slacks(
+    problem: ChainProblem, first: int, stop: int, w: Array, workers: Workers
+) -> Array:
+    """Slack of the sequences ``first ≤ i < stop`` for the problem's own labels."""
+    slack = np.empty(stop - first)
+    workers.map(
+        lambda part, scratch: fill_slacks(problem, first, part, w, slack), np.arange(stop - first)
+    )
+    return slack
+
+
+def switch_labels(
+    problem: ChainProblem,
+    first: int,
+    w: Array,
+    scale: float,
+    penalties: Penalties,
+    labels: Array,
+    *,
+    order: str = "sequential",
+    max_switches: int | None = None,
+    max_sweeps: int = 1,
+    rng: np.random.Generator | None = None,
+) -> Switching:
+    """Algorithm 2 from given labels of the unlabelled sequences.
+
+    These are the problem's sequences from number ``first`` on; their labels in it count for
+    nothing. ``scale`` is ``C_u/u``, what a unit of slack costs; ``labels`` of all unlabelled tokens
+    are where to start, and are left as they are. ``order`` is "sequential", every position in turn
+    with its best label, or "random", positions and labels drawn from ``rng``. Sweeps are repeated,
+    at most ``max_sweeps`` in all, as long as something was switched.
+    """
+    lengths = np.diff(problem.offsets[first:])
+    n = len(lengths)
+    slack = np.empty(n)
+    everyone = np.arange(n)
+    compiled = penalties.compiled
+    if penalties.predicates:
+        evaluator = SwitchEvaluator(penalties, labels)
+        labels = evaluator.labels
+    else:
+        labels = np.array(labels, dtype=np.int32)
+        state = penalties.state(labels)
+
+    def sweep(limit: int, at_random: bool) -> int:
+        sequences, trials = everyone, None
+        if at_random:
+            assert rng is not None
+            sequences = rng.permutation(n)
+            places = rng.integers(0, np.repeat(lengths, lengths))
+            trials = places, rng.integers(0, max(problem.n_labels - 1, 1), len(places))
+        if penalties.predicates:
+            return sweep_slowly(
+                problem, first, w, scale, evaluator, sequences, limit, slack, trials
+            )
+        common = (problem, first, w, scale, compiled, state, sequences, limit)
+        if trials is not None:
+            return int(sweep_at_random(*common, *trials, labels, slack))
+        return int(sweep_in_order(*common, labels, slack))
+
+    def objective() -> tuple[float, float]:
+        if penalties.predicates:
+            penalty = evaluator.sum_penalties()
+        else:
+            penalty = float(measure_penalty(compiled, state))
+        return scale * float(slack.sum()) + penalty, penalty
+
+    most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
+    sweep(0, False)  # finds the slack and switches nothing
+    start_objective = objective()[0]
+    switches = sweeps = 0
+    while sweeps < max_sweeps and switches < most:
+        found = sweep(most - switches, order == "random")
+        sweeps += 1
+        switches += found
+        if not found:
+            break
+    reached, penalty = objective()
+    return Switching(labels, slack, penalty, reached, start_objective, switches, sweeps)
+
+
+# After the labels have changed ----------------------------------------------------------------
+
+
+@kernel
+def retarget(
+    problem: Any, form: Formulation, ws: WorkingSet, changed: Array, scratch: Array
+) -> None:
+    """Take the true outputs of the examples in ``changed`` anew; their planes keep their mass.
+
+    A plane is an output beside the true one, and the bound on an example's mass does not depend
+    on either: the multipliers stay feasible, and are a better start than none. A plane that has
+    become the true output asks for nothing and loses its mass.
+    """
+    for i in changed:
+        m = ws.used[i]
+        if m == 0:
+            continue
+        gold = np.empty(ws.length[i], dtype=np.int32)
+        truth(problem, i, gold)
+        s = ws.slot[i]
+        for j in range(m):
+            y = plane(ws, i, j)
+            loss = plane_loss(problem, i, y)
+            ws.offset[s + j] = plane_offset(form, loss)
+            ws.scale[s + j] = plane_scale(form, loss)
+            ws.sqnorm[s + j] = plane_sqdist(problem, i, gold, y, scratch)
+            ws.drift[s + j] = 0.0
+            if loss == 0.0:
+                ws.alpha[s + j] = 0.0
+        if ws.gram.shape[0] == 0:
+            continue
+        room = ws.capacity[i]
+        g = ws.gram_start[i]
+        for j in range(m):
+            for k in range(j + 1):
+                inner = ws.sqnorm[s + j]
+                if k < j:
+                    apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
+                    inner = 0.5 * (ws.sqnorm[s + j] + ws.sqnorm[s + k] - apart)
+                value = ws.scale[s + j] * ws.scale[s + k] * inner
+                ws.gram[g + j * room + k] = value
+                ws.gram[g + k * room + j] = value

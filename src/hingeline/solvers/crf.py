@@ -1,0 +1,442 @@
+"""Log-linear chains: expected features, and the weights of largest penalised likelihood.
+
+With weights c_i of the sequences and a vector of features that are observed, or expected under
+some other distribution q, ``target = Σ_i c_i·E_q[f(x_i, y)]``, this is minimised::
+
+    P(w) = ½‖w‖² + Σ_i c_i·log Z_i(w) − w·target
+
+P is strongly convex, and the distributions of w itself are a feasible point of its dual
+``D = Σ_i c_i·H(p_i) − ½‖target − Σ_i c_i·E_p[f]‖²`` (plus what is constant). There
+``P(w) − D = ½‖∇P(w)‖²``: the certificate costs nothing.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from hingeline._jit import helper, kernel, strict_helper
+from hingeline.core.loop import outside
+from hingeline.core.results import HistoryRow, Result, relative
+from hingeline.core.workers import Workers
+from hingeline.structures.chain import ChainProblem, compile_problem
+from hingeline.structures.chain_batch import add_by_feature, expect_all
+
+# Limited-memory BFGS for smooth, strongly convex functions of many variables.
+#
+# Written here because SciPy's L-BFGS-B spends more time on bounds that are not there than a chain
+# needs for its gradient, and sums by a BLAS whose threads get into the way of ours.
+
+Array = np.ndarray[Any, Any]
+
+#: Pairs of steps and changes of the gradient that are remembered.
+MEMORY = 10
+#: A step must bring this share of what the slope promises.
+SUFFICIENT = 1e-4
+#: Trials along one direction.
+MAX_TRIALS = 30
+
+
+@helper
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for k in range(a.shape[0]):
+        total += a[k] * b[k]
+    return total
+
+
+@strict_helper
+def _add(out: Array, step: float, a: Array) -> None:
+    for k in range(out.shape[0]):
+        out[k] += step * a[k]
+
+
+@kernel
+def dot(a: Array, b: Array) -> float:
+    """``a·b``, summed the same way whatever other threads do."""
+    return _dot(a, b)
+
+
+@kernel
+def quasi_newton(
+    gradient: Array, steps: Array, changes: Array, first: int, count: int, out: Array
+) -> None:
+    """``out = −H·gradient`` with the inverse Hessian of the pairs remembered (two-loop recursion).
+
+    Rows ``first, first + 1, …`` of ``steps`` and ``changes``, taken round, are the ``count`` pairs
+    from the oldest to the newest.
+    """
+    size = gradient.shape[0]
+    rows = steps.shape[0]
+    share = np.empty(count)
+    inner = np.empty(count)
+    for k in range(size):
+        out[k] = -gradient[k]
+    for c in range(count - 1, -1, -1):
+        s = steps[(first + c) % rows]
+        y = changes[(first + c) % rows]
+        inner[c] = _dot(s, y)
+        share[c] = _dot(s, out) / inner[c]
+        _add(out, -share[c], y)
+    if count > 0:
+        y = changes[(first + count - 1) % rows]
+        scale = inner[count - 1] / _dot(y, y)
+        for k in range(size):
+            out[k] *= scale
+    for c in range(count):
+        s = steps[(first + c) % rows]
+        y = changes[(first + c) % rows]
+        rest = share[c] - _dot(y, out) / inner[c]
+        _add(out, rest, s)
+
+
+def descend(function: Callable[[Array], tuple[float, Array]], start: Array) -> None:
+    """Minimise until ``function`` raises an exception, or no step goes further down.
+
+    Parameters
+    ----------
+    function : callable
+        ``w -> (value, gradient)``; it sees every point that is tried, keeps the best and decides
+        when to stop.
+    start : (size,)
+    """
+    w = np.array(start, dtype=np.float64)
+    size = len(w)
+    steps, changes = np.empty((MEMORY, size)), np.empty((MEMORY, size))
+    first = count = 0
+    direction = np.empty(size)
+    value, gradient = function(w)
+    while True:
+        quasi_newton(gradient, steps, changes, first, count, direction)
+        slope = dot(direction, gradient)
+        if not slope < 0.0:
+            return
+        # Without a memory of the curvature a step of unit length is safe to begin with.
+        step = 1.0 if count else min(1.0, 1.0 / np.sqrt(-slope))
+        for _ in range(MAX_TRIALS):
+            tried = w + step * direction
+            new_value, new_gradient = function(tried)
+            if new_value <= value + SUFFICIENT * step * slope:
+                break
+            # The parabola through value, slope and new value; not too far at once.
+            bend = new_value - value - step * slope
+            best = -0.5 * slope * step * step / bend if np.isfinite(bend) and bend > 0 else 0.0
+            step = min(max(best, 0.1 * step), 0.5 * step)
+        else:
+            return
+        at = (first + count) % MEMORY
+        np.subtract(tried, w, out=steps[at])
+        np.subtract(new_gradient, gradient, out=changes[at])
+        if dot(steps[at], changes[at]) > 0.0:
+            if count < MEMORY:
+                count += 1
+            else:
+                first = (first + 1) % MEMORY
+        elif count == MEMORY:  # rounding alone; the oldest pair was overwritten
+            first, count = (first + 1) % MEMORY, count - 1
+        w, value, gradient = tried, new_value, new_gradient
+
+
+#: Probabilities of a block of sequences take at most this many numbers (or one sequence).
+BLOCK_NUMBERS = 2**22
+#: A block's sequences are cut into so many parts, whose expected moves are summed in order.
+PARTS = 16
+#: A part has at least so many sequences.
+LEAST_PART = 8
+
+
+class _Block(NamedTuple):
+    """Some sequences, and their tokens by feature (CSC)."""
+
+    cuts: Array  # the parts: sequences cuts[c] to cuts[c + 1] − 1
+    first: int  # its first token
+    n_tokens: int
+    indptr: Array
+    tokens: Array
+    values: Array
+    features: Array  # those that occur
+
+
+class ChainExpectations:
+    """Expectations over all labellings of the sequences of a problem.
+
+    All sums are made in the same order for any number of threads.
+
+    Parameters
+    ----------
+    problem : ChainProblem
+    workers : Workers
+    """
+
+    def __init__(self, problem: ChainProblem, workers: Workers) -> None:
+        self.problem = problem
+        self.workers = workers
+        self.n = len(problem.offsets) - 1
+        self.n_weights = compile_problem(problem).n_weights
+        self.nothing = np.zeros((0, problem.stride))
+        self._blocks = self._cut()
+
+    def _cut(self) -> list[_Block]:
+        problem = self.problem
+        offsets = problem.offsets
+        matrix = sp.csr_matrix(
+            (problem.values, problem.indices, problem.indptr),
+            shape=(int(offsets[-1]), problem.n_features),
+        )
+        room = max(BLOCK_NUMBERS // problem.stride, 1)
+        blocks = []
+        lo = 0
+        while lo < self.n:
+            hi = int(np.searchsorted(offsets, offsets[lo] + room, side="right")) - 1
+            hi = max(hi, lo + 1)
+            parts = max(1, min(PARTS, (hi - lo) // LEAST_PART))
+            columns = matrix[offsets[lo] : offsets[hi]].tocsc()
+            blocks.append(
+                _Block(
+                    cuts=lo + (hi - lo) * np.arange(parts + 1) // parts,
+                    first=int(offsets[lo]),
+                    n_tokens=int(offsets[hi] - offsets[lo]),
+                    indptr=columns.indptr.astype(np.int64),
+                    tokens=columns.indices.astype(np.int64),
+                    values=columns.data,
+                    features=np.flatnonzero(np.diff(columns.indptr)),
+                )
+            )
+            lo = hi
+        return blocks
+
+    def features(
+        self, w: Array, weights: Array, unary: Array | None = None, enter: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Log Z of every sequence, and ``Σ_i weights_i·E[f(x_i, y)]`` as a flat vector.
+
+        Parameters
+        ----------
+        w : (n_weights,)
+        weights : (n,)
+        unary, enter : (tokens, stride), optional
+            Added to the scores of labels, and of labels that differ from the one before.
+        """
+        log_z = np.empty(self.n)
+        total = np.zeros(self.n_weights)
+        rows = total.reshape(-1, self.problem.stride)
+        d, m = self.problem.n_features, self.problem.n_labels
+        for block in self._blocks:
+            nodes = np.zeros((block.n_tokens, self.problem.stride))
+            moved, ends = self._expect(
+                block, w, weights, unary, enter, block.first, nodes, self.nothing, log_z
+            )
+            rows[d : d + m] += moved
+            if self.problem.boundary:
+                rows[d + m : d + m + 2] += ends
+            self.workers.map(
+                lambda part, scratch, block=block, nodes=nodes: add_by_feature(  # type: ignore[misc]
+                    block.indptr, block.tokens, block.values, part, nodes, rows[:d]
+                ),
+                block.features,
+            )
+        return log_z, total
+
+    def marginals(
+        self, w: Array, unary: Array | None = None, enter: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Log Z of every sequence, and ``P(y_t = k)`` and ``P(y_{t−1} = y_t = k)`` of every token.
+
+        The second is 0 at the first token of a sequence. Columns beyond the labels are padding.
+        """
+        log_z = np.empty(self.n)
+        size = (int(self.problem.offsets[-1]), self.problem.stride)
+        nodes, stays = np.zeros(size), np.zeros(size)
+        ones = np.ones(self.n)
+        for block in self._blocks:
+            self._expect(block, w, ones, unary, enter, 0, nodes, stays, log_z)
+        return log_z, nodes, stays
+
+    def _expect(
+        self,
+        block: _Block,
+        w: Array,
+        weights: Array,
+        unary: Array | None,
+        enter: Array | None,
+        first: int,
+        nodes: Array,
+        stays: Array,
+        log_z: Array,
+    ) -> tuple[Array, Array]:
+        """Fill nodes, stays and log Z; expected moves and ends."""
+        parts = len(block.cuts) - 1
+        stride = self.problem.stride
+        moved = np.zeros((parts, self.problem.n_labels, stride))
+        ends = np.zeros((parts, 2, stride))
+        extra = self.nothing if unary is None else unary
+        entry = self.nothing if enter is None else enter
+
+        def run(part: Array, scratch: Array) -> None:
+            for c in part:
+                expect_all(
+                    self.problem,
+                    block.cuts[c],
+                    block.cuts[c + 1],
+                    w,
+                    weights,
+                    extra,
+                    entry,
+                    first,
+                    nodes,
+                    stays,
+                    moved[c],
+                    ends[c],
+                    log_z,
+                )
+
+        self.workers.map(run, np.arange(parts))
+        return moved.sum(axis=0), ends.sum(axis=0)
+
+
+def observed_features(problem: ChainProblem, weights: Array) -> Array:
+    """``Σ_i weights_i·f(x_i, y_i)`` with the labels of the problem, as a flat vector."""
+    n_tokens, m, stride = len(problem.labels), problem.n_labels, problem.stride
+    offsets, labels = problem.offsets, problem.labels
+    by_token = np.repeat(weights, np.diff(offsets))
+    matrix = sp.csr_matrix(
+        (problem.values, problem.indices, problem.indptr), shape=(n_tokens, problem.n_features)
+    )
+    seen = sp.csr_matrix((by_token, labels, np.arange(n_tokens + 1)), shape=(n_tokens, stride))
+    moved = np.zeros((m, stride))
+    inside = np.ones(n_tokens, dtype=bool)
+    inside[offsets[:-1]] = False
+    after = np.flatnonzero(inside)
+    np.add.at(moved, (labels[after - 1], labels[after]), by_token[after])
+    rows = [(matrix.T.astype(np.float64) @ seen).toarray(), moved]
+    if problem.boundary:
+        ends = np.zeros((2, stride))
+        np.add.at(ends[0], labels[offsets[:-1]], weights)
+        np.add.at(ends[1], labels[offsets[1:] - 1], weights)
+        rows.append(ends)
+    return np.concatenate(rows).ravel()
+
+
+class _Stop(Exception):
+    """The certificate is good enough, or there were passes enough."""
+
+
+class _Objective:
+    """P and its gradient, and the best certificate among the points visited."""
+
+    def __init__(
+        self,
+        expectations: ChainExpectations,
+        weights: Array,
+        target: Array,
+        tol: float,
+        max_iter: int,
+        started: float,
+    ) -> None:
+        self.expectations, self.weights, self.target = expectations, weights, target
+        self.tol, self.max_iter, self.started = tol, max_iter, started
+        self.best: Array | None = None
+        self.primal, self.dual = np.inf, -np.inf
+        self.history: list[HistoryRow] = []
+
+    def __call__(self, w: Array) -> tuple[float, Array]:
+        log_z, expected = self.expectations.features(w, self.weights)
+        gradient = w + expected - self.target
+        primal = 0.5 * dot(w, w) + dot(self.weights, log_z) - dot(w, self.target)
+        self.dual = max(self.dual, primal - 0.5 * dot(gradient, gradient))
+        if primal < self.primal or self.best is None:
+            self.primal, self.best = primal, w.copy()
+        gap = max(self.primal - self.dual, 0.0)
+        passes = len(self.history) + 1
+        self.history.append(
+            HistoryRow(
+                time=time.perf_counter() - self.started,
+                passes=passes,
+                oracle_calls=passes * self.expectations.n,
+                primal=self.primal,
+                dual=self.dual,
+                gap=gap,
+                estimate=gap,
+                planes=0,
+            )
+        )
+        if relative(gap, self.primal) <= self.tol or passes >= self.max_iter:
+            raise _Stop
+        return primal, gradient
+
+
+def minimise_log_loss(
+    expectations: ChainExpectations,
+    weights: Array,
+    target: Array,
+    *,
+    start: Array | None = None,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+    name: str = "ChainCRF",
+    started: float | None = None,
+) -> Result:
+    """Minimise P by L-BFGS until its certified relative gap is at most ``tol``.
+
+    Parameters
+    ----------
+    expectations : ChainExpectations
+    weights : (n,)
+        The c_i: C times the weights of the sequences.
+    target : (n_weights,)
+        ``Σ_i c_i·f(x_i, y_i)``, or its expectation.
+    start : (n_weights,), optional
+        Weights to begin with; zero otherwise.
+    tol : float
+    max_iter : int
+        Passes over the data, i.e. evaluations of P and its gradient.
+    name : str
+        Who warns where the tolerance is not reached.
+    started : float, optional
+        The time that the curve counts from.
+    """
+    began = time.perf_counter() if started is None else started
+    objective = _Objective(expectations, weights, target, tol, max_iter, began)
+    first = np.zeros(expectations.n_weights) if start is None else np.array(start)
+    reason = "L-BFGS found no further descent"
+    try:
+        descend(objective, first)
+    except _Stop:
+        reason = f"max_iter={max_iter} passes"
+    except KeyboardInterrupt:
+        if objective.best is None:
+            raise
+        reason = "interrupted"
+    assert objective.best is not None
+    gap = max(objective.primal - objective.dual, 0.0)
+    rel = relative(gap, objective.primal)
+    converged = rel <= tol
+    if converged:
+        reason = "converged"
+    else:
+        warnings.warn(
+            f"{name} stopped after {len(objective.history)} passes ({reason}) and its certified "
+            f"relative gap is {rel:.3g}, above tol={tol:g}: raise max_iter, loosen tol, lower C, "
+            "or scale the features.",
+            ConvergenceWarning,
+            stacklevel=outside(),
+        )
+    return Result(
+        weights=objective.best,
+        primal=objective.primal,
+        dual=objective.dual,
+        gap=gap,
+        relative_gap=rel,
+        n_iter=len(objective.history),
+        converged=converged,
+        exact=True,
+        restricted=False,
+        stop_reason=reason,
+        history=objective.history,
+    )

@@ -1,0 +1,539 @@
+"""Messages and weights in turn: the baselines that soft constraints are compared with.
+
+Both minimise the LP-relaxed objective g(w, δ) of :mod:`hingeline.solvers.relaxed.soft` over weights
+and messages: an example is drawn, its messages make ``rounds`` rounds of block descent, and the
+weights a step against the (sub)gradient of the example at these messages.
+
+``"dlpw"``
+    O. Meshi, D. Sontag, T. Jaakkola, A. Globerson, *Learning Efficiently with Approximate Inference
+    via Dual Losses* (2010): descent on the messages, subgradient steps.
+``"dlpw-smooth"``
+    T. Hazan, R. Urtasun, *A Primal-Dual Message-Passing Algorithm for Approximated Large Scale
+    Structured Prediction* (2010): every maximum is soft, ``ε log Σ exp(·/ε)``, messages have a
+    closed form by variables, and the steps are gradient steps of a smooth function.
+
+Messages. Descent by variables or by factors (MPLP):
+:mod:`hingeline.solvers.relaxed.messages`. A step is worth what its messages are: at messages
+that are not fit for the weights, the subgradient of g(w, δ) in w says how g changes with these
+messages kept, which is far above the least g over messages. A round by factors leaves dense
+graphs far from fit. On yeast with all pairs, after 20 passes that way, steps point away from the
+optimum: their product with the way to it is +1206, where −148 is the most that a subgradient of
+the least g can have, and g rises. Three rounds by variables at the same weights make it −156.
+
+The gradient of an example at its messages has the best state of every block, or soft shares. For
+these messages it is a subgradient of g(w, δ) in the weights, whichever maximiser is taken where
+there are several. What is to be minimised, though, is the least g over messages, and of that it is
+a subgradient only if the messages are optimal for the weights and the maximisers of factors and
+variables agree. So messages have to be nearly fit for the weights before a step, and of a factor's
+maximisers the one nearest to its variables' is taken.
+
+Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
+``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that
+the noise of the first steps, ``(η/2)·Σ_i n·c_i²‖g_i‖²``, is the share ``noise`` of the objective at
+w = 0: with ``t₀ = 0`` the weights leave for a place some passes away. Candidates are the last
+weights and the average of the iterates, each with a few rounds of messages made for it.
+
+Certificate. g(w, δ) is what it says whatever the temperature. For ``"dlpw-smooth"`` the soft
+marginals of all examples, factors' coupled to variables', are a feasible dual point: the gap is
+that of the relaxation. It goes down to ``2ε Σ_i c_i Σ_blocks log(states)`` at most, and not to 0.
+``"dlpw"`` has no dual point, so that its dual is −inf and its gap ``nan``: it runs until
+``max_iter`` or ``max_time``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hingeline._jit import helper, kernel
+from hingeline._simd import aligned_zeros
+from hingeline.core.formulations import Formulation
+from hingeline.core.primitives import Compiled
+from hingeline.core.registry import SolverOptions, option
+from hingeline.core.solver import CertifiedSolver
+from hingeline.core.workers import Workers
+from hingeline.inference.factor_graph import Topology, topology
+from hingeline.inference.map import NO_ORACLE
+from hingeline.solvers.relaxed.blocks import couple
+from hingeline.solvers.relaxed.messages import (
+    Tables,
+    add_beliefs,
+    descend_factors,
+    descend_variables,
+    fill_tables,
+    normalise,
+    score_variables,
+)
+from hingeline.solvers.relaxed.pairs import (
+    add_pairs,
+    choose_pairs,
+    descend_pairs,
+    fill_pairs,
+    store_pairs,
+)
+from hingeline.structures.graph_blocks import (
+    BinaryPairs,
+    Blocks,
+    factor_add,
+    factor_scores,
+    first_column,
+    group_end,
+    lay_out_blocks,
+    row_add,
+    true_joint,
+    true_state,
+    variable_loss,
+)
+
+Array = np.ndarray[Any, Any]
+
+#: Entries of the steps' state.
+STEPS, TOTAL, MASS, FIRST = range(4)
+#: What makes a block of messages: a variable with its factors, a factor, or the first in graphs of
+#: binary pairs only.
+VARIABLES, FACTORS, PAIRS = range(3)
+#: Scores this near, relative to one plus their size, are tied: messages are float32.
+TIE_TOLERANCE = 1e-5
+
+
+@helper
+def choose(values: Array, at: int, n: int, temperature: float) -> int:
+    """Scores to marginals: the best state, which is returned, or soft shares."""
+    best = 0
+    for s in range(1, n):
+        if values[at + s] > values[at + best]:
+            best = s
+    if temperature > 0.0:
+        normalise(values, at, n, temperature)
+        return best
+    for s in range(n):
+        values[at + s] = 0.0
+    values[at + best] = 1.0
+    return best
+
+
+@helper
+def choose_near(
+    graph: Topology, c: int, values: Array, first: int, end: int, states: Array
+) -> None:
+    """Scores of factor c to its best joint state; of several, that nearest to ``states``."""
+    best, top, second = first, values[first], -np.inf
+    for k in range(first + 1, end):
+        if values[k] > top:
+            best, top, second = k, values[k], top
+        else:
+            second = max(second, values[k])
+    least = top - TIE_TOLERANCE * (1.0 + abs(top))
+    if second >= least:
+        most = -1
+        for k in range(first, end):
+            if values[k] < least:
+                continue
+            same, rest = 0, k - first
+            for p in range(graph.scope_start[c + 1] - 1, graph.scope_start[c] - 1, -1):
+                v = graph.scope[p]
+                if rest % graph.n_states[v] == states[v]:
+                    same += 1
+                rest //= graph.n_states[v]
+            if same > most:
+                best, most = k, same
+    for k in range(first, end):
+        values[k] = 0.0
+    values[best] = 1.0
+
+
+@helper
+def make_tables(blocks: Blocks, order: Array) -> Tables:
+    """Room for the factors of any example of a pass."""
+    longest = places = 0
+    for i in order:
+        longest = max(longest, blocks.mass_at[i + 1] - blocks.mass_at[i])
+        places = max(places, blocks.message_at[i + 1] - blocks.message_at[i])
+    return Tables(
+        np.empty(longest + blocks.most_blocks + 8),
+        np.empty(blocks.most_blocks + 1, dtype=np.int64),
+        np.empty(places + 1, dtype=np.int64),
+    )
+
+
+@kernel
+def descend(
+    problem: Any,
+    blocks: Blocks,
+    order: Array,
+    cap: Array,
+    weight: float,
+    rounds: int,
+    by: int,
+    temperature: float,
+    state: Array,
+    planes: Array,
+    moments: Array,
+    messages: Array,
+) -> None:
+    """One pass: of each example the messages, then a (sub)gradient step; ``w = planes/W``.
+
+    ``by`` says what makes a block of messages. With weight 0 only messages move.
+    """
+    columns = np.empty(problem.n_columns + 8)
+    steps = np.empty(problem.n_columns + 8)
+    later = np.empty(problem.n_columns + 8)
+    beliefs = np.empty(blocks.most_unary + 8)
+    states = np.empty(blocks.most_unary + 8, dtype=np.int64)
+    tables = make_tables(blocks, order)
+    own = np.empty(tables.stride.shape[0])
+    margins = np.empty(tables.stride.shape[0] + blocks.widest + 8)
+    for i in order:
+        graph = topology(problem.graphs, problem.graph[i])
+        n_factors = graph.scope_start.shape[0] - 1
+        total = state[TOTAL]
+        score_variables(problem, graph, i, planes, total, columns, beliefs)
+        if by == PAIRS:
+            place = blocks.message_at[i]
+            fill_pairs(
+                problem, graph, i, planes, total, messages, place, own, beliefs, tables.values
+            )
+            for _ in range(rounds):
+                descend_pairs(graph, temperature, beliefs, own, tables.values, margins)
+            if rounds > 0:
+                store_pairs(n_factors, own, messages, place)
+        else:
+            add_beliefs(problem, blocks, graph, i, messages, beliefs)
+            fill_tables(problem, blocks, graph, i, planes, total, messages, tables)
+        for _ in range(rounds if by != PAIRS else 0):
+            if by == FACTORS:
+                descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
+            else:
+                descend_variables(
+                    problem, blocks, graph, i, temperature, beliefs, messages, tables, margins
+                )
+        if weight == 0.0:
+            continue
+        state[STEPS] += 1.0
+        step = weight * cap[i]
+        # All of the gradient before any of the step: factors may share a template.
+        for v in range(graph.n_states.shape[0]):
+            states[v] = choose(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
+        values = tables.values
+        if by == PAIRS:
+            choose_pairs(problem, graph, i, temperature, TIE_TOLERANCE, states, values)
+            add_pairs(problem, graph, i, -step, -step * state[STEPS], values, planes, moments)
+        for c in range(n_factors if by != PAIRS else 0):
+            first, end = tables.start[c], tables.start[c + 1]
+            if temperature > 0.0:
+                normalise(values, first, end - first, temperature)
+            else:
+                choose_near(graph, c, values, first, end, states)
+            values[first + true_joint(problem, graph, i, c)] -= 1.0
+        for c in range(n_factors if by != PAIRS else 0):
+            size = tables.start[c + 1] - tables.start[c]
+            change = values[tables.start[c] :]
+            factor_add(problem, i, c, size, -step, change, planes)
+            factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
+        v = 0
+        while v < graph.n_states.shape[0]:
+            end = group_end(problem, i, v, graph.n_states.shape[0])
+            for k in range(problem.n_columns):
+                steps[k] = 0.0
+            for u in range(v, end):
+                first = graph.unary_start[u]
+                column = first_column(problem, i, u)
+                beliefs[first + true_state(problem, i, u)] -= 1.0
+                for s in range(graph.n_states[u]):
+                    steps[column + s] = -step * beliefs[first + s]
+            for k in range(problem.n_columns):
+                later[k] = state[STEPS] * steps[k]
+            row_add(problem, i, v, steps, planes)
+            row_add(problem, i, v, later, moments)
+            v = end
+        state[TOTAL] += weight
+        state[MASS] += state[TOTAL]
+
+
+@kernel
+def find_hinges(
+    problem: Any, blocks: Blocks, order: Array, w: Array, messages: Array, out: Array
+) -> None:
+    """``Σ max θ̂`` of each example, relative to the truth."""
+    columns = np.empty(problem.n_columns + 8)
+    beliefs = np.empty(blocks.most_unary + 8)
+    table = np.empty(blocks.widest + 8)
+    tables = make_tables(blocks, order)
+    for i in order:
+        graph = topology(problem.graphs, problem.graph[i])
+        score_variables(problem, graph, i, w, 1.0, columns, beliefs)
+        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
+        hinge = 0.0
+        for v in range(graph.n_states.shape[0]):
+            hinge -= beliefs[graph.unary_start[v] + true_state(problem, i, v)]
+        add_beliefs(problem, blocks, graph, i, messages, beliefs)
+        for v in range(graph.n_states.shape[0]):
+            first = graph.unary_start[v]
+            top = beliefs[first]
+            for s in range(1, graph.n_states[v]):
+                top = max(top, beliefs[first + s])
+            hinge += top
+        for c in range(graph.scope_start.shape[0] - 1):
+            factor_scores(problem, graph, i, c, w, table)
+            hinge -= table[true_joint(problem, graph, i, c)]
+            top = -np.inf
+            for k in range(tables.start[c], tables.start[c + 1]):
+                top = max(top, tables.values[k])
+            hinge += top
+        out[i] = hinge
+
+
+@kernel
+def add_soft_marginals(
+    problem: Any,
+    blocks: Blocks,
+    order: Array,
+    cap: Array,
+    w: Array,
+    temperature: float,
+    messages: Array,
+    out: Array,
+) -> float:
+    """``out += Ψμ`` for the soft marginals μ, factors coupled to variables; ``Σ c_i·μ·l``."""
+    columns = np.empty(problem.n_columns + 8)
+    steps = np.empty(problem.n_columns + 8)
+    beliefs = np.empty(blocks.most_unary + 8)
+    missing = np.empty(blocks.most_unary + 8)
+    tables = make_tables(blocks, order)
+    linear = 0.0
+    for i in order:
+        graph = topology(problem.graphs, problem.graph[i])
+        n_variables = graph.n_states.shape[0]
+        score_variables(problem, graph, i, w, 1.0, columns, beliefs)
+        add_beliefs(problem, blocks, graph, i, messages, beliefs)
+        for v in range(n_variables):
+            normalise(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
+            for s in range(graph.n_states[v]):
+                share = beliefs[graph.unary_start[v] + s]
+                linear += cap[i] * share * variable_loss(problem, i, v, s)
+        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
+        for c in range(graph.scope_start.shape[0] - 1):
+            size = tables.start[c + 1] - tables.start[c]
+            table = tables.values[tables.start[c] : tables.start[c + 1]]
+            normalise(table, 0, size, temperature)
+            couple(graph, c, size, beliefs, 0, table, missing)
+            table[true_joint(problem, graph, i, c)] -= 1.0
+            factor_add(problem, i, c, size, -cap[i], table, out)
+        v = 0
+        while v < n_variables:
+            end = group_end(problem, i, v, n_variables)
+            for k in range(problem.n_columns):
+                steps[k] = 0.0
+            for u in range(v, end):
+                column = first_column(problem, i, u)
+                for s in range(graph.n_states[u]):
+                    steps[column + s] = -cap[i] * beliefs[graph.unary_start[u] + s]
+                steps[column + true_state(problem, i, u)] += cap[i]
+            row_add(problem, i, v, steps, out)
+            v = end
+    return linear
+
+
+#: Examples that the noise of steps is judged by.
+NOISE_SAMPLE = 32
+#: Rounds of messages for weights that are to be certified.
+CERTIFYING_ROUNDS = 3
+
+
+class DLPW(CertifiedSolver):
+    """Dual losses; see the head of this module."""
+
+    name = "dlpw"
+    slacks: ClassVar[tuple[str, ...]] = ("max",)
+    rescalings = ("margin",)
+    soft_only = "it descends on the price of slack"
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        rounds: int = option(
+            3, "rounds of messages in an example before each step of the weights", least=0
+        )
+        noise: float = option(
+            0.1,
+            "share of the objective at w = 0 that the noise of the first steps may cost; longer "
+            "steps come to weights that predict well sooner, and to the optimum later",
+        )
+        messages_by: str = option(
+            "variables",
+            "a block of messages: a variable with all its factors, or a factor (MPLP)",
+            words=("variables", "factors"),
+        )
+        temperature: float = 0.0
+
+    saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
+    saved_arrays = ("planes", "moments", "state", "messages", "_best")
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: Any = None,
+    ) -> None:
+        super().__init__(compiled, form, workers, seed, options)
+        if self.hard or form.rescaled:
+            raise ValueError(
+                f"solver={self.name!r} needs a finite C and rescale='margin': the relaxation has "
+                "no other form."
+            )
+        self.blocks = lay_out_blocks(compiled, self.name)
+        self.problem = compiled.problem._replace(oracle=NO_ORACLE)
+        self.by = PAIRS if isinstance(self.blocks.factors, BinaryPairs) else VARIABLES
+        if self.options.messages_by == "factors":
+            self.by = FACTORS
+        self.messages = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)
+        self.exact = self.temperature > 0.0
+        self.planes = aligned_zeros(compiled.n_weights)
+        self.moments = aligned_zeros(compiled.n_weights)
+        self.state = np.zeros(4)
+        self.bound = -math.inf
+        self.hinges = np.zeros(compiled.n)
+        step = min(self._first_step(), 1.0)
+        # Steps of pass k weigh k₀ + k − 1, those before the first as if k₀ passes had been made.
+        n = max(len(self.active), 1)
+        self.state[FIRST] = 2.0 / (step * n)
+        self.state[TOTAL] = 0.5 * n * self.state[FIRST] ** 2
+
+    @property
+    def temperature(self) -> float:
+        """ε; 0 where maxima are hard."""
+        return float(self.options.temperature)
+
+    @property
+    def n_planes(self) -> int:
+        """None are kept."""
+        return 0
+
+    def _first_step(self) -> float:
+        """The η at which the noise of steps from w = 0 is the share of the objective there."""
+        n = len(self.active)
+        zero = aligned_zeros(self.compiled.n_weights)
+        noise = objective = 0.0
+        some = self.active[:: max(n // NOISE_SAMPLE, 1)]
+        for i in some:
+            gradient = np.zeros_like(zero)
+            state = np.zeros(4)
+            state[TOTAL] = 1.0
+            self._descend(np.array([i]), 1.0, 0, state, gradient, np.zeros_like(zero))
+            noise += 0.5 * float(gradient @ gradient) / n
+            find_hinges(self.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges)
+            objective += float(self.form.cap[i] * self.hinges[i])
+        return float(self.options.noise) * objective / noise if noise > 0.0 else 1.0
+
+    def _descend(
+        self, order: Array, weight: float, rounds: int, state: Array, planes: Array, moments: Array
+    ) -> None:
+        """Pass over some examples; with weight 0 only messages move."""
+        cap = len(self.active) * self.form.cap
+        descend(
+            *(self.problem, self.blocks, order, cap, weight, rounds, self.by, self.temperature),
+            *(state, planes, moments, self.messages),
+        )
+
+    def sweep(self) -> float:
+        """One pass in a new random order; its gap is not known."""
+        self.clock += 1
+        order = self.rng.permutation(self.active)
+        weight, rounds = self.state[FIRST] + self.clock - 1.0, int(self.options.rounds)
+        self._descend(order, weight, rounds, self.state, self.planes, self.moments)
+        self.oracle_calls += len(self.active)
+        return math.inf
+
+    def last(self) -> Array:
+        """The last iterate."""
+        return np.asarray(self.planes / self.state[TOTAL])
+
+    def candidate(self) -> Array:
+        """The average of the iterates."""
+        if self.state[MASS] == 0.0:
+            return self.last()
+        steps = self.state[STEPS] + 1.0
+        return np.asarray((steps * self.planes - self.moments) / self.state[MASS])
+
+    def certify(self) -> float:
+        """``g`` of the average and of the last iterate; a dual bound where there is one."""
+        best, primal = None, math.inf
+        for weights in (self.last(), self.candidate()):
+            self._fit_messages(weights)
+            value = self.primal_of(weights)
+            if best is None or value < primal:
+                best, primal = weights, value
+            if self.temperature > 0.0:
+                self.bound = max(self.bound, self._dual_of(weights)[0])
+        assert best is not None
+        if primal < self._best_primal or self._best is None:
+            self._best, self._best_primal = best, primal
+        return primal
+
+    def _dual_of(self, weights: Array) -> tuple[float, Array]:
+        """Dual value of the soft marginals at weights and the messages of this moment; their Ψμ."""
+        combined = aligned_zeros(self.compiled.n_weights)
+        linear = add_soft_marginals(
+            *(self.problem, self.blocks, self.active, self.form.cap, weights, self.temperature),
+            *(self.messages, combined),
+        )
+        return linear - 0.5 * float(combined @ combined), combined
+
+    def _fit_messages(self, weights: Array) -> None:
+        """A few rounds of messages for given weights.
+
+        Those of an example belong to the weights of its last visit, and the noise of the steps in
+        between would count as slack.
+        """
+        state = np.zeros(4)
+        state[TOTAL] = 1.0
+        self._descend(self.active, 0.0, CERTIFYING_ROUNDS, state, weights, np.zeros_like(weights))
+
+    def primal_of(self, weights: Array) -> float:
+        """``g(w, δ)`` of given weights with the messages of this moment."""
+        self.workers.map(
+            lambda part, scratch: find_hinges(
+                self.problem, self.blocks, part, weights, self.messages, self.hinges
+            ),
+            self.active,
+        )
+        return 0.5 * float(weights @ weights) + float(self.form.cap @ self.hinges)
+
+    def dual(self) -> float:
+        """The best dual bound so far."""
+        return self.bound
+
+    def measures(self) -> dict[str, Any]:
+        """What history rows say beside the certificate."""
+        return {"relaxed": self._best_primal}
+
+    def findings(self, weights: Array) -> dict[str, float]:
+        """The relaxed objective, which is the primal, and its gap."""
+        gap = self._best_primal - self.bound if self.exact else math.nan
+        return {"relaxed_objective_": self._best_primal, "relaxed_gap_": gap}
+
+    def repair(self) -> None:
+        """Any messages and weights are feasible."""
+
+    def memory(self) -> None:
+        """Nothing: there are no multipliers to start from."""
+
+    def _find_violations(self) -> None:
+        """Nothing: :meth:`primal_of` takes the place of decoding."""
+
+
+class SmoothDLPW(DLPW):
+    """Dual losses with soft maxima; see the head of this module."""
+
+    name = "dlpw-smooth"
+    slacks = ("max",)
+
+    @dataclass(frozen=True)
+    class Options(DLPW.Options):
+        messages_by: str = "variables"
+        temperature: float = option(0.01, "ε of the soft maxima, in units of the loss")

@@ -1,0 +1,276 @@
+"""Messages of one example of the relaxed problem g(w, δ): what they are, and block descent.
+
+For given weights g is smallest in the messages where the relaxation's dual is solved. Block descent
+on it goes by variables, each with the messages of all its factors (:func:`descend_variables`)::
+
+    m_cv(s) = max_{y: y_v = s} [θ_c(y) − Σ_{u≠v} δ_cu(y_u)],
+    b_v ← (θ_v + Σ_c m_cv)/(1 + N_v),     δ_cv ← m_cv − b_v
+
+with beliefs ``b_v = θ_v + Σ_c δ_cv``, or, with soft maxima ``ε log Σ exp(·/ε)`` in the place of
+max, after which the soft marginals of v and of its factors agree. Or by factors
+(:func:`descend_factors`, MPLP)::
+
+    t(y) = θ_c(y) + Σ_v (b_v − δ_cv)(y_v),     b_v ← (1/|c|)·max_{y: y_v = s} t(y)
+
+Of pairs, the second halves what a variable knows at each of its factors. Where there are many, the
+scores of a variable end up with the last ones, and the next rounds bring them to the others bit by
+bit: with weights that move in between, messages are never fit for them. The first shares them out
+evenly.
+
+Messages are float32, laid out by :class:`hingeline.structures.graph_blocks.Blocks`. In a visit the
+scores ``θ_c − Σ_v δ_cv`` of all factors stand in tables one after the other, and follow the
+messages. :mod:`hingeline.inference.messages` descends on the same dual for one set of scores in
+full precision, and hands on more at each factor: what it leaves is a better bound, and what is left
+here is kept from pass to pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hingeline._jit import helper
+from hingeline.inference.factor_graph import Topology
+from hingeline.structures.graph_blocks import (
+    Blocks,
+    add_message,
+    factor_scores,
+    first_column,
+    group_end,
+    place_messages,
+    row_scores,
+    variable_loss,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+class Tables(NamedTuple):
+    """Scores of the factors of one example less their messages, and where they lie."""
+
+    values: Array
+    start: Array  # of each factor; one more at the end
+    stride: Array  # of each place of the scopes
+
+
+@helper
+def score_variables(
+    problem: Any, graph: Topology, i: int, w: Array, total: float, columns: Array, out: Array
+) -> None:
+    """``w·φ_v(s)/total + l_v(s)`` of all variables and states."""
+    n_variables = graph.n_states.shape[0]
+    v = 0
+    while v < n_variables:
+        end = group_end(problem, i, v, n_variables)
+        row_scores(problem, i, v, w, columns)
+        for u in range(v, end):
+            column = first_column(problem, i, u)
+            for s in range(graph.n_states[u]):
+                score = columns[column + s] / total + variable_loss(problem, i, u, s)
+                out[graph.unary_start[u] + s] = score
+        v = end
+
+
+@helper
+def add_beliefs(
+    problem: Any, blocks: Blocks, graph: Topology, i: int, messages: Array, beliefs: Array
+) -> None:
+    """Add all messages to their variables."""
+    for p in range(graph.scope.shape[0]):
+        v = graph.scope[p]
+        at = place_messages(blocks, problem, i, p)
+        for s in range(graph.n_states[v]):
+            beliefs[graph.unary_start[v] + s] += messages[at + s]
+
+
+@helper
+def fill_tables(
+    problem: Any,
+    blocks: Blocks,
+    graph: Topology,
+    i: int,
+    w: Array,
+    total: float,
+    messages: Array,
+    tables: Tables,
+) -> None:
+    """``θ_c(y) − Σ_v δ_cv(y_v)`` of all factors, weights being ``w/total``."""
+    values = tables.values
+    first = 0
+    for c in range(graph.scope_start.shape[0] - 1):
+        tables.start[c] = first
+        out = values[first:]
+        size = factor_scores(problem, graph, i, c, w, out)
+        if total != 1.0:
+            for k in range(size):
+                out[k] /= total
+        stride = size
+        for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+            n = graph.n_states[graph.scope[p]]
+            stride //= n
+            tables.stride[p] = stride
+            at = place_messages(blocks, problem, i, p)
+            add_message(out, size, n, stride, messages, at, -1.0)
+        first += size
+    tables.start[graph.scope_start.shape[0] - 1] = first
+
+
+@helper
+def max_marginal(
+    values: Array, first: int, end: int, states: int, stride: int, out: Array, at: int
+) -> None:
+    """``out[at + s]``: the largest of a table's values over joint states with ``y_slot = s``."""
+    # A range with a step costs a division, more than the rest where tables are 2 by 2.
+    for s in range(states):
+        best = -np.inf
+        outer = first + s * stride
+        while outer < end:
+            for k in range(outer, outer + stride):
+                best = max(best, values[k])
+            outer += states * stride
+        out[at + s] = best
+
+
+@helper
+def soft_marginal(
+    values: Array,
+    first: int,
+    end: int,
+    states: int,
+    stride: int,
+    temperature: float,
+    out: Array,
+    at: int,
+) -> None:
+    """``out[at + s]``: the soft maximum of values over joint states with ``y_slot = s``."""
+    max_marginal(values, first, end, states, stride, out, at)
+    for s in range(states):
+        best, total = out[at + s], 0.0
+        outer = first + s * stride
+        while outer < end:
+            for k in range(outer, outer + stride):
+                total += np.exp((values[k] - best) / temperature)
+            outer += states * stride
+        out[at + s] = best + temperature * np.log(total)
+
+
+@helper
+def move_message(
+    tables: Tables, c: int, p: int, states: int, s: int, step: float, messages: Array, at: int
+) -> float:
+    """Add a step to the message of state s at place p of factor c; what it was, once rounded."""
+    before = messages[at + s]
+    messages[at + s] = np.float32(before + step)
+    moved = np.float64(messages[at + s]) - before
+    stride = tables.stride[p]
+    outer, end = tables.start[c] + s * stride, tables.start[c + 1]
+    while outer < end:
+        for k in range(outer, outer + stride):
+            tables.values[k] -= moved
+        outer += states * stride
+    return moved
+
+
+@helper
+def normalise(values: Array, at: int, n: int, temperature: float) -> None:
+    """Scores to shares ``∝ exp(score/ε)``."""
+    top = values[at]
+    for s in range(1, n):
+        top = max(top, values[at + s])
+    total = 0.0
+    for s in range(n):
+        values[at + s] = np.exp((values[at + s] - top) / temperature)
+        total += values[at + s]
+    for s in range(n):
+        values[at + s] /= total
+
+
+@helper
+def descend_factors(
+    problem: Any,
+    blocks: Blocks,
+    graph: Topology,
+    i: int,
+    beliefs: Array,
+    messages: Array,
+    tables: Tables,
+    margins: Array,
+) -> None:
+    """One round over the factors (MPLP); ``beliefs`` and tables are kept up."""
+    for c in range(graph.scope_start.shape[0] - 1):
+        first, end = tables.start[c], tables.start[c + 1]
+        lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
+        for p in range(lo, hi):
+            v = graph.scope[p]
+            # θ_c − Σδ + Σb is t: a variable's own message cancels.
+            add_message(
+                tables.values[first:end],
+                end - first,
+                graph.n_states[v],
+                tables.stride[p],
+                beliefs,
+                graph.unary_start[v],
+                1.0,
+            )
+        at = 0
+        for p in range(lo, hi):
+            n = graph.n_states[graph.scope[p]]
+            max_marginal(tables.values, first, end, n, tables.stride[p], margins, at)
+            at += n
+        at = 0
+        for p in range(lo, hi):
+            v = graph.scope[p]
+            n, unary = graph.n_states[v], graph.unary_start[v]
+            place = place_messages(blocks, problem, i, p)
+            add_message(
+                tables.values[first:end], end - first, n, tables.stride[p], beliefs, unary, -1.0
+            )
+            for s in range(n):
+                step = margins[at + s] / (hi - lo) - beliefs[unary + s]
+                beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)
+            at += n
+
+
+@helper
+def descend_variables(
+    problem: Any,
+    blocks: Blocks,
+    graph: Topology,
+    i: int,
+    temperature: float,
+    beliefs: Array,
+    messages: Array,
+    tables: Tables,
+    margins: Array,
+) -> None:
+    """One round over the variables, each with all its factors; beliefs and tables are kept up."""
+    for v in range(graph.n_states.shape[0]):
+        n = graph.n_states[v]
+        unary = graph.unary_start[v]
+        begin, end = graph.incident_start[v], graph.incident_start[v + 1]
+        share = 1.0 / (1.0 + (end - begin))
+        # margins: the mean of v and its factors, then those of each factor.
+        for s in range(n):
+            margins[s] = beliefs[unary + s] * share
+        at = n
+        for q in range(begin, end):
+            c = graph.incident[q]
+            stride = tables.stride[graph.scope_start[c] + graph.slot[q]]
+            first, last = tables.start[c], tables.start[c + 1]
+            if temperature > 0.0:
+                soft_marginal(tables.values, first, last, n, stride, temperature, margins, at)
+            else:
+                max_marginal(tables.values, first, last, n, stride, margins, at)
+            for s in range(n):
+                margins[s] += margins[at + s] * share
+            at += n
+        at = n
+        for q in range(begin, end):
+            c = graph.incident[q]
+            p = graph.scope_start[c] + graph.slot[q]
+            place = place_messages(blocks, problem, i, p)
+            for s in range(n):
+                step = margins[at + s] - margins[s]
+                beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)
+            at += n

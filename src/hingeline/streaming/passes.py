@@ -1,0 +1,229 @@
+"""Passes over new examples only, and the multipliers of examples as blocks that come and go.
+
+The dual is maximised over one example at a time with all others fixed, and the others enter only
+through the weights. So a batch of new examples is a problem of its own that starts from the
+weights of all: nothing seen before is touched, and the sum of the blocks is the dual state of all
+examples. It is feasible whatever the order, and not yet optimal.
+
+The average of the iterates (see :mod:`hingeline.solvers.sdm`) goes on from batch to batch:
+``w̄ = w − u/(K(K+1))``, where ``u = Σ drift·a·Δf`` over the planes of all blocks. Multipliers and
+drift per plane are therefore all there is to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hingeline._jit import kernel
+from hingeline.core.formulations import Formulation
+from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert
+from hingeline.core.primitives import Compiled
+from hingeline.core.solver import add_planes
+from hingeline.core.workers import Workers
+from hingeline.solvers.enumerated import add_all
+from hingeline.solvers.sdcd import SDCD
+from hingeline.solvers.sdm import SDM
+
+Array = np.ndarray[Any, Any]
+
+#: Multipliers of a block: planes, or a dense (examples, outputs) table.
+Multipliers = WorkingSet | Array
+
+
+class Stream(SDM):
+    """Passes over new examples, the weights of all others given.
+
+    ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``
+    are in ``w`` already.
+    """
+
+    streaming = True
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any],
+        w: Array,
+        visits: float,
+        start: WorkingSet | None = None,
+    ) -> None:
+        # Steps over all planes at once would need all examples, and no average knows of them.
+        options = {**options, "cg_steps": 0}
+        super().__init__(
+            compiled, form, workers, seed, options, empty_working_set(compiled.lengths)
+        )
+        self.ws = self.ws if start is None else self.take_over(start)
+        self.w = w
+        self.visits = visits
+
+
+class StreamSDM(Stream):
+    """The sequential dual method on new examples."""
+
+
+class StreamSDCD(Stream, SDCD):
+    """Dual coordinate descent on new examples."""
+
+
+# Blocks ------------------------------------------------------------------------------------------
+
+
+@kernel
+def copy_chosen(old: WorkingSet, chosen: Array, new: WorkingSet) -> None:
+    """Planes with mass or drift of the chosen examples; ``new`` has room for exactly these."""
+    for e in range(chosen.shape[0]):
+        i = chosen[e]
+        s = old.slot[i]
+        t = new.slot[e]
+        length = old.length[i]
+        room = new.capacity[e]
+        count = 0
+        which = np.empty(old.used[i], dtype=np.int64)
+        for j in range(old.used[i]):
+            if old.alpha[s + j] != 0.0 or old.drift[s + j] != 0.0:
+                which[count] = j
+                count += 1
+        for p in range(count):
+            j = which[p]
+            new.alpha[t + p] = old.alpha[s + j]
+            new.offset[t + p] = old.offset[s + j]
+            new.scale[t + p] = old.scale[s + j]
+            new.sqnorm[t + p] = old.sqnorm[s + j]
+            new.drift[t + p] = old.drift[s + j]
+            if new.gram.shape[0] > 0:
+                for q in range(count):
+                    new.gram[new.gram_start[e] + p * room + q] = old.gram[
+                        old.gram_start[i] + j * old.capacity[i] + which[q]
+                    ]
+            for k in range(length):
+                new.y[new.y_start[e] + p * length + k] = old.y[old.y_start[i] + j * length + k]
+        new.used[e] = count
+
+
+def chosen_of(multipliers: Multipliers, chosen: Array) -> Multipliers:
+    """The multipliers of some examples, without planes that count for nothing."""
+    if isinstance(multipliers, np.ndarray):
+        return multipliers[chosen]
+    ws = multipliers
+    counts = np.add.reduceat((ws.alpha != 0.0) | (ws.drift != 0.0), ws.slot, dtype=np.int64)
+    new = empty_working_set(ws.length[chosen], np.maximum(counts[chosen], 1), len(ws.gram) > 0)
+    copy_chosen(ws, np.ascontiguousarray(chosen, dtype=np.int64), new)
+    return new
+
+
+def joined(parts: Sequence[Multipliers], n_outputs: int | None) -> Multipliers:
+    """Multipliers of blocks one after the other; dense where one of them is."""
+    if any(isinstance(part, np.ndarray) for part in parts):
+        assert n_outputs is not None
+        return np.concatenate([as_table(part, n_outputs) for part in parts])
+    sets = [part for part in parts if isinstance(part, WorkingSet)]
+    if len(sets) == 1:
+        return sets[0]
+    lengths = np.concatenate([ws.length for ws in sets])
+    capacity = np.concatenate([ws.capacity for ws in sets])
+    gram = all(len(ws.gram) > 0 for ws in sets)  # a solver may have done without
+    layout = empty_working_set(lengths, capacity, gram)  # where everything begins
+    kept = {"slot", "y_start", "gram_start", "length", "capacity"}
+    return layout._replace(
+        **{
+            name: np.concatenate([getattr(ws, name) for ws in sets])
+            for name in WorkingSet._fields
+            if name not in kept and (gram or name != "gram")
+        }
+    )
+
+
+def as_table(multipliers: Multipliers, n_outputs: int) -> Array:
+    """A dense (examples, outputs) table; planes are single labels."""
+    if isinstance(multipliers, np.ndarray):
+        table = np.zeros((len(multipliers), n_outputs))
+        table[:, : multipliers.shape[1]] = multipliers
+        return table
+    used, y, alpha, _ = listed(multipliers)
+    table = np.zeros((len(used), n_outputs))
+    np.add.at(table, (np.repeat(np.arange(len(used)), used), y), alpha)
+    return table
+
+
+def listed(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:
+    """Planes per example, all outputs in one row, and the mass and drift of every plane."""
+    if isinstance(multipliers, np.ndarray):
+        rows, y = np.nonzero(multipliers)
+        used = np.bincount(rows, minlength=len(multipliers))
+        mass = multipliers[rows, y]
+        return used.astype(np.int64), y.astype(np.int32), mass, np.zeros(len(mass))
+    ws = multipliers
+    slots = _spread(ws.slot, ws.used)
+    return (
+        ws.used.copy(),
+        ws.y[_spread(ws.y_start, ws.used * ws.length)],
+        ws.alpha[slots],
+        (ws.drift[slots]),
+    )
+
+
+def _spread(starts: Array, counts: Array) -> Array:
+    """``starts[i], starts[i] + 1, …`` with ``counts[i]`` terms, one after the other."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+
+
+def mass_of(multipliers: Multipliers) -> Array:
+    """``Σ_y α`` of every example."""
+    if isinstance(multipliers, np.ndarray):
+        return np.asarray(multipliers.sum(axis=1))
+    return np.asarray(np.add.reduceat(multipliers.alpha, multipliers.slot))
+
+
+def add_to(
+    problem: Any, form: Formulation, multipliers: Multipliers, factor: float, w: Array, drift: bool
+) -> None:
+    """``w += factor·Σ α·a·Δf``, or the same of the drift."""
+    if isinstance(multipliers, np.ndarray):
+        if not drift:
+            add_all(problem, form, multipliers, factor, w)
+        return
+    add_planes(problem, multipliers, multipliers.drift if drift else multipliers.alpha, factor, w)
+
+
+def without_drift(multipliers: Multipliers) -> Multipliers:
+    """The same multipliers with the average begun anew."""
+    if isinstance(multipliers, WorkingSet):
+        multipliers.drift[:] = 0.0
+        multipliers.stamp[:] = 0
+    return multipliers
+
+
+@kernel
+def insert_all(
+    problem: Any, form: Formulation, ws: WorkingSet, used: Array, y: Array, scratch: Array
+) -> bool:
+    """Add listed outputs as planes; False where one is void or there twice."""
+    at = 0
+    for i in range(used.shape[0]):
+        for j in range(used[i]):
+            plane = y[at : at + ws.length[i]]
+            if insert(problem, form, ws, i, plane, 0, FREE_SLOTS_ONLY, scratch) != j:
+                return False
+            at += ws.length[i]
+    return True
+
+
+def relisted(
+    compiled: Compiled, form: Formulation, used: Array, y: Array, mass: Array, drift: Array
+) -> WorkingSet:
+    """A working set from what :func:`listed` returned: everything else is computed anew."""
+    ws = empty_working_set(compiled.lengths, np.maximum(used, 1))
+    scratch = np.zeros(compiled.scratch_size)
+    if not insert_all(compiled.problem, form, ws, used, y, scratch):
+        raise ValueError("a plane of the stored state is there twice, or is no plane")
+    slots = _spread(ws.slot, ws.used)
+    ws.alpha[slots] = mass
+    ws.drift[slots] = drift
+    return ws

@@ -1,0 +1,297 @@
+"""Kernels over many sequences for prediction; parts of ``order`` may run in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hingeline._jit import kernel, strict_helper
+from hingeline.inference.chain import (
+    MANY_LABELS,
+    against_rest,
+    best_moves,
+    best_path,
+    best_without_span,
+    continuations,
+    max_marginals,
+    max_sum,
+    n_best,
+)
+from hingeline.inference.chain_sums import (
+    better_paths,
+    log_sums,
+    off_and_diagonal,
+    scaled_sums,
+    workspace,
+)
+from hingeline.structures.chain import ChainProblem, moves, position_scores
+
+# Slack summed over all outputs, for many sequences; parts of ``order`` may run in threads.
+
+Array = np.ndarray[Any, Any]
+
+
+#: Bins of a certificate: what the bound exceeds the sum by is mostly below 1e-4 of it.
+BINS = 1000
+
+
+def summed_slack_above(problem: ChainProblem) -> Callable[[Array, Array, Array], None]:
+    """The bound from above, as solvers ask for it."""
+
+    def fill(order: Array, w: Array, out: Array) -> None:
+        lower, count_lower, count_upper = np.empty((3, len(out)))
+        summed_slack_all(problem, order, w, BINS, lower, out, count_lower, count_upper)
+
+    return fill
+
+
+@kernel
+def summed_slack_all(
+    problem: ChainProblem,
+    order: Array,
+    w: Array,
+    bins: int,
+    lower: Array,
+    upper: Array,
+    count_lower: Array,
+    count_upper: Array,
+) -> None:
+    """Bounds on ``Σ_y [l_i(y) − w·Δf_i(y)]₊`` and on the number of outputs with a positive term.
+
+    The loss of the true labels is 0, so they are the path that the others are compared with.
+    """
+    A = moves(problem, w)
+    longest = 0
+    for i in order:
+        longest = max(longest, problem.offsets[i + 1] - problem.offsets[i])
+    space = workspace(longest, problem.n_labels, bins)
+    found = np.empty(4)
+    for i in order:
+        truth = problem.labels[problem.offsets[i] : problem.offsets[i + 1]]
+        scores = position_scores(problem, i, w, 1.0)
+        better_paths(scores, A, problem.n_labels, truth, bins, space, found)
+        lower[i] = found[0]
+        upper[i] = found[1]
+        count_lower[i] = found[2]
+        count_upper[i] = found[3]
+
+
+# Expected features of chains under the log-linear model, feature by feature.
+#
+# ``p(y | x) ∝ exp(w·f(x, y))``, with the weights and masks of :mod:`hingeline.structures.chain`.
+# Two kernels share the work: one computes the probabilities of labels and moves, sequence by
+# sequence; the other sums those of labels over the tokens of each feature. Each writes only what
+# belongs to its own sequences or features, so that results do not depend on threads.
+
+
+@kernel
+def expect_all(
+    problem: ChainProblem,
+    lo: int,
+    hi: int,
+    w: Array,
+    weights: Array,
+    unary: Array,
+    enter: Array,
+    first: int,
+    nodes: Array,
+    stays: Array,
+    moved: Array,
+    ends: Array,
+    log_z: Array,
+) -> None:
+    """Probabilities of labels and moves in the sequences ``lo ≤ i < hi``.
+
+    Parameters
+    ----------
+    problem : ChainProblem
+    lo, hi : int
+    w : (n_weights,)
+    weights : (n,)
+        Of the sequences; every probability is multiplied by its sequence's.
+    unary : (tokens, stride) or (0, stride)
+        Added to the score of a token's label.
+    enter : (tokens, stride) or (0, stride)
+        Added to the score where a token's label differs from the one before.
+    first : int
+        The token of the first row of ``nodes`` and ``stays``.
+    nodes, stays : (tokens of a block, stride), out
+        See :func:`hingeline.inference.chain_sums.log_sums`; ``stays`` may have no rows.
+    moved : (labels, stride)
+        Gains the expected numbers of moves.
+    ends : (2, stride)
+        Gains the probabilities of first and last labels.
+    log_z : (n,), out
+    """
+    A = moves(problem, w)
+    n_labels = problem.n_labels
+    stride = problem.stride
+    off = np.zeros((n_labels, stride))
+    diagonal = np.zeros(stride)
+    back = np.zeros((n_labels, stride))
+    top = off_and_diagonal(A, n_labels, off, back, diagonal)
+    for i in range(lo, hi):
+        a = problem.offsets[i]
+        b = problem.offsets[i + 1]
+        scores = position_scores(problem, i, w, 0.0)
+        if unary.shape[0] > 0:
+            for t in range(a, b):
+                for k in range(n_labels):
+                    scores[t - a, k] += unary[t, k]
+        entered = enter[a:b] if enter.shape[0] > 0 else enter
+        own = nodes[a - first : b - first]
+        stayed = stays[a - first : b - first] if stays.shape[0] > 0 else stays
+        value = scaled_sums(
+            scores, off, back, diagonal, top, entered, n_labels, weights[i], own, stayed, moved
+        )
+        if np.isnan(value):
+            value = log_sums(scores, A, entered, n_labels, weights[i], own, stayed, moved)
+        log_z[i] = value
+        if value == -np.inf:
+            continue
+        for k in range(n_labels):
+            ends[0, k] += own[0, k]
+            ends[1, k] += own[b - a - 1, k]
+
+
+@strict_helper
+def _add_by_feature(
+    indptr: Array, tokens: Array, values: Array, features: Array, nodes: Array, out: Array
+) -> None:
+    stride = nodes.shape[1]
+    total = np.empty(stride)
+    for f in features:
+        for k in range(stride):
+            total[k] = 0.0
+        for p in range(indptr[f], indptr[f + 1]):
+            v = values[p]
+            row = nodes[tokens[p]]
+            for k in range(stride):
+                total[k] += v * row[k]
+        for k in range(stride):
+            out[f, k] += total[k]
+
+
+@kernel
+def add_by_feature(
+    indptr: Array, tokens: Array, values: Array, features: Array, nodes: Array, out: Array
+) -> None:
+    """``out[f] += Σ_t x_tf·nodes[t]`` for some features; the matrix is CSC."""
+    _add_by_feature(indptr, tokens, values, features, nodes, out)
+
+
+@kernel
+def decode_all(problem: ChainProblem, order: Array, w: Array, y_out: Array, values: Array) -> None:
+    """Best label of every token; ``values[i]`` is the score of sequence i."""
+    A = moves(problem, w)
+    many = problem.n_labels >= MANY_LABELS
+    best = best_moves(A, problem.n_labels if many else 0)
+    for i in order:
+        scores = position_scores(problem, i, w, 0.0)
+        y = y_out[problem.offsets[i] : problem.offsets[i + 1]]
+        if many:
+            values[i] = best_path(scores, A, best, problem.n_labels, y)
+        else:
+            values[i] = max_sum(scores, A, problem.n_labels, y)
+
+
+@kernel
+def n_best_all(
+    problem: ChainProblem, order: Array, w: Array, paths: Array, values: Array, counts: Array
+) -> None:
+    """The n best paths of every sequence, n being the width of ``values``.
+
+    Those of sequence i stand in ``paths[n·offsets[i] : n·offsets[i + 1]]``, one after another.
+    """
+    A = moves(problem, w)
+    n = values.shape[1]
+    for i in order:
+        lo = problem.offsets[i]
+        hi = problem.offsets[i + 1]
+        ys = paths[n * lo : n * hi].reshape((n, hi - lo))
+        scores = position_scores(problem, i, w, 0.0)
+        counts[i] = n_best(scores, A, problem.n_labels, ys, values[i])
+
+
+@kernel
+def max_marginals_all(problem: ChainProblem, order: Array, w: Array, out: Array) -> None:
+    """Max-marginals of every token; ``out`` is (tokens, labels)."""
+    A = moves(problem, w)
+    for i in order:
+        max_marginals(
+            position_scores(problem, i, w, 0.0),
+            A,
+            problem.n_labels,
+            out[problem.offsets[i] : problem.offsets[i + 1]],
+        )
+
+
+@kernel
+def against_rest_all(table: Array) -> None:
+    """Turn max-marginals into margins, in place."""
+    against_rest(table)
+
+
+@kernel
+def sequence_margins_all(problem: ChainProblem, order: Array, w: Array, out: Array) -> None:
+    """``out[i]``: best score minus that of the second-best path, NaN where there is no path.
+
+    The second-best path has another label than the best one somewhere, so that the smallest
+    margin of a token is the margin of the sequence.
+    """
+    A = moves(problem, w)
+    for i in order:
+        length = problem.offsets[i + 1] - problem.offsets[i]
+        table = np.empty((length, problem.n_labels))
+        max_marginals(position_scores(problem, i, w, 0.0), A, problem.n_labels, table)
+        if table[0].max() == -np.inf:
+            out[i] = np.nan
+            continue
+        against_rest(table)
+        smallest = np.inf
+        for t in range(length):
+            smallest = min(smallest, table[t].max())
+        out[i] = smallest
+
+
+@kernel
+def span_margins_all(
+    problem: ChainProblem,
+    order: Array,
+    w: Array,
+    spans: Array,
+    bounds: Array,
+    inside: Array,
+    kind_of: Array,
+    out: Array,
+) -> None:
+    """``out[s]``: best score minus that of the best path without span s, which the best path has.
+
+    ``spans`` is (spans, 3): kind, first token, token after the last, counted within the sequence;
+    those of sequence i are the rows ``bounds[i]`` to ``bounds[i + 1] − 1``. See
+    :func:`best_without_span` for ``inside`` and ``kind_of``.
+    """
+    A = moves(problem, w)
+    for i in order:
+        if bounds[i] == bounds[i + 1]:
+            continue
+        scores = position_scores(problem, i, w, 0.0)
+        forward = scores.copy()
+        y = np.empty(scores.shape[0], dtype=np.int32)
+        best = max_sum(forward, A, problem.n_labels, y)
+        behind = continuations(scores, A, problem.n_labels)
+        for s in range(bounds[i], bounds[i + 1]):
+            other = best_without_span(
+                scores,
+                forward,
+                behind,
+                A,
+                inside,
+                kind_of,
+                spans[s, 0],
+                spans[s, 1],
+                spans[s, 2],
+            )
+            out[s] = max(best - other, 0.0)  # rounding aside it is not negative

@@ -1,0 +1,118 @@
+"""Label switching as Algorithm 2 prints it, but for its errors.
+
+Every trial costs a Viterbi pass and the penalty of the sequence, counted anew; what the other
+sequences contribute to corpus constraints is remembered. The slow twin of
+:mod:`hingeline.semisupervised.switching`; its decisions are the same up to ties.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hingeline._jit import helper, kernel
+from hingeline.constraints.switches import (
+    CHANGES,
+    SEGMENTS,
+    SHARE,
+    commit_switch,
+    count_sequence,
+    price_corpus,
+)
+from hingeline.inference.chain import path_score
+from hingeline.semisupervised.switching import is_lower
+from hingeline.structures.chain import ChainProblem, decode, moves, position_scores
+
+Array = np.ndarray[Any, Any]
+
+
+@helper
+def _penalty_anew(
+    constraints: Any, state: Any, labels: Array, i: int, own: Array, rows: Array, changes: Array
+) -> float:
+    """The penalty of sequence ``i`` and of the corpus, the sequence counted from its labels.
+
+    ``own`` are the changes of label that the state counts for this sequence; ``rows`` and
+    ``changes`` are scratch space.
+    """
+    changes[:] = 0
+    total = count_sequence(
+        constraints, i, labels, rows[0], rows[1], rows[2], rows[3], rows[4], changes
+    )
+    n = constraints.offsets.shape[0] - 1
+    for c in range(constraints.corpus_kind.shape[0]):
+        kind = constraints.corpus_kind[c]
+        g = constraints.corpus_target[c]
+        everyone = state.changes[0] - own[0] + changes[0]
+        if kind == SHARE:
+            count = state.all_tokens[g] - state.tokens[i, g] + rows[0, g]
+            value = count / constraints.unary.shape[0]
+        elif kind == SEGMENTS:
+            value = (state.all_segments[g] - state.segments[i, g] + rows[1, g]) / n
+        elif kind == CHANGES:
+            bad = state.changes[1 + g] - own[1 + g] + changes[1 + g]
+            value = bad / max(everyone, 1)
+        else:
+            value = (everyone + g) / n
+        total += price_corpus(constraints, c, value)
+    return total
+
+
+@kernel
+def naive_sweep(
+    problem: ChainProblem,
+    first: int,
+    w: Array,
+    scale: float,
+    constraints: Any,
+    state: Any,
+    order: Array,
+    limit: int,
+    slack: Array,
+) -> int:
+    """``sweep_in_order`` with a decode for every candidate.
+
+    The labels switched are those in the problem itself, which ``decode`` reads.
+    """
+    A = moves(problem, w)
+    groups = max(constraints.member.shape[0], constraints.repeat_cost.shape[0])
+    rows = np.zeros((5, groups), dtype=np.int32)
+    changes = np.zeros_like(state.changes)
+    own = np.zeros_like(state.changes)
+    start = problem.offsets[first]
+    labels = problem.labels[start:]
+    switches = 0
+    for i in order:
+        y = labels[problem.offsets[first + i] - start : problem.offsets[first + i + 1] - start]
+        violator = np.empty(y.shape[0], dtype=np.int32)
+        maximum = decode(problem, first + i, w, 1.0, violator)
+        scores = position_scores(problem, first + i, w, 0.0)
+        slack[i] = maximum - path_score(scores, A, y)
+        for t in range(y.shape[0]):
+            if switches >= limit:
+                return switches
+            now = y[t]
+            own[:] = 0
+            count_sequence(constraints, i, labels, rows[0], rows[1], rows[2], rows[3], rows[4], own)
+            paid = _penalty_anew(constraints, state, labels, i, own, rows, changes)
+            best = now
+            least = 0.0
+            reached = slack[i]
+            for k in range(problem.n_labels):
+                if k == now:
+                    continue
+                y[t] = k
+                trial = decode(problem, first + i, w, 1.0, violator) - path_score(scores, A, y)
+                dearer = _penalty_anew(constraints, state, labels, i, own, rows, changes) - paid
+                change = scale * (trial - slack[i]) + dearer
+                if change < least and is_lower(change, scale, maximum, dearer):
+                    least = change
+                    best = k
+                    reached = trial
+            y[t] = now
+            if best != now:
+                commit_switch(constraints, state, labels, i, t, best)
+                slack[i] = reached
+                switches += 1
+    return switches
