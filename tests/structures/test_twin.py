@@ -163,7 +163,7 @@ def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
     for clock in range(1, count + 1):
         find(compiled.problem, form, ws, order, w, -1.0, clock, 2, scratch, violation)
         visits = (clock - 1.0) * N
-        move(compiled.problem, form, ws, Pair(0.9), order, w, np.zeros(N), visits, 1.0, clock, gaps)
+        move(compiled.problem, form, ws, Pair(0.9), order, w, visits, 1.0, clock, gaps)
     again = start
     compiled.bind(add_planes)(compiled.problem, ws, ws.alpha, 1.0, again)
     return ws, w, violation, gaps, again

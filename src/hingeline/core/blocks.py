@@ -69,15 +69,13 @@ def visit(
     rule: Any,
     i: int,
     w: Array,
-    slack: float,
     coefficient: float,
     clock: int,
     gaps: Array,
 ) -> float:
     """Let a rule move the mass of example i, and carry the change into w; the rule's result.
 
-    ``gaps[i]`` becomes the gap that the example had before, over the planes it knows and a
-    ``slack`` that is known otherwise.
+    ``gaps[i]`` becomes the gap that the example had before, over the planes it knows.
     """
     gaps[i] = 0.0
     m = ws.used[i]
@@ -95,6 +93,7 @@ def visit(
     total = 0.0
     for j in range(m):
         total += alpha[j]
+    slack = 0.0
     linear = 0.0
     for j in range(m):
         values[j] = ws.offset[s + j] - ws.scale[s + j] * values[j]
@@ -129,7 +128,6 @@ def move_mass(
     rule: Any,
     order: Array,
     w: Array,
-    slacks: Array,
     visits: float,
     averaged: float,
     clock: int,
@@ -145,7 +143,7 @@ def move_mass(
     for i in order:
         k += 1.0
         coefficient = averaged * k * (k - 1.0)
-        result = visit(problem, form, ws, rule, i, w, slacks[i], coefficient, clock, gaps)
+        result = visit(problem, form, ws, rule, i, w, coefficient, clock, gaps)
         total += result
         largest = max(largest, result)
     return total, largest

@@ -454,7 +454,6 @@ class PlaneSolver(CertifiedSolver):
     ) -> None:
         super().__init__(compiled, form, workers, seed, options)
         self.fresh = start is None
-        self.no_slack = np.zeros(compiled.n)
         self.ws = self.take_over(start)
         if start is not None:
             self._add(self.ws.alpha, 1.0, self.w)
@@ -537,12 +536,7 @@ class PlaneSolver(CertifiedSolver):
         )
 
     def move(
-        self,
-        order: Array,
-        form: Formulation,
-        gaps: Array,
-        slacks: Array | None = None,
-        averaged: bool = True,
+        self, order: Array, form: Formulation, gaps: Array, averaged: bool = True
     ) -> tuple[float, float]:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
         results: tuple[float, float] = self.compiled.bind(move_mass)(
@@ -552,7 +546,6 @@ class PlaneSolver(CertifiedSolver):
             self.rule,
             order,
             self.w,
-            self.no_slack if slacks is None else slacks,
             self.visits,
             float(averaged),
             self.clock,

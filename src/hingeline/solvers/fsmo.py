@@ -32,13 +32,14 @@ examples, until the certified gap meets ``tol``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
-from hingeline.core.blocks import register_rule
-from hingeline.core.planes import KEEP, make_room
+from hingeline._jit import kernel
+from hingeline.core.formulations import Formulation, example_gap
+from hingeline.core.planes import KEEP, WorkingSet, make_room, planes
+from hingeline.core.primitives import planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
@@ -46,65 +47,86 @@ from hingeline.solvers.conjugate_gradients import Accelerator
 Array = np.ndarray[Any, Any]
 
 
-class FixedThreshold(NamedTuple):
-    """The rule: one round of Algorithm 2 over the planes of an example."""
-
-    accuracy: float
-
-
 @kernel
-def single_steps(
-    gram: Array, alpha: Array, h: Array, total: float, cap: float, ridge: float, accuracy: float
+def optimise(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    accuracy: float,
+    violation: Array,
+    gaps: Array,
 ) -> float:
-    """Each multiplier once; the largest violation of the optimality conditions met."""
-    m = alpha.shape[0]
+    """One round of Algorithm 2 over the planes of the examples in ``order``.
+
+    Returns the largest violation of the optimality conditions met. ``gaps`` receives each
+    example's gap at its visit, with ``violation`` as its slack where that is larger. As a rule of
+    :mod:`hingeline.core.blocks` this would do the same but for the last bits of a sum of
+    multipliers, on which single steps depend: it is kept apart.
+    """
     worst = 0.0
-    for j in range(m):
-        # One multiplier, line 6.
-        if (h[j] > accuracy and total < cap) or (h[j] < -accuracy and alpha[j] > 0.0):
-            worst = max(worst, abs(h[j]))
-            curve = gram[j, j] + ridge
-            step = h[j] / curve if curve > 0.0 else (cap - total if h[j] > 0.0 else -alpha[j])
-            step = max(-alpha[j], min(step, cap - total))
-            if step == np.inf:
-                step = 0.0
-            alpha[j] = 0.0 if step == -alpha[j] else alpha[j] + step
-            total = cap if step == cap - total else total + step
-            for k in range(m):
-                h[k] -= step * (gram[j, k] + ridge)
-        # Where the sum is tight, mass comes from the plane that needs it least.
-        if total >= cap and h[j] > 0.0:
-            least = -1
-            for k in range(m):
-                if k != j and alpha[k] > 0.0 and (least < 0 or h[k] < h[least]):
-                    least = k
-            if least >= 0 and h[j] - h[least] > accuracy:
-                worst = max(worst, h[j] - h[least])
-                curve = gram[j, j] + gram[least, least] - 2.0 * gram[j, least]
-                step = (h[j] - h[least]) / curve if curve > 0.0 else alpha[least]
-                step = min(step, alpha[least])
-                alpha[j] += step
-                alpha[least] = 0.0 if step == alpha[least] else alpha[least] - step
+    for i in order:
+        m = ws.used[i]
+        if m == 0:
+            continue
+        s = ws.slot[i]
+        room = ws.capacity[i]
+        g = ws.gram_start[i]
+        gram = ws.gram[g : g + room * room].reshape((room, room))
+        alpha = ws.alpha[s : s + m]
+        ridge = form.ridge[i]
+        cap = form.cap[i]
+        ys = planes(ws, i)
+        h = np.empty(m)
+        planes_score(problem, i, ys, w, h)
+        total = 0.0
+        top = 0.0
+        linear = 0.0
+        for j in range(m):
+            h[j] = ws.offset[s + j] - ws.scale[s + j] * h[j]
+            total += alpha[j]
+            top = max(top, h[j])
+            linear += alpha[j] * h[j]
+        gaps[i] = example_gap(form, i, max(top, violation[i]), total, linear)
+        for j in range(m):
+            h[j] -= ridge * total
+        before = alpha.copy()
+        for j in range(m):
+            # One multiplier, line 6.
+            if (h[j] > accuracy and total < cap) or (h[j] < -accuracy and alpha[j] > 0.0):
+                worst = max(worst, abs(h[j]))
+                curve = gram[j, j] + ridge
+                step = h[j] / curve if curve > 0.0 else (cap - total if h[j] > 0.0 else -alpha[j])
+                step = max(-alpha[j], min(step, cap - total))
+                if step == np.inf:
+                    step = 0.0
+                alpha[j] = 0.0 if step == -alpha[j] else alpha[j] + step
+                total = cap if step == cap - total else total + step
                 for k in range(m):
-                    h[k] -= step * (gram[j, k] - gram[least, k])
+                    h[k] -= step * (gram[j, k] + ridge)
+            # Where the sum is tight, mass comes from the plane that needs it least.
+            if total >= cap and h[j] > 0.0:
+                least = -1
+                for k in range(m):
+                    if k != j and alpha[k] > 0.0 and (least < 0 or h[k] < h[least]):
+                        least = k
+                if least >= 0 and h[j] - h[least] > accuracy:
+                    worst = max(worst, h[j] - h[least])
+                    curve = gram[j, j] + gram[least, least] - 2.0 * gram[j, least]
+                    step = (h[j] - h[least]) / curve if curve > 0.0 else alpha[least]
+                    step = min(step, alpha[least])
+                    alpha[j] += step
+                    alpha[least] = 0.0 if step == alpha[least] else alpha[least] - step
+                    for k in range(m):
+                        h[k] -= step * (gram[j, k] - gram[least, k])
+        changed = False
+        for j in range(m):
+            h[j] = ws.scale[s + j] * (alpha[j] - before[j])
+            changed = changed or h[j] != 0.0
+        if changed:
+            planes_add(problem, i, ys, h, w)
     return worst
-
-
-@helper
-def _step(
-    rule: FixedThreshold,
-    gram: Array,
-    alpha: Array,
-    before: Array,
-    gradient: Array,
-    total: float,
-    cap: float,
-    ridge: float,
-) -> tuple[bool, float]:
-    return True, single_steps(gram, alpha, gradient, total, cap, ridge, rule.accuracy)
-
-
-register_rule(FixedThreshold, _step)
 
 
 class FSMO(PlaneSolver):
@@ -139,11 +161,6 @@ class FSMO(PlaneSolver):
         self.settled = False
         self.accelerate = Accelerator(self.options.cg_steps)
 
-    @property
-    def rule(self) -> FixedThreshold:
-        """How mass moves at a visit."""
-        return FixedThreshold(0.25 * self.epsilon)
-
     def sweep(self) -> float:
         """One round of Algorithm 1 over the examples."""
         self.clock += 1
@@ -173,8 +190,18 @@ class FSMO(PlaneSolver):
         return estimate
 
     def _optimise(self, order: Array) -> float:
-        """A round of Algorithm 2; the largest violation of the optimality conditions met."""
-        return self.move(order, self.form, self.gaps, self.violation, averaged=False)[1]
+        return float(
+            self.compiled.bind(optimise)(
+                self.compiled.problem,
+                self.form,
+                self.ws,
+                order,
+                self.w,
+                0.25 * self.epsilon,
+                self.violation,
+                self.gaps,
+            )
+        )
 
     def finished(self) -> str | None:
         """The paper's stopping rule, where ``epsilon`` was given."""

@@ -495,7 +495,7 @@ def published_pass(
     for i in order:
         k += 1.0
         add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
-        square = visit(problem, form, ws, rule, i, w, 0.0, k * (k - 1.0), clock, gaps)
+        square = visit(problem, form, ws, rule, i, w, k * (k - 1.0), clock, gaps)
         largest = max(largest, square)
     return largest
 
