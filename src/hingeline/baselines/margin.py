@@ -12,13 +12,12 @@ import scipy.sparse as sp
 from hingeline._checks import one_of, positive
 from hingeline.baselines.base import Baseline, BaselineData, Rounds
 from hingeline.constraints.decode import decode_compiled
-from hingeline.core.results import Result
+from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.semisupervised.switching import retarget
-from hingeline.structures.chain import ChainProblem
+from hingeline.structures.chain import ChainProblem, layout_of
 
 # Constraint-driven learning (CODL), as a baseline.
 #
@@ -164,7 +163,7 @@ class _HardBaseline(Baseline):
             if start is not None:
                 changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
                 retarget(problem, start.form, start.multipliers, changed, scratch)
-            result, dual, _ = model._solve_with(compiled, weights, start, model._kind)
+            result, dual, _ = model._solve_with(compiled, weights, start)
             memory.append(dual)
             return result
 
@@ -184,21 +183,21 @@ class _HardBaseline(Baseline):
                 "leave them out, or use SemiSupervisedSSVM."
             )
         model = data.model
-        K, d, stride = unlabelled.n_labels, unlabelled.n_features, unlabelled.stride
+        layout = layout_of(unlabelled)
         tokens = sp.csr_matrix(
             (unlabelled.values, unlabelled.indices, unlabelled.indptr),
-            shape=(len(unlabelled.labels), d),
+            shape=(len(unlabelled.labels), unlabelled.n_features),
         )
         first, last = unlabelled.offsets[:-1], unlabelled.offsets[1:] - 1
         valid = moves_of(model.classes_, model.scheme_)
 
         def complete(w: Array) -> Array:
-            rows = w.reshape(-1, stride)[:, :K]
-            scores = np.asarray(tokens @ rows[:d])
-            moves = rows[d : d + K].copy()
+            tables = layout.split(w)
+            scores = np.asarray(tokens @ tables["emission"])
+            moves = tables["transition"].copy()
             if unlabelled.boundary:
-                scores[first] += rows[d + K]
-                scores[last] += rows[d + K + 1]
+                scores[first] += tables["start"][0]
+                scores[last] += tables["end"][0]
             if valid is not None:
                 scores[first] += np.where(valid[0], 0.0, _FORBIDDEN)
                 scores[last] += np.where(valid[2], 0.0, _FORBIDDEN)

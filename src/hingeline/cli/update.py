@@ -15,7 +15,6 @@ from hingeline.cli.predict import load_model
 from hingeline.cli.progress import FitProgress
 from hingeline.cli.results import Clock, gaps_of, metadata_of, print_result
 from hingeline.cli.samples import file_hash, layout_of, read_like
-from hingeline.modelfile.estimators import NoDual
 
 #: Options of ``train`` that an update takes; the others were decided when the model was made.
 _TAKEN = {
@@ -78,7 +77,7 @@ def update_model(
                 f"--update: {update} holds a {type(estimator).__name__}, which takes no more data: "
                 "train on all data together."
             )
-        if isinstance(estimator._dual, NoDual):
+        if estimator.n_examples_ == 0:
             raise CommandError(
                 f"--update: {update} carries no training state to go on from: train it with "
                 "--keep-state, or train on all data together."

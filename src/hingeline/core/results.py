@@ -1,9 +1,9 @@
-"""What a run leaves behind: rows of its curve, and the state a callback sees."""
+"""What a run leaves behind: rows of its curve, the state a callback sees, multipliers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,6 +90,18 @@ class Result:
     findings: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass
+class DualMemory:
+    """The multipliers of a finished fit, for the next one to start from."""
+
+    compiled: Any  # the problem they belong to
+    form: Any
+    #: What the solver's memory() gave: WorkingSet, a dense table, CutMemory; None: it keeps none.
+    multipliers: Any
+    weights: Array | None = None  # of the examples, as they were given
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what they were found under
+
+
 def relative(gap: float, primal: float) -> float:
     """``(P − D)/P₊``, where 0/0 counts as converged."""
     if math.isnan(gap):
@@ -97,3 +109,11 @@ def relative(gap: float, primal: float) -> float:
     if gap <= 0.0:
         return 0.0
     return gap / primal if 0.0 < primal < math.inf else math.inf
+
+
+def same_costs(before: Any, now: Any) -> bool:
+    """Whether known labels cost what they did; new ones may have come."""
+    if before is None or now is None:
+        return before is now
+    m = len(before)
+    return len(now) >= m and np.array_equal(before[:, :m], now[:m, :m])

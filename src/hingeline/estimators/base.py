@@ -17,14 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import as_callbacks, check_common
 from hingeline._jit import announce_compiling
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, run
+from hingeline.core.loop import Limits, outside, run
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, Result
 from hingeline.core.snapshot import identity
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators import nu as nu_fits
 from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
+from hingeline.features.input import with_constant
 from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
@@ -36,11 +36,21 @@ from hingeline.solvers.sdcd import SDCD, EnumeratedSDCD
 from hingeline.solvers.sdm import SDM
 from hingeline.solvers.subgradient import NuSubgradient, Subgradient
 
-# What every fitted estimator can do with its weights: replace, save and load them.
-
 Array = np.ndarray[Any, Any]
 
 
+#: Attributes that only a fit with ``slack="nu"`` leaves.
+NU_FITTED = (
+    "nu_",
+    "rho_",
+    "C_",
+    "margin_error_risk_",
+    "support_vector_risk_",
+    "n_margin_errors_",
+    "n_on_margin_",
+    "n_beyond_margin_",
+    "nu_path_",
+)
 #: What only solvers of relaxations leave behind.
 FINDINGS = (
     "relaxed_objective_",
@@ -51,18 +61,58 @@ FINDINGS = (
 )
 
 
-def forget_findings(estimator: Any) -> None:
-    """Drop what an earlier fit by a solver of relaxations left."""
-    for name in FINDINGS:
+def forget_extras(estimator: Any) -> None:
+    """Drop what only an earlier fit with ``slack="nu"``, or of a relaxation, left."""
+    for name in (*NU_FITTED, *FINDINGS):
         vars(estimator).pop(name, None)
 
 
-class FittedEstimator(BaseEstimator):
-    """An estimator with flat weights and a certificate."""
+class BaseModel(BaseEstimator):
+    """What every fitted estimator has: flat weights, a certificate and a file to be kept in."""
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that have no meaning."""
-        raise NotImplementedError
+    @property
+    def weights_(self) -> Array:
+        """The flat vector the solver works on; of a stream the average, made when asked for."""
+        known = self.__dict__
+        if "weights_" not in known and known.get("_stream"):
+            known["weights_"] = known["_stream"].average()
+        try:
+            weights: Array = known["weights_"]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} is not fitted.") from None
+        return weights
+
+    @weights_.setter
+    def weights_(self, weights: Array) -> None:
+        self.__dict__["weights_"] = weights
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = getattr(self, "weights_", None)  # made now, if they were not yet
+        state = dict(super().__getstate__())
+        # What is private is training data and multipliers: it stays behind.
+        return {k: v for k, v in state.items() if k[0] != "_" or k == "_sklearn_version"}
+
+    def _with_constant(self, matrix: Any) -> Any:
+        """Rows with the constant feature, if there is one, as the last column."""
+        return with_constant(matrix) if self.fit_intercept else matrix
+
+    def _store(self, result: Result) -> None:
+        """Take over weights, certificate and curve of a run."""
+        self.weights_ = result.weights
+        # The dual of the outputs found bounds the whole problem, their primal does not.
+        whole, found = (math.nan, math.nan), (result.primal, result.gap)
+        if not result.restricted:
+            whole, found = found, whole
+        self.primal_objective_, self.duality_gap_ = whole
+        self.restricted_objective_, self.restricted_gap_ = found
+        self.dual_objective_ = result.dual
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        self.oracle_exact_ = result.exact
+        self.stop_reason_ = result.stop_reason
+        self.history_ = result.history
+        for name, value in result.findings.items():
+            setattr(self, name, value)
 
     def with_weights(self, weights: Array) -> Any:
         """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
@@ -84,8 +134,7 @@ class FittedEstimator(BaseEstimator):
         other.converged_ = False
         other.stop_reason_ = "weights were replaced"
         other.history_ = []
-        nu_fits.forget(other)
-        forget_findings(other)
+        forget_extras(other)
         return other
 
     def save(
@@ -173,7 +222,7 @@ OTHER_SOLVERS: dict[tuple[str, str], Any] = {
 ENUMERATED_MB = 1024
 
 
-class BaseSSVM(FittedEstimator):
+class BaseSSVM:
     """Parameters common to all estimators, and the fit around a compiled problem."""
 
     def __init__(
@@ -256,24 +305,51 @@ class BaseSSVM(FittedEstimator):
             options["violators"] = default if self.violators is None else self.violators
         return options
 
+    def _compile(self, problem: Any) -> Compiled:
+        """The problem with what solvers need."""
+        raise NotImplementedError
+
+    def _weighted(self, weights: Array, labels: Array) -> Array:
+        """Weights of the examples with those of their classes."""
+        return weights
+
+    def _settings(self) -> dict[str, Any]:
+        """What multipliers of different calls must have in common."""
+        names = ("C", "slack", "rescale", "fit_intercept", "boundary")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def _fit_problem(self, problem: Any, weights: Array) -> None:
+        """Solve a problem; ``weights`` are those of its examples, as they were given."""
+        dual = self._train(problem, weights, self._previous(problem))
+        if self.warm_start:
+            self._dual = dual
+
+    def _train(self: Any, problem: Any, weights: Array, start: DualMemory | None) -> DualMemory:
+        """Solve a problem and take over the certificate; the multipliers."""
+        weighted = self._weighted(weights, problem.labels)
+        result, dual = self._solve(self._compile(problem), weighted, start)
+        self._store(result)
+        dual.weights, dual.settings = weights, self._settings()
+        return dual
+
     def _solve(
-        self, compiled: Compiled, weights: Array, start: DualMemory | None, kind: str
+        self, compiled: Compiled, weights: Array, start: DualMemory | None
     ) -> tuple[Result, DualMemory]:
-        """Run the solver and take over its certificate."""
-        nu_fits.forget(self)
-        forget_findings(self)
+        """Run the solver, after the choice of ν where there is one."""
+        forget_extras(self)
         if self.warm_start:  # for a path, which poses the same problem again
-            self._posed = (compiled, weights, kind)
+            self._posed = (compiled, weights)
         if self.slack == "nu":
-            return nu_fits.solve(self, compiled, weights, start, kind)
-        return self._solve_with(compiled, weights, start, kind)[:2]
+            from hingeline.estimators import nu
+
+            return nu.solve(self, compiled, weights, start)
+        return self._solve_with(compiled, weights, start)[:2]
 
     def _solve_with(
         self,
         compiled: Compiled,
         weights: Array,
         start: DualMemory | None,
-        kind: str,
         **given: Any,
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
@@ -312,14 +388,37 @@ class BaseSSVM(FittedEstimator):
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
 
+    def _open_stream(self) -> Any:
+        """What ``partial_fit`` keeps, from the first call on."""
+        known = self.__dict__
+        if known.get("_stream") is None:
+            from hingeline.streaming.stream import Stream
+
+            known["_stream"] = Stream(self)
+        return known["_stream"]
+
+    def _count_kept(self) -> int:
+        """Examples that ``partial_fit`` would go on with."""
+        known = self.__dict__
+        if known.get("_stream") is not None:
+            return len(known["_stream"])
+        kept = known.get("_dual") or known.get("_stored")
+        return 0 if kept is None else len(kept.weights)
+
     def _previous(self, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
-        dual: DualMemory | None = self.__dict__.pop("_dual", None)
-        if not self.warm_start or dual is None:
+        loaded = "_stored" in self.__dict__
+        if self.warm_start and self.__dict__.get("_stored") is not None:
+            self._open_stream()
+        dual, stream, _ = (self.__dict__.pop(n, None) for n in ("_dual", "_stream", "_stored"))
+        if not self.warm_start:
             return None
-        if same_examples(dual.compiled.problem, problem):
+        if stream:
+            dual = stream.merge()
+        if dual is not None and same_examples(dual.compiled.problem, problem):
             return dual
-        self._warn_other_data()
+        if dual is not None or loaded:
+            self._warn_other_data()
         return None
 
     @staticmethod
@@ -328,25 +427,8 @@ class BaseSSVM(FittedEstimator):
             "warm_start=True, but the training data are not those of the previous fit: starting "
             "afresh (use partial_fit to add examples).",
             UserWarning,
-            stacklevel=5,
+            stacklevel=outside(),
         )
-
-    def _store(self, result: Result) -> None:
-        self.weights_ = result.weights
-        # The dual of the outputs found bounds the whole problem, their primal does not.
-        whole, found = (math.nan, math.nan), (result.primal, result.gap)
-        if not result.restricted:
-            whole, found = found, whole
-        self.primal_objective_, self.duality_gap_ = whole
-        self.restricted_objective_, self.restricted_gap_ = found
-        self.dual_objective_ = result.dual
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
-        self.oracle_exact_ = result.exact
-        self.stop_reason_ = result.stop_reason
-        self.history_ = result.history
-        for name, value in result.findings.items():
-            setattr(self, name, value)
 
     def _report(self, row: HistoryRow, relative_gap: float) -> None:
         if self.verbose >= 2 or not np.isnan([row.primal, row.restricted]).all():
@@ -381,28 +463,3 @@ class BaseSSVM(FittedEstimator):
                 f"violators={self.violators!r} has no exact oracle under rescale='slack': use "
                 "'argmax' or 'all', or rescale='margin'."
             )
-
-    @property
-    def weights_(self) -> Array:
-        """The flat vector the solver works on; of a stream the average, made when asked for."""
-        make = self.__dict__.pop("_unmade", None)
-        if make is not None:
-            self.__dict__["weights_"] = make()
-        try:
-            weights: Array = self.__dict__["weights_"]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} is not fitted.") from None
-        return weights
-
-    @weights_.setter
-    def weights_(self, weights: Array) -> None:
-        self.__dict__.pop("_unmade", None)
-        self.__dict__["weights_"] = weights
-
-    def __getstate__(self) -> dict[str, Any]:
-        _ = getattr(self, "weights_", None)  # made now, if they were not yet
-        state = dict(super().__getstate__())
-        # Training data and multipliers stay behind.
-        for name in ("_dual", "_data", "_posed", "_blocks", "_live", "_visits", "_key"):
-            state.pop(name, None)
-        return state

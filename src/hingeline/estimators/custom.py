@@ -11,7 +11,7 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import check_finite, check_sample_weight
-from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.structures.custom import (
     Structure,
     compile_problem,
@@ -23,7 +23,7 @@ from hingeline.structures.custom import (
 Array = np.ndarray[Any, Any]
 
 
-class SSVM(BaseSSVM):
+class SSVM(BaseSSVM, BaseModel):
     """Structured SVM for a structure of your own.
 
     Parameters
@@ -152,7 +152,7 @@ class SSVM(BaseSSVM):
                 ):
                     self._warn_other_data()
                     previous = None
-            result, dual = self._solve(compiled, weights, previous, "custom")
+            result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:
             raise TypeError(
                 f"the compiled methods of {type(self.structure).__name__} do not fit the solver: "

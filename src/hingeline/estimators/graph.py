@@ -17,26 +17,20 @@ from hingeline._checks import (
     check_sample_weight,
     one_of,
 )
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.base import OTHER_SOLVERS, BaseSSVM
-from hingeline.estimators.weight_blocks import Block, table_of
+from hingeline.estimators.base import OTHER_SOLVERS, BaseModel, BaseSSVM
 from hingeline.features.graphs import Graph
 from hingeline.features.input import (
     find_classes,
     number_labels,
     plain_labels,
     stack_sequences,
-    with_constant,
 )
 from hingeline.inference.factor_graph import join, make_topology, topology
 from hingeline.inference.map import ENUMERATION
 from hingeline.structures import graph
-from hingeline.structures import graph as kernels
-from hingeline.structures.graph import padded_columns
-
-# What the estimators over graphs share: the fit, decoding with its bounds, and storage.
 
 Array = np.ndarray[Any, Any]
 
@@ -66,12 +60,17 @@ def tight(bounds: Array, values: Array) -> Array:
     return np.asarray(bounds - values <= TIGHT * (1.0 + np.abs(values)))
 
 
-class GraphModel(BaseSSVM):
-    """The part of an estimator that knows of graphs but not of how its inputs look."""
+class GraphModel:
+    """What the estimators over graphs share: how they are trained, and decoding with its bounds."""
 
+    C: float
     inference: str
+    n_jobs: int | None
+    slack: str
+    solver: str
+    weights_: Array
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self: Any) -> None:
         """Check what does not depend on the data."""
         check_common(self, self._known_options())
         one_of("inference", self.inference, tuple(graph.INFERENCE))
@@ -81,7 +80,7 @@ class GraphModel(BaseSSVM):
         asked = self.solver == "auto" and self.slack == "max" and not math.isinf(self.C)
         if asked and compiled is not None and self._relaxes(compiled.problem):
             return OTHER_SOLVERS[LOOPY_DEFAULT]
-        return super()._solver_class(compiled)
+        return super()._solver_class(compiled)  # type: ignore[misc]
 
     def _relaxes(self, problem: graph.GraphProblem) -> bool:
         """Whether training solves the relaxation, unless the solver is named."""
@@ -95,23 +94,21 @@ class GraphModel(BaseSSVM):
         sizes = np.diff(logs[graphs.node_ptr])[loopy]
         return bool(sizes.max() > np.log2(FEW_LABELLINGS) + 1e-9)
 
-    def _fit_problem(self, problem: graph.GraphProblem, weights: Array) -> None:
-        exact = graph.decodes_exactly(problem)
-        if math.isinf(self.C) and not exact:
+    def _compile(self, problem: graph.GraphProblem) -> Compiled:
+        return graph.compile_problem(problem)
+
+    def _fit_graphs(self: Any, problem: graph.GraphProblem, weights: Array) -> None:
+        if math.isinf(self.C) and not graph.decodes_exactly(problem):
             raise ValueError(
                 "C=inf (a hard margin) needs exact inference, which these graphs do not allow "
                 f"with inference={self.inference!r}: choose a finite C."
             )
-        start = self._previous(problem)
-        result, dual = self._solve(graph.compile_problem(problem), weights, start, "graph")
-        self._store(result)
+        self._fit_problem(problem, weights)
         if hasattr(self, "relaxed_objective_"):
             self.oracle_exact_ = False  # nothing was decoded: the certificate is the relaxation's
-        elif not result.exact:  # the bounds may be met all the same
+        elif not self.oracle_exact_:  # the bounds may be met all the same
             _, bounds, values = self._decode(problem, 1.0)
             self.oracle_exact_ = bool(tight(bounds, values).all())
-        if self.warm_start:
-            self._dual = dual
 
     def _decode(
         self, problem: graph.GraphProblem, loss_scale: float = 0.0
@@ -120,7 +117,7 @@ class GraphModel(BaseSSVM):
         n = len(problem.graph)
         states = np.zeros(problem.node_offset[-1], dtype=np.int32)
         bounds, values = np.zeros(n), np.zeros(n)
-        self._over_examples(kernels.decode_all, problem, loss_scale, states, bounds, values)
+        self._over_examples(graph.decode_all, problem, loss_scale, states, bounds, values)
         return states, np.maximum(bounds, values), values
 
     def _settle(
@@ -148,7 +145,7 @@ class GraphModel(BaseSSVM):
         sizes = graphs.unary_start[last][problem.graph]
         start = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         out = np.empty(start[-1])
-        self._over_examples(kernels.conditional_scores_all, problem, states, start, out)
+        self._over_examples(graph.conditional_scores_all, problem, states, start, out)
         return out, start
 
     def _over_examples(self, kernel: Any, problem: graph.GraphProblem, *more: Any) -> None:
@@ -157,18 +154,6 @@ class GraphModel(BaseSSVM):
                 lambda part, scratch: kernel(problem, part, self.weights_, *more),
                 np.arange(len(problem.graph)),
             )
-
-    def save(self, path: Any, **options: Any) -> dict[str, Any]:
-        """Write the fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`.
-
-        Training data and multipliers cannot be stored: ``state=True`` is refused.
-        """
-        if options.get("state"):
-            raise ValueError(
-                f"state=True is for estimators with partial_fit, which {type(self).__name__} does "
-                "not have: leave it out."
-            )
-        return super().save(path, **options)
 
 
 # Graphs of a user, checked and laid out as one problem.
@@ -185,20 +170,12 @@ class Templates(NamedTuple):
     factors: dict[str, int]  # name -> order
 
     @property
-    def layout(self) -> dict[str, Block]:
+    def layout(self) -> Layout:
         """Places of the blocks of weights; unary ones by feature, tables row by row."""
         k = self.n_states
-        columns = self.node_types * k
-        stride = padded_columns(columns)
-        found = {"unary": Block(0, self.n_features, columns, stride)}
-        at = self.n_features * stride
-        pairs = self.edge_types * max(1, self.edge_features)
-        found["pairwise"] = Block(at, pairs, k * k, k * k)
-        at += pairs * k * k
-        for name, order in self.factors.items():
-            found[f"factor/{name}"] = Block(at, 1, k**order, k**order)
-            at += k**order
-        return found
+        tables = {"pairwise": (self.edge_types * max(1, self.edge_features), k * k)}
+        tables |= {f"factor/{name}": (1, k**order) for name, order in self.factors.items()}
+        return graph.layout(self.n_features, self.node_types * k, tables)
 
 
 def check_graphs(X: Any) -> list[Graph]:
@@ -354,7 +331,7 @@ def _types(types: Array | None, count: int) -> Array:
     return np.zeros(count, dtype=np.int64) if types is None else types
 
 
-class GraphSSVM(GraphModel):
+class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     """Structured SVM for graphs, solved to a certificate.
 
     The score of labels y for the nodes of a graph is
@@ -513,14 +490,14 @@ class GraphSSVM(GraphModel):
         cost = check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None] * cost
         matrix, _ = node_matrix(graphs)
         self.n_features_in_ = matrix.shape[1]
-        matrix = with_constant(matrix) if self.fit_intercept else matrix
+        matrix = self._with_constant(matrix)
         templates = find_templates(whole, matrix.shape[1], n_labels)
         self.n_node_types_ = templates.node_types
         self.n_edge_types_ = templates.edge_types
         self.n_edge_features_ = templates.edge_features
         self.factor_orders_ = templates.factors
         method = graph.INFERENCE[self.inference]
-        self._fit_problem(lay_out(graphs, matrix, templates, numbers, cost, method), weights)
+        self._fit_graphs(lay_out(graphs, matrix, templates, numbers, cost, method), weights)
         return self
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
@@ -545,10 +522,6 @@ class GraphSSVM(GraphModel):
 
     @property
     def _templates(self) -> Templates:
-        check_is_fitted(self, "weights_")
-        return self._make_templates()
-
-    def _make_templates(self) -> Templates:
         return Templates(
             int(self.n_features_in_) + bool(self.fit_intercept),
             len(self.classes_),
@@ -558,14 +531,20 @@ class GraphSSVM(GraphModel):
             self.factor_orders_,
         )
 
-    def _weight_layout(self) -> dict[str, Block]:
-        return self._make_templates().layout
+    @property
+    def _layout(self) -> Layout:
+        """Where the blocks of ``weights_`` lie."""
+        return self._templates.layout
+
+    def _view(self, name: str) -> Array:
+        """A block of ``weights_`` (rows, columns)."""
+        check_is_fitted(self, "weights_")
+        return self._layout[name].table(self.weights_)
 
     def _unary(self) -> Array:
         """(types, labels, features), the constant one included: a view."""
-        templates = self._templates
-        table = table_of(self.weights_, templates.layout["unary"])
-        shape = (templates.n_features, templates.node_types, templates.n_states)
+        table = self._view("unary")
+        shape = (len(table), self.n_node_types_, len(self.classes_))
         return table.reshape(shape).transpose(1, 2, 0)
 
     @property
@@ -584,28 +563,23 @@ class GraphSSVM(GraphModel):
     @property
     def pairwise_coef_(self) -> Array:
         """Weights of pairs of labels: a view; see the class for its shape."""
-        templates = self._templates
-        k = templates.n_states
-        table = table_of(self.weights_, templates.layout["pairwise"])
-        types = () if templates.edge_types == 1 else (templates.edge_types,)
-        features = (templates.edge_features,) if templates.edge_features else ()
-        return table.reshape((*types, *features, k, k))
+        k = len(self.classes_)
+        types = () if self.n_edge_types_ == 1 else (self.n_edge_types_,)
+        features = (self.n_edge_features_,) if self.n_edge_features_ else ()
+        return self._view("pairwise").reshape((*types, *features, k, k))
 
     @property
     def factor_coef_(self) -> dict[str, Array]:
         """Tables of larger sets of nodes, by name: views."""
-        templates = self._templates
-        layout = templates.layout
         return {
-            name: table_of(self.weights_, layout[f"factor/{name}"]).reshape(
-                (templates.n_states,) * order
-            )
-            for name, order in templates.factors.items()
+            name: self._view(f"factor/{name}").reshape((len(self.classes_),) * order)
+            for name, order in self.factor_orders_.items()
         }
 
     # Prediction ----------------------------------------------------------------------------
 
-    def _ready(self, X: Any) -> graph.GraphProblem:
+    def _prepare(self, X: Any) -> graph.GraphProblem:
+        check_is_fitted(self, "weights_")
         templates = self._templates
         graphs = check_graphs(X)
         check_templates(graphs, templates)
@@ -615,7 +589,7 @@ class GraphSSVM(GraphModel):
                 f"X has {matrix.shape[1]} node features, but {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}."
             )
-        matrix = with_constant(matrix) if self.fit_intercept else matrix
+        matrix = self._with_constant(matrix)
         labels = np.zeros(matrix.shape[0], dtype=np.int32)
         cost = np.zeros((templates.n_states, templates.n_states))
         method = graph.INFERENCE[self.inference]
@@ -632,7 +606,7 @@ class GraphSSVM(GraphModel):
         -------
         list of ndarray, one per graph
         """
-        problem = self._ready(X)
+        problem = self._prepare(X)
         states = self._decode(problem)[0]
         return np.split(self.classes_[states], problem.node_offset[1:-1])
 
@@ -652,7 +626,7 @@ class GraphSSVM(GraphModel):
             ``labels`` as :meth:`predict` gives them, their ``scores``, upper ``bounds`` on the
             score of any labelling, and ``exact``: where the two meet.
         """
-        problem = self._ready(X)
+        problem = self._prepare(X)
         states, bounds, scores = self._decode(problem)
         if settle:
             self._settle(problem, states, bounds, scores)
@@ -671,7 +645,7 @@ class GraphSSVM(GraphModel):
         list of ndarray of shape (nodes, labels)
             What does not depend on the node's label is left out.
         """
-        scores, start = self._conditional_scores(self._ready(X))
+        scores, start = self._conditional_scores(self._prepare(X))
         return [own.reshape(-1, len(self.classes_)) for own in np.split(scores, start[1:-1])]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

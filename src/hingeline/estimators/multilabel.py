@@ -11,14 +11,11 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
+from hingeline.core.primitives import Layout
+from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.estimators.graph import Decoded, GraphModel, tight
-from hingeline.estimators.weight_blocks import Block, table_of
-from hingeline.features.input import with_constant
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.structures import graph
-from hingeline.structures.graph import padded_columns
-
-# Indicators of labels as people have them, and which pairs of labels are scored together.
 
 Array = np.ndarray[Any, Any]
 
@@ -156,7 +153,7 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
     return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
 
 
-class MultilabelSSVM(ClassifierMixin, GraphModel):
+class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
     A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
@@ -305,7 +302,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
             node_weight[:] = 1.0
             if not weights.any():
                 raise ValueError("class_weight leaves every example a weight of zero.")
-        self._fit_problem(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
+        self._fit_graphs(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
         return self
 
     def _make(
@@ -316,8 +313,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        if self.fit_intercept:
-            matrix = with_constant(matrix)
+        matrix = self._with_constant(matrix)
         n, n_labels, n_pairs = matrix.shape[0], self.n_labels_, len(self.edges_)
         return graph.make_problem(
             join([make_topology(np.full(n_labels, 2), self.edges_)]),
@@ -340,19 +336,16 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
 
     # Weights by name -----------------------------------------------------------------------
 
-    def _weight_layout(self) -> dict[str, Block]:
+    @property
+    def _layout(self) -> Layout:
+        """Where the blocks of ``weights_`` lie."""
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
-        columns = 2 * self.n_labels_
-        stride = padded_columns(columns)
-        return {
-            "unary": Block(0, rows, columns, stride),
-            "pairwise": Block(rows * stride, len(self.edges_), 4, 4),
-        }
+        return graph.layout(rows, 2 * self.n_labels_, {"pairwise": (len(self.edges_), 4)})
 
     def _unary(self) -> Array:
         """(labels, 2, features), the constant one included: a view."""
         check_is_fitted(self, "weights_")
-        table = table_of(self.weights_, self._weight_layout()["unary"])
+        table = self._layout["unary"].table(self.weights_)
         return table.reshape(-1, self.n_labels_, 2).transpose(1, 2, 0)
 
     @property
@@ -378,11 +371,11 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
     def pairwise_coef_(self) -> Array:
         """(pairs, 2, 2), in the order of ``edges_``: a view."""
         check_is_fitted(self, "weights_")
-        return table_of(self.weights_, self._weight_layout()["pairwise"]).reshape(-1, 2, 2)
+        return self._layout["pairwise"].table(self.weights_).reshape(-1, 2, 2)
 
     # Prediction ----------------------------------------------------------------------------
 
-    def _ready(self, X: Any) -> graph.GraphProblem:
+    def _prepare(self, X: Any) -> graph.GraphProblem:
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
@@ -404,7 +397,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         -------
         ndarray of shape (n_samples, n_labels); classes (n_samples,) if y had one dimension
         """
-        return self._as_output(self._decode(self._ready(X))[0])
+        return self._as_output(self._decode(self._prepare(X))[0])
 
     def certify(self, X: Any, *, settle: bool = False) -> Decoded:
         """Predictions with what is known of their quality; as :meth:`hingeline.GraphSSVM.certify`.
@@ -414,7 +407,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         X : array-like or sparse matrix of shape (n_samples, n_features)
         settle : bool, default=False
         """
-        problem = self._ready(X)
+        problem = self._prepare(X)
         states, bounds, scores = self._decode(problem)
         if settle:
             self._settle(problem, states, bounds, scores)
@@ -435,7 +428,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         -------
         ndarray of shape (n_samples, n_labels); (n_samples,) if y had one dimension
         """
-        scores = self._conditional_scores(self._ready(X))[0].reshape(-1, self.n_labels_, 2)
+        scores = self._conditional_scores(self._prepare(X))[0].reshape(-1, self.n_labels_, 2)
         leads = np.asarray(scores[:, :, 1] - scores[:, :, 0])
         return leads[:, 0] if self.n_labels_ == 1 else leads
 

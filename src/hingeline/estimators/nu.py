@@ -14,6 +14,7 @@ from hingeline.core.loop import outside
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import Result, relative
 from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.estimators.base import NU_FITTED
 from hingeline.modelfile.typed_json import from_json, to_json
 from hingeline.solvers.nu import Look, Margins, scaled
 
@@ -26,25 +27,6 @@ LEAST_TOL = 1e-2
 #: ``nu="auto"`` goes down to ν_max over two to this power.
 MOST_HALVINGS = 7
 
-#: Attributes that only such a fit leaves.
-FITTED = (
-    "nu_",
-    "rho_",
-    "C_",
-    "margin_error_risk_",
-    "support_vector_risk_",
-    "n_margin_errors_",
-    "n_on_margin_",
-    "n_beyond_margin_",
-    "nu_path_",
-)
-
-
-def forget(estimator: Any) -> None:
-    """Drop what an earlier fit with ``slack="nu"`` left."""
-    for name in FITTED:
-        vars(estimator).pop(name, None)
-
 
 def positive_part(estimator: Any) -> float:
     """The non-negative part of a fitted estimator's primal objective: P, or ``P + νρ``."""
@@ -55,7 +37,7 @@ def positive_part(estimator: Any) -> float:
 def to_header(estimator: Any) -> dict[str, Any]:
     """What a fit left, for a model file."""
     trials = getattr(estimator, "nu_path_", None)
-    numbers = {name: getattr(estimator, name) for name in FITTED if name != "nu_path_"}
+    numbers = {name: getattr(estimator, name) for name in NU_FITTED if name != "nu_path_"}
     return {
         "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
         "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
@@ -64,7 +46,7 @@ def to_header(estimator: Any) -> dict[str, Any]:
 
 def from_header(estimator: Any, stored: dict[str, Any]) -> None:
     """Restore what :func:`to_header` stored; any exception where it is something else."""
-    for name in FITTED:
+    for name in NU_FITTED:
         if name == "nu_path_":
             continue
         value = from_json(stored["numbers"][name], {})
@@ -78,15 +60,13 @@ def from_header(estimator: Any, stored: dict[str, Any]) -> None:
         estimator.nu_path_ = trials
 
 
-def solve(
-    estimator: Any, compiled: Compiled, weights: Array, start: Any, kind: str
-) -> tuple[Result, Any]:
+def solve(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, Any]:
     """Choose ν if that is asked for, solve, and store ρ, risks and counts."""
     n_jobs = effective_n_jobs(estimator.n_jobs) if compiled.threads else 1
     shares = make_formulation(1.0, "nu", "margin", weights).cap
     with Workers(n_jobs, compiled.scratch_size) as workers:
         if isinstance(estimator.nu, str):
-            chosen = Choice(estimator, compiled, weights, kind, workers)
+            chosen = Choice(estimator, compiled, weights, workers)
             nu, start = chosen.search()
             estimator.nu_path_ = chosen.trials
         else:
@@ -94,7 +74,7 @@ def solve(
         margins = Margins(compiled, shares, workers, nu)
         highest = margins.highest()
         check_admissible(nu, highest)
-        result, dual, solver = estimator._solve_with(compiled, weights, start, kind, nu=nu)
+        result, dual, solver = estimator._solve_with(compiled, weights, start, nu=nu)
         if result.converged and solver._best_rho <= 0.0:
             warn_too_low(nu, min(solver.least_hinge, highest), highest)
         store(estimator, result, solver._best_rho, margins, float(weights.sum()))
@@ -203,11 +183,11 @@ class Choice:
     """
 
     def __init__(
-        self, estimator: Any, compiled: Compiled, weights: Array, kind: str, workers: Workers
+        self, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
     ) -> None:
         silent = {"callbacks": None, "verbose": 0, "tol": max(float(estimator.tol), LEAST_TOL)}
         self.estimator = type(estimator)(**{**estimator.get_params(deep=False), **silent})
-        self.compiled, self.kind, self.verbose = compiled, kind, estimator.verbose
+        self.compiled, self.verbose = compiled, estimator.verbose
         active = np.flatnonzero(weights > 0.0)
         if len(active) < 2 * FIFTH:
             raise ValueError(
@@ -257,7 +237,7 @@ class Choice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the row says how far it came
             result, dual, solver = self.estimator._solve_with(
-                self.compiled, self.weights, start, self.kind, nu=nu
+                self.compiled, self.weights, start, nu=nu
             )
         rho = float(solver._best_rho)
         total = float(self.weights.sum())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,25 +9,14 @@ import numpy as np
 from hingeline.core.formulations import Formulation, feasible
 from hingeline.core.planes import FIRST_CAPACITY, WorkingSet, copy_planes, empty_working_set
 from hingeline.core.primitives import Compiled
+from hingeline.core.results import DualMemory, same_costs
 from hingeline.core.solver import CertifiedSolver
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.one_slack import CutMemory, OneSlack, carried
 from hingeline.solvers.relaxed.soft import Marginals, SoftBCFW
-from hingeline.streaming.memory import same_costs
 from hingeline.streaming.passes import as_table
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class DualMemory:
-    """The multipliers of a finished fit, for the next one to start from."""
-
-    compiled: Compiled
-    form: Formulation
-    #: What the solver's memory() gave: WorkingSet, a dense table, CutMemory; None: it keeps none.
-    multipliers: Any
-    weights: Array | None = None  # of the examples, as they were given
 
 
 def same_examples(a: Any, b: Any) -> bool:

@@ -28,7 +28,6 @@ from hingeline._checks import one_of
 from hingeline.core.results import HistoryRow
 from hingeline.estimators import nu
 from hingeline.estimators.base import FINDINGS
-from hingeline.estimators.weight_blocks import compact, join_blocks, restore_weights
 from hingeline.modelfile import ModelFileError, pack_texts, read_model, unpack_texts, write_model
 from hingeline.modelfile.stream_state import PREFIX, StoredState, state_to_arrays
 from hingeline.modelfile.typed_json import (
@@ -38,6 +37,7 @@ from hingeline.modelfile.typed_json import (
     from_json,
     to_json,
 )
+from hingeline.modelfile.weights import compact, restore_weights
 
 Array = np.ndarray[Any, Any]
 
@@ -90,7 +90,7 @@ def save(
     metadata: Mapping[str, Any] | None = None,
     state: bool = False,
 ) -> dict[str, Any]:
-    """Write a fitted estimator to a model file; see :meth:`FittedEstimator.save`."""
+    """Write a fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`."""
     kind = type(model).__name__
     if kind not in ESTIMATORS or type(model) is not estimator_class(kind):
         raise TypeError(why_not(model))
@@ -107,7 +107,10 @@ def save(
     arrays: dict[str, Array] = {}
     parameters, left_out = parameters_to_json(model, arrays)
     if state and not hasattr(model, "partial_fit"):
-        raise TypeError(f"{kind} has no partial_fit to go on with: leave state=False.")
+        raise ValueError(
+            f"state=True is for estimators with partial_fit, which {kind} does not have: leave it "
+            "out."
+        )
     kept = state_to_arrays(model) if state else None
     header: dict[str, Any] = {
         "estimator": kind,
@@ -133,7 +136,7 @@ def save(
     stored, restored, report = compact(model, dtype, threshold)
     arrays.update(stored)
     if check is not None:
-        report.update(compare(model, join_blocks(model, restored), *check))
+        report.update(compare(model, model._layout.join(restored), *check))
     header["certificate"] = {
         key: to_json(getattr(model, name), {}, name) for name, key in CERTIFICATE.items()
     }
@@ -318,11 +321,11 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
     if "state" in header and hasattr(model, "partial_fit"):
-        model._dual = StoredState(model, header["state"], arrays)
+        model._stored = StoredState(model, header["state"], arrays)
     elif any(name.startswith(PREFIX) for name in arrays):
         raise ValueError("arrays of a state that the header does not mention")
     elif hasattr(model, "partial_fit"):
-        model._dual = NoDual()
+        model._stored = None  # whoever wants to go on is told that there is nothing to go on from
     return model
 
 
@@ -379,30 +382,3 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         HistoryRow(*(int(v) if count else v for v, count in zip(row, counts, strict=True)))
         for row in rows.tolist()
     ]
-
-
-class NoDual:
-    """Stands where a fitted estimator keeps its dual state, which files do not hold.
-
-    A warm start finds other data than its own and begins afresh; ``partial_fit`` needs the data
-    of before, and is told why they are missing.
-    """
-
-    @property
-    def compiled(self) -> NoDual:
-        """As of a dual state."""
-        return self
-
-    @property
-    def problem(self) -> NoDual:
-        """As of a compiled problem."""
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ValueError(
-            "this model was loaded from a file, which holds neither training data nor multipliers "
-            "for partial_fit to go on from: save it with state=True, call fit with all data, or "
-            "partial_fit on sklearn.base.clone(model) to begin anew."
-        )

@@ -21,11 +21,10 @@ from hingeline._checks import (
     positive,
 )
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.results import Result
+from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.estimators.warm_start import DualMemory
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.semisupervised.annealing import (
     SCHEDULE,
@@ -196,7 +195,7 @@ class AnnealedModel(BaseEstimator):
         check_is_fitted(self, "base_")
         if not constrained:
             return self.base_.predict(X, lengths, allowed)
-        problem = self.base_._prepared(X, lengths, allowed)
+        problem = self.base_._prepare(X, lengths, allowed)
         everyone = np.arange(len(problem.offsets) - 1)
         seen = words_in(X, words, everyone, problem.offsets)
         penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")
@@ -447,7 +446,8 @@ class SemiSupervisedSSVM(AnnealedModel):
                 UserWarning,
                 stacklevel=2,
             )
-            model._fit_whole(matrix, offsets, labels, weights, False)
+            rows = model._with_constant(matrix)
+            model._fit_problem(model._make(rows, offsets, labels), weights)
             self._keep_supervised(model, labels, offsets, dev)
             return self
         penalties = Penalties(
@@ -533,7 +533,7 @@ class SemiSupervisedSSVM(AnnealedModel):
             if start is not None and len(changed):
                 retarget(problem, start.form, start.multipliers, changed, scratch)
             caps = np.concatenate([weights, np.full(u, C_u / (u * model.C))])
-            result, dual, _ = model._solve_with(compiled, caps, start, model._kind)
+            result, dual, _ = model._solve_with(compiled, caps, start)
             memory.append(dual)
             return result
 
