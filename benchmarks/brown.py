@@ -31,9 +31,9 @@ from harness import (
     write_results,
 )
 from hingeline import ChainSSVM
-from hingeline.data import load_brown
 from hingeline.features import TokenTemplates
 from ours import WARM_UP_NOTE, WARM_UP_SEQUENCES, certificate
+from published import load_brown
 
 TRAIN_SENTENCES = 48_242
 QUICK_SENTENCES = 1_000

@@ -74,8 +74,8 @@ def main() -> None:
     """Run both sides, print ratios."""
     parser = argument_parser(__doc__)
     options = parser.parse_args()
-    train = str(data_file("conll2000", "train.txt.gz"))
-    test = str(data_file("conll2000", "test.txt.gz"))
+    train = str(data_file("conll2000/train.txt.gz"))
+    test = str(data_file("conll2000/test.txt.gz"))
     with tempfile.TemporaryDirectory() as folder:
         if not options.quick:
             _ours(train, test, folder, options.n_jobs)  # compiles, where nothing is on disk yet

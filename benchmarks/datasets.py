@@ -1,4 +1,4 @@
-"""Loaders for the data sets of the benchmarks.
+"""The tasks of the benchmarks in forms that every library takes; nothing here imports ours.
 
 The data folder is named by the environment variable ``HINGELINE_DATA`` and by nothing else. It
 holds one sub-folder per data set, with the files in the formats of their publishers, gzipped.
@@ -7,10 +7,12 @@ holds one sub-folder per data set, with the files in the formats of their publis
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -97,14 +99,46 @@ class ChainData:
         )
 
 
-def data_file(*parts: str) -> Path:
-    """Return the path of a data file, or raise `BenchmarkError` with what to do."""
-    root = os.environ.get(DATA_VARIABLE)
+#: Path and size and time of the files whose sums were right in this process.
+_verified: set[tuple[str, int, int]] = set()
+
+
+@cache
+def known_sums() -> dict[str, str]:
+    """Return path below the data folder -> SHA-256 of the file that is meant."""
+    lines = Path(__file__).with_name("sums.sha256").read_text(encoding="ascii").splitlines()
+    return {name: digest for digest, name in (line.split("  ") for line in lines)}
+
+
+def data_file(name: str, folder: str | os.PathLike[str] | None = None, check: bool = True) -> Path:
+    """Return the path of a data file, or raise `BenchmarkError` with what to do.
+
+    Parameters
+    ----------
+    name : str
+        Below the data folder, such as ``"conll2000/train.txt.gz"``.
+    folder : path, optional
+        The data folder. Default: the environment variable ``HINGELINE_DATA``.
+    check : bool, default=True
+        Compare the file's SHA-256 sum with the known one, once per process.
+    """
+    root = folder if folder is not None else os.environ.get(DATA_VARIABLE)
     if not root:
         raise BenchmarkError(f"Set the environment variable {DATA_VARIABLE} to the data folder.")
-    path = Path(root, *parts)
+    path = Path(root, name)
     if not path.is_file():
-        raise BenchmarkError(f"{DATA_VARIABLE} points to {root}, which has no file {Path(*parts)}.")
+        raise BenchmarkError(f"The data folder {root} has no file {name}: put it there.")
+    status = path.stat()
+    key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
+    if check and key not in _verified:
+        with open(path, "rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != known_sums()[name]:
+            raise BenchmarkError(
+                f"{path} is not the file that is meant: its SHA-256 is {found}, not "
+                f"{known_sums()[name]}; fetch it again, or pass check=False to read it anyway."
+            )
+        _verified.add(key)
     return path
 
 
@@ -114,7 +148,7 @@ def data_file(*parts: str) -> Path:
 def conll2000(part: str) -> list[list[tuple[str, str, str]]]:
     """Read the ``"train"`` or ``"test"`` sentences as lists of (word, pos, chunk)."""
     sentences: list[list[tuple[str, str, str]]] = [[]]
-    with gzip.open(data_file("conll2000", f"{part}.txt.gz"), "rt", encoding="utf-8") as lines:
+    with gzip.open(data_file(f"conll2000/{part}.txt.gz"), "rt", encoding="utf-8") as lines:
         for line in lines:
             fields = line.split()
             if fields:
@@ -223,7 +257,7 @@ def ocr() -> list[OcrWord]:
     words: list[OcrWord] = []
     rows: list[bytes] = []
     letters: list[str] = []
-    with gzip.open(data_file("ocr_letters", "letter.data.gz"), "rb") as lines:
+    with gzip.open(data_file("ocr_letters/letter.data.gz"), "rb") as lines:
         for line in lines:
             _, letter, following, _, _, fold, pixels = line.split(b"\t", 6)
             letters.append(letter.decode())
@@ -261,7 +295,7 @@ def ocr_task(train_folds: Iterable[int], limit: int | None = None) -> ChainData:
 
 
 def _idx(name: str, header: int) -> np.ndarray:
-    with gzip.open(data_file("mnist", f"{name}.gz"), "rb") as stream:
+    with gzip.open(data_file(f"mnist/{name}.gz"), "rb") as stream:
         return np.frombuffer(stream.read(), dtype=np.uint8, offset=header)
 
 
@@ -277,7 +311,7 @@ def mnist() -> FlatData:
 
 
 def _svmlight(name: str, n_features: int) -> tuple[sparse.csr_matrix, np.ndarray]:
-    path = data_file("multiclass", f"{name}.gz")
+    path = data_file(f"multiclass/{name}.gz")
     matrix, labels = load_svmlight_file(str(path), n_features=n_features, zero_based=False)
     return sparse.csr_matrix(matrix), labels.astype(np.int64)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline import Graph
-from hingeline.data.array_sets import GridImages, Superpixels
+from published import GridImages, Superpixels
 
 Array = np.ndarray[Any, Any]
 

@@ -40,9 +40,15 @@ from harness import (
     write_results,
 )
 from hingeline import GraphSSVM, MultilabelSSVM
-from hingeline.data import load_msrc21, load_multilabel, load_snakes, load_weizmann_horses
-from hingeline.data.array_sets import MultilabelSplit, Superpixels
 from hingeline.evaluation.metrics import multilabel_scores
+from published import (
+    MultilabelSplit,
+    Superpixels,
+    load_msrc21,
+    load_multilabel,
+    load_snakes,
+    load_weizmann_horses,
+)
 
 TOL = 0.01
 #: Softness of constraints. Messages between neighbours are at most 1/(rho n): with rho = 1 and

@@ -113,7 +113,7 @@ def prepare_chain(folder: Path, name: str, task: Any) -> None:
 
 def prepare_yeast(folder: Path) -> None:
     """Write yeast's training part: features, and one column of indicators per label."""
-    path = data_file("multilabel", "yeast", "yeast_train.svm.gz")
+    path = data_file("multilabel/yeast/yeast_train.svm.gz")
     X, sets = load_svmlight_file(str(path), multilabel=True)
     indicator = MultiLabelBinarizer().fit_transform(sets)
     save(folder, "yeast", sparse.csr_matrix(X), y=indicator.astype(np.int64))
@@ -398,7 +398,7 @@ def run(options: argparse.Namespace) -> int:
     known = JOBS if options.command == "time" else COLD
     os.environ["GUARD_TRAIN"] = ""
     if options.command == "time":
-        os.environ["GUARD_TRAIN"] = str(data_file("conll2000", "train.txt.gz"))
+        os.environ["GUARD_TRAIN"] = str(data_file("conll2000/train.txt.gz"))
     rows = alternate(options.command, options.job or list(known), options)
     columns = ["job", "old CPU s", "new CPU s", "CPU ratio", "old s", "new s", "ratio"]
     extra = [key for key in ("compilations", "entry points") if key in rows[0]["old"]]

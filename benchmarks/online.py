@@ -43,9 +43,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 def child(options: dict[str, Any], quick: bool, n_jobs: int) -> dict[str, Any]:
     """One system in this process."""
     from hingeline import ChainSSVM
-    from hingeline.data import load_conll2000
     from hingeline.evaluation.metrics import evaluate
     from hingeline.features import TokenTemplates
+    from published import load_conll2000
 
     data = load_conll2000()
     n = 2000 if quick else len(data.train)

@@ -29,15 +29,10 @@ from harness import (
     write_results,
 )
 from hingeline import ChainSSVM, MulticlassSSVM
-from hingeline.data import (
-    load_brown,
-    load_digit_dates,
-    load_ocr_letters,
-    load_treebank_sample,
-    load_ud_english_ewt,
-)
+from hingeline.data import load_digit_dates
 from hingeline.features import TokenTemplates
 from ours import WARM_UP_NOTE, flat_prefix
+from published import load_brown, load_ocr_letters, load_treebank_sample, load_ud_english_ewt
 
 COSTS = (0.01, 0.1, 1.0)
 #: Tables III (seconds) and IV (accuracy), folds 0 to 9: (cutting plane, SDCD) by C.

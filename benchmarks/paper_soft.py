@@ -53,7 +53,6 @@ from hingeline import GraphSSVM, MultilabelSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.results import relative
 from hingeline.core.workers import Workers
-from hingeline.data import load_msrc21, load_multilabel
 from hingeline.evaluation.metrics import multilabel_scores
 from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.nu import hinges_at
@@ -62,6 +61,7 @@ from hingeline.solvers.relaxed.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.solvers.sdm import default_block
 from hingeline.structures.graph import compile_problem
+from published import load_msrc21, load_multilabel
 
 Array = np.ndarray[Any, Any]
 

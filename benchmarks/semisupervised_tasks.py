@@ -23,8 +23,8 @@ import numpy as np
 from hingeline import ChainCRF, ChainSSVM, SemiSupervisedSSVM
 from hingeline.baselines import CODL, DASO, PosteriorRegularization, TransductiveSSVM
 from hingeline.constraints import load_constraints
-from hingeline.data import load_citations, load_seminars
 from hingeline.features import TokenTable
+from published import load_citations, load_seminars
 
 Words = list[list[str]]
 Features = list[list[list[str]]]

@@ -31,11 +31,11 @@ from harness import (
     write_results,
 )
 from hingeline import ChainSSVM
-from hingeline.data import load_conll2002, load_seminars, load_ud_english_ewt, load_umass_citations
 from hingeline.evaluation.metrics import evaluate
 from hingeline.features import SparseSequences, TokenTable, TokenTemplates
 from ours import WARM_UP_NOTE, WARM_UP_SEQUENCES, certificate
 from peers import crfsuite_fit, crfsuite_predict
+from published import load_conll2002, load_seminars, load_ud_english_ewt, load_umass_citations
 
 QUICK_SEQUENCES = 150
 RESAMPLES = 1000

@@ -9,13 +9,14 @@ folder that holds ocr_letters/letter.data.gz it uses those words; otherwise it m
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 from hingeline import ChainSSVM
-from hingeline.data import load_ocr_letters
+from hingeline.data import read_letters
 from hingeline.features import GaussianEmissions, PerToken
 
 
@@ -37,7 +38,7 @@ def made_up(n_words: int = 300) -> tuple[list[np.ndarray], list[list[str]]]:
 def main() -> None:
     """Fit, explain ν, and let it be chosen."""
     if os.environ.get("HINGELINE_DATA"):
-        data = load_ocr_letters()
+        data = read_letters(Path(os.environ["HINGELINE_DATA"]) / "ocr_letters" / "letter.data.gz")
         y = data.labels()
         X = np.split(data.pixels.astype(float), data.offsets[1:-1])
         train, test = np.flatnonzero(data.folds == 0), np.flatnonzero(data.folds == 1)

@@ -174,7 +174,7 @@ def test_an_edited_helper_is_never_stale(tmp_path):
 
 #: The keys of all kernels for two structures.
 KEYS = """
-import importlib, json
+import importlib, json, pkgutil
 import numba, numpy as np
 from numba.extending import is_jitted
 import hingeline

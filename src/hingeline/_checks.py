@@ -16,43 +16,6 @@ from hingeline.core.workers import effective_n_jobs
 
 Array = np.ndarray[Any, Any]
 
-#: solver name -> the slacks it knows.
-SOLVERS = {
-    "auto": SLACKS,
-    "sdm": ("max", "squared", "nu"),
-    "fsmo": ("max", "squared"),
-    "sdcd": ("sum",),
-    "one-slack": ("max", "sum"),
-    "bcfw": ("max",),
-    "subgradient": ("max", "nu"),
-    "soft-bcfw": ("max",),
-    "dlpw": ("max",),
-    "dlpw-smooth": ("max",),
-}
-
-#: Solvers without hard margins, and why.
-_SOFT_ONLY = {
-    "one-slack": "it puts a price on all slack together",
-    "bcfw": "it steps towards corners of the feasible set, which must be bounded",
-    "soft-bcfw": "it steps towards corners of the feasible set, which must be bounded",
-    "dlpw": "it descends on the price of slack",
-    "dlpw-smooth": "it descends on the price of slack",
-}
-#: What knows the loss only as the margin asked for.
-_MARGIN_ONLY = (
-    ("slack", "nu"),
-    ("solver", "subgradient"),
-    ("solver", "soft-bcfw"),
-    ("solver", "dlpw"),
-    ("solver", "dlpw-smooth"),
-)
-
-#: Solver options for which 0 means "not at all".
-_MAY_BE_ZERO = {"skip", "cached_passes", "cg_steps", "rounds", "proximal"}
-#: The others count something.
-_MAY_BE_REAL = {"skip", "precision", "stage_factor", "epsilon", "delta", "step", "gain"}
-_MAY_BE_REAL |= {"rho", "rho_factor", "temperature", "proximal", "noise"}
-
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")
 
@@ -76,33 +39,18 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
         raise ValueError(f"{name} must be {word}, got {value!r}.")
 
 
-def check_common(estimator: Any, known_options: Mapping[str, Any]) -> None:
-    """Check the parameters that all estimators share."""
+def check_common(estimator: Any) -> None:
+    """Check the parameters that all estimators share, those of solvers apart."""
     positive("C", estimator.C, infinite=True)
     one_of("slack", estimator.slack, SLACKS)
     one_of("rescale", estimator.rescale, RESCALINGS)
-    check_solver(estimator.solver, estimator.slack, estimator.violators)
-    if math.isinf(estimator.C) and estimator.solver in _SOFT_ONLY:
-        able = [name for name, known in SOLVERS.items() if estimator.slack in known]
-        words = ", ".join(repr(name) for name in able if name not in _SOFT_ONLY)
-        raise ValueError(
-            f"solver={estimator.solver!r} needs a finite C, because "
-            f"{_SOFT_ONLY[estimator.solver]}; for a hard margin (C=inf) choose one of {words}."
-        )
+    check_violators(estimator.violators, estimator.slack)
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)
     if estimator.max_time is not None:
         positive("max_time", estimator.max_time)
     check_nu(estimator)
-    for name, word in _MARGIN_ONLY:
-        if getattr(estimator, name) == word and estimator.rescale != "margin":
-            raise ValueError(
-                f"{name}={word!r} knows margin rescaling only, not rescale={estimator.rescale!r}."
-            )
-    if estimator.solver == "subgradient" and estimator.slack == "max" and math.isinf(estimator.C):
-        raise ValueError("solver='subgradient' needs a finite C; use solver='sdm' for C=inf.")
     check_jobs(estimator.n_jobs)
-    check_options(estimator.solver_options, known_options, estimator.solver)
     check_switches(estimator)
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
@@ -148,15 +96,8 @@ def check_nu(estimator: Any) -> None:
         positive("nu", nu)
 
 
-def check_solver(solver: Any, slack: str, violators: Any) -> None:
-    """Refuse solvers that do not know the slack, naming those that do."""
-    one_of("solver", solver, tuple(SOLVERS))
-    if slack not in SOLVERS[solver]:
-        able = ", ".join(repr(name) for name, known in SOLVERS.items() if slack in known)
-        raise ValueError(
-            f"solver={solver!r} does not solve slack={slack!r}; choose one of {able}, or "
-            f"slack={' or '.join(repr(name) for name in SOLVERS[solver])}."
-        )
+def check_violators(violators: Any, slack: str) -> None:
+    """Refuse ``violators`` where the slack has no use for them, and what is no number of them."""
     if violators is None:
         return
     if slack != "sum":
@@ -178,34 +119,6 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
         raise TypeError(f"callbacks must be a callable or a list of them, got {callbacks!r}.")
     return list(callbacks)
-
-
-def check_options(options: Any, known: Mapping[str, Any], solver: str) -> None:
-    """Refuse solver options by name where the solver does not know them."""
-    if options is None:
-        return
-    if not isinstance(options, Mapping):
-        raise TypeError(f"solver_options must be a mapping, got {options!r}.")
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise ValueError(
-            f"solver_options has {unknown[0]!r}, which solver={solver!r} does not know; it knows "
-            f"{', '.join(sorted(known))}."
-        )
-    for name, value in options.items():
-        if isinstance(known[name], tuple):
-            one_of(f"solver_options[{name!r}]", value, known[name])
-            continue
-        if value is None or isinstance(value, bool) or not isinstance(value, numbers.Real):
-            if value is None and known[name] is None:
-                continue
-            raise TypeError(f"solver_options[{name!r}] must be a number, got {value!r}.")
-        if name not in _MAY_BE_REAL and not isinstance(value, numbers.Integral):
-            raise TypeError(f"solver_options[{name!r}] must be an integer, got {value!r}.")
-        if not math.isfinite(value) or value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
-            raise ValueError(f"solver_options[{name!r}] must be positive, got {value!r}.")
-        if name == "step" and float(value) > 1.0:
-            raise ValueError(f"solver_options['step'] must be at most 1, got {value!r}.")
 
 
 def check_loss(loss: Any, default: str, n_labels: int, *, vector: bool) -> Array:

@@ -15,7 +15,7 @@ pytestmark = [
 
 
 def test_gold_citations_mostly_keep_the_citation_constraints():
-    from hingeline.data import load_citations
+    from published import load_citations
 
     train = load_citations().train
     gold = [[row[-1] for row in sentence] for sentence in train]
@@ -29,7 +29,7 @@ def test_gold_citations_mostly_keep_the_citation_constraints():
 
 
 def test_labelled_seminars_keep_the_seminar_constraints():
-    from hingeline.data import load_seminars
+    from published import load_seminars
 
     table = load_seminars().split(0)[0]
     gold = [[row[-1] for row in document] for document in table]

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hingeline import data
 from hingeline.data import (
     FORMATS,
     LabelledSequences,
@@ -189,13 +190,14 @@ def test_images_to_svmlight(tmp_path):
     images = tmp_path / "t-images-idx3-ubyte"
     images.write_bytes(b"\0\0\x08\x03" + b"\0\0\0\x02" * 3 + bytes(range(8)))
     with pytest.raises(ValueError, match="the labels of the images are in another file"):
-        read_any(images)
+        convert(images, tmp_path / "out", "svmlight")
+    assert read_any(images)[1].y is None
     labels = tmp_path / "t-labels-idx1-ubyte"
     labels.write_bytes(b"\0\0\x08\x01\0\0\0\x02\x07\x09")
     convert(images, tmp_path / "out", "svmlight")
     assert (tmp_path / "out").read_text() == "7 2:1 3:2 4:3\n9 1:4 2:5 3:6 4:7\n"
-    data = read_svmlight(tmp_path / "out")
-    assert data.X.shape == (2, 4)
+    rows = read_svmlight(tmp_path / "out")
+    assert rows.X.shape == (2, 4)
     with pytest.raises(ValueError, match="one label per image"):
         read_any(images, labels=images)
 
@@ -260,3 +262,12 @@ def test_readers_of_the_register_are_those_of_the_package():
     assert read_any(io.StringIO(text))[1] == read_crfsuite(io.StringIO(text))
     both = [read_any(io.StringIO("1,2 1:1\n"))[1], read_multilabel(io.StringIO("1,2 1:1\n"))]
     assert sp.vstack([data.Y for data in both]).toarray().tolist() == [[0, 1, 1]] * 2
+
+
+def test_public_names_are_imported_when_first_used():
+    assert "read_conll" in data.__all__
+    for name in data.__all__:
+        assert getattr(data, name) is not None
+    assert "read_conll" in dir(data)
+    with pytest.raises(AttributeError, match="nothing"):
+        data.nothing  # noqa: B018

@@ -42,8 +42,8 @@ PARAMETERS = [
     ({"C": "1"}, TypeError, ["C must be a number", "'1'"]),
     ({"C": None}, TypeError, ["C must be a number", "None"]),
     ({"C": True}, TypeError, ["C must be a number", "True"]),
-    ({"solver": "smo"}, ValueError, ["solver='smo'", "'auto', 'sdm', 'fsmo'"]),
-    ({"solver": None}, ValueError, ["solver=None", "'auto', 'sdm', 'fsmo'"]),
+    ({"solver": "smo"}, ValueError, ["solver='smo'", "'auto', 'sdm', 'sdcd'"]),
+    ({"solver": None}, ValueError, ["solver=None", "'auto', 'sdm', 'sdcd'"]),
     ({"slack": "mean"}, ValueError, ["slack='mean'", "'max', 'squared', 'sum'"]),
     (
         {"slack": "sum", "solver": "sdm"},

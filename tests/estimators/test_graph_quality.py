@@ -7,8 +7,8 @@ import os
 import pytest
 
 from hingeline import MultilabelSSVM
-from hingeline.data import load_multilabel
 from hingeline.evaluation.metrics import multilabel_scores
+from published import load_multilabel
 
 pytestmark = [
     pytest.mark.data,

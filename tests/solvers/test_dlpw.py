@@ -14,7 +14,6 @@ from hingeline import MulticlassSSVM, MultilabelSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
 from hingeline.core.workers import Workers
-from hingeline.data import load_multilabel
 from hingeline.inference.factor_graph import make_topology
 from hingeline.solvers.relaxed.dlpw import (
     DLPW,
@@ -28,6 +27,7 @@ from hingeline.solvers.relaxed.dlpw import (
     descend,
 )
 from hingeline.structures.graph import compile_problem
+from published import load_multilabel
 
 # isort: split
 from relaxation import Small, dense_small, optimum, random_small

@@ -289,7 +289,7 @@ def test_hard_margin_is_one_problem(slack: str) -> None:
 @pytest.mark.parametrize(("name", "C"), [("letter", 0.1), ("usps", 0.01)])
 def test_solvers_agree_on_real_data(name: str, C: float) -> None:
     """Each is within its certified gap of the optimum, hence of the other."""
-    from hingeline.data import load_letter, load_usps
+    from published import load_letter, load_usps
 
     split = {"letter": load_letter, "usps": load_usps}[name]()
     fits = [

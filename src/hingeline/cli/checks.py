@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hingeline import ChainSSVM
-from hingeline._checks import check_common, one_of, positive
+from hingeline._checks import one_of, positive
 from hingeline.cli.app import CommandError, blaming
 from hingeline.estimators.multilabel import EDGES
 from hingeline.modelfile import ModelFileError, read_header
@@ -102,7 +102,7 @@ def check_params(
     """Refuse what the fit or the writing would refuse, before the data are read."""
     estimator = ChainSSVM(**params)
     with blaming():
-        check_common(estimator, {})
+        estimator._check_parameters()
         one_of("dtype", dtype, ("float64", "float32", "float16"))
         one_of("edges", edges or "full", EDGES)
         if scheme is not None and scheme != "auto":

@@ -17,7 +17,7 @@ from hingeline.cli.label_sets import predict_sets, refuse, write_sets
 from hingeline.cli.samples import Samples, layout_of, read_like
 from hingeline.data.conll import write_conll
 from hingeline.data.conllu import ConlluDocument, write_conllu
-from hingeline.data.sniff import detect_format
+from hingeline.data.formats import detect_format
 from hingeline.data.text import atomic_text
 from hingeline.features.tables import TokenTable
 

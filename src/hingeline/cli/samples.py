@@ -15,10 +15,9 @@ import scipy.sparse as sp
 from hingeline.cli.app import CommandError, blaming
 from hingeline.cli.set_files import by_name, by_number, check_beside, indicators, labels_argument
 from hingeline.data.conllu import ConlluDocument, read_conllu
-from hingeline.data.formats import FORMATS, find_format, read_any
-from hingeline.data.idx import read_idx
+from hingeline.data.formats import FORMATS, detect_format, find_format, read_any
+from hingeline.data.images import read_idx
 from hingeline.data.samples import FlatData
-from hingeline.data.sniff import detect_format
 from hingeline.data.text import open_text
 from hingeline.features.tables import SparseSequences, TokenTable
 from hingeline.features.templates import TokenTemplates

@@ -1,4 +1,4 @@
-"""What a run leaves behind: rows of its curve, the state a callback sees, multipliers."""
+"""What a run leaves behind: its curve, the state a callback sees, and multipliers to go on from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from hingeline.core.formulations import Formulation
+from hingeline.core.primitives import Compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -90,18 +93,6 @@ class Result:
     findings: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass
-class DualMemory:
-    """The multipliers of a finished fit, for the next one to start from."""
-
-    compiled: Any  # the problem they belong to
-    form: Any
-    #: What the solver's memory() gave: WorkingSet, a dense table, CutMemory; None: it keeps none.
-    multipliers: Any
-    weights: Array | None = None  # of the examples, as they were given
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what they were found under
-
-
 def relative(gap: float, primal: float) -> float:
     """``(P − D)/P₊``, where 0/0 counts as converged."""
     if math.isnan(gap):
@@ -111,9 +102,40 @@ def relative(gap: float, primal: float) -> float:
     return gap / primal if 0.0 < primal < math.inf else math.inf
 
 
+@dataclass
+class DualMemory:
+    """The multipliers of a finished fit, for the next one to start from."""
+
+    compiled: Compiled
+    form: Formulation
+    multipliers: Any  # what the solver's memory() gave; None: it keeps none
+    weights: Array | None = None  # of the examples, as they were given
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what they were found under
+
+    def same_kind(self, form: Formulation) -> bool:
+        """Whether multipliers mean the same under another formulation."""
+        before = self.form
+        kind = (form.root, form.rescaled, form.summed)
+        return (before.root, before.rescaled, before.summed) == kind
+
+    def same_planes(self, compiled: Compiled, form: Formulation) -> bool:
+        """Whether an output is the same plane in another problem, which may have more labels."""
+        before, now = (getattr(c.problem, "cost", None) for c in (self.compiled, compiled))
+        return self.same_kind(form) and same_costs(before, now)
+
+
 def same_costs(before: Any, now: Any) -> bool:
     """Whether known labels cost what they did; new ones may have come."""
     if before is None or now is None:
         return before is now
     m = len(before)
     return len(now) >= m and np.array_equal(before[:, :m], now[:m, :m])
+
+
+def same_examples(a: Any, b: Any) -> bool:
+    """Whether two problems hold the same examples (a table that fills up apart)."""
+    return type(a) is type(b) and all(
+        same_examples(x, y) if hasattr(x, "_fields") else np.array_equal(x, y)
+        for name, x, y in zip(a._fields, a, b, strict=True)
+        if name != "token_gram"
+    )

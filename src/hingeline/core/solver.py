@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import (
+    RESCALINGS,
     Formulation,
     feasible,
     joined,
@@ -22,6 +22,7 @@ from hingeline.core.formulations import (
     slack_cost,
 )
 from hingeline.core.planes import (
+    FIRST_CAPACITY,
     FREE_SLOTS_ONLY,
     WorkingSet,
     checked,
@@ -39,6 +40,8 @@ from hingeline.core.primitives import (
     planes_add,
     planes_score,
 )
+from hingeline.core.registry import SolverOptions
+from hingeline.core.results import DualMemory
 from hingeline.core.workers import Workers
 
 # What every dual solver shares: weights, dual objective, and the certificate.
@@ -111,13 +114,16 @@ def stages_for(reach: float, factor: float, most: int = 20) -> list[float]:
 class CertifiedSolver(ABC):
     """Weights, and the certificate of the best ones seen; subclasses hold a dual point."""
 
-    name = "dual"
+    # What a solver declares of itself; a class that states its slacks is registered.
+    name: ClassVar[str]
+    slacks: ClassVar[tuple[str, ...]]
+    rescalings: ClassVar[tuple[str, ...]] = RESCALINGS
+    soft_only: ClassVar[str] = ""  # why it needs a finite C, where it does
+    all_outputs: ClassVar[bool] = False  # works on all outputs of an example, which must be few
+    Options: ClassVar[type[SolverOptions]] = SolverOptions
+
     certifies = False  # whether every sweep keeps a true primal by itself
-    streaming = False  # the average goes on from one call to the next: see solvers.stream
-    defaults: ClassVar[dict[str, Any]] = {}
-    words: ClassVar[dict[str, tuple[str, ...]]] = {}  # options that take one of these words
-    #: schedule, or slack -> options that have no meaning there, and are refused
-    idle: ClassVar[dict[str, tuple[str, ...]]] = {}
+    streaming = False  # the average goes on from one call to the next
     #: What :mod:`hingeline.core.snapshot` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         "clock",
@@ -140,7 +146,7 @@ class CertifiedSolver(ABC):
         self.compiled = compiled
         self.form = form
         self.workers = workers
-        self.options = {**self.defaults, **(options or {})}
+        self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact = compiled.exact
         self.satisfied = False  # a stopping rule of the solver's own is met
@@ -158,10 +164,9 @@ class CertifiedSolver(ABC):
         self._best_primal = math.inf
 
     @classmethod
-    def idle_options(cls, given: Mapping[str, Any], slack: str) -> set[str]:
-        """Options that have no meaning beside those given, and are refused."""
-        schedule = given.get("schedule", cls.defaults.get("schedule"))
-        return set().union(*(cls.idle.get(str(key), ()) for key in (schedule, slack)))
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
+        """What to start from after another fit, feasible for this problem; None: from nothing."""
+        return None
 
     # What a subclass provides --------------------------------------------------------------
 
@@ -341,7 +346,7 @@ class DualSolver(CertifiedSolver):
         the multipliers scaled up to the next C are a far better start than zero. They are
         feasible for the final C all along, so nothing else needs to know.
         """
-        at = (self.clock - 1) // self.options["stage_sweeps"]
+        at = (self.clock - 1) // self.options.stage_sweeps
         if not self.stages or at > len(self.stages):
             return self.form
         now = self.stages[at] if at < len(self.stages) else 1.0
@@ -351,7 +356,7 @@ class DualSolver(CertifiedSolver):
 
     def stage_begins(self, clock: int) -> bool:
         """Whether the multipliers are scaled up before the sweep of this number."""
-        at, within = divmod(clock - 1, self.options["stage_sweeps"])
+        at, within = divmod(clock - 1, self.options.stage_sweeps)
         return within == 0 and 0 < at <= len(self.stages)
 
     def repair(self) -> None:
@@ -554,8 +559,40 @@ def scores_of(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Array)
                 out[s + j] *= ws.scale[s + j]
 
 
+def scale_to(before: Formulation, form: Formulation) -> Array:
+    """What the multipliers of the examples known before are multiplied with.
+
+    Under linear slack those of an example are scaled with its bound, so that those at the bound
+    stay there.
+    """
+    cap = form.cap[: len(before.cap)]
+    finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
+    return np.asarray(np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0))
+
+
 class PlaneSolver(DualSolver):
     """A dual solver whose multipliers sit on the planes of a working set."""
+
+    @classmethod
+    def start_from(
+        cls, before: DualMemory, compiled: Compiled, form: Formulation
+    ) -> WorkingSet | None:
+        """The planes, with multipliers made feasible for another C or other weights.
+
+        There may be more examples. Planes of another rescaling or loss are other planes.
+        """
+        old = before.multipliers
+        if not isinstance(old, WorkingSet) or not before.same_planes(compiled, form):
+            return None
+        capacity = np.full(compiled.n, FIRST_CAPACITY)
+        capacity[: len(old.capacity)] = old.capacity
+        ws = empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
+        copy_planes(old, ws)
+        ws.alpha[: len(old.alpha)] *= np.repeat(scale_to(before.form, form), old.capacity)
+        ws.alpha[:] = feasible(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))
+        ws.drift[:] = 0.0
+        ws.stamp[:] = 0
+        return ws
 
     def __init__(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
@@ -20,6 +22,7 @@ from hingeline.data.text import (
     Target,
     TextSource,
     atomic_text,
+    file_beside,
     number_text,
     open_text,
     shown,
@@ -562,3 +565,29 @@ def _quote(name: str) -> str:
     if _PLAIN.fullmatch(name) and not name.startswith("@"):
         return name
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# Rows with Mulan's list of labels beside them -----------------------------------------------------
+
+
+def read_label_sets(source: Source, labels: Any = None) -> MultilabelData:
+    """Rows and labels, the latter by default those of Mulan's XML file in the same folder."""
+    if labels is None:
+        endings = [f"{part}.arff{gz}" for part in ("", "-train", "-test") for gz in (".gz", "")]
+        labels = file_beside(source, *((ending, ".xml") for ending in endings))
+        if labels is None:
+            raise ValueError(
+                "which attributes are labels is not in the file: name Mulan's XML file, or the "
+                "number of labels, with the option labels."
+            )
+    return read_arff(source, labels)
+
+
+def write_label_sets(target: Target, data: MultilabelData) -> None:
+    """Rows with labels last, and for a path the XML file that names the labels."""
+    data = data._replace(label_names=attribute_names(data)[1])
+    write_arff(target, data)
+    if isinstance(target, (str, os.PathLike)) and target != "-" and data.label_names:
+        path = Path(target)
+        stem = path.name.removesuffix(".gz").removesuffix(".arff")
+        write_mulan_labels(path.with_name(f"{stem}.xml"), data.label_names)

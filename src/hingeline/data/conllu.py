@@ -212,3 +212,26 @@ def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
                 f"column {name!r} has the value {shown(value)}: values must have no tab and no "
                 "line end; change the value."
             )
+
+
+# Tables without the rest of the file, as other formats of tokens have them ------------------------
+
+
+def read_conllu_table(source: Source) -> TokenTable:
+    """The words of a CoNLL-U file."""
+    return read_conllu(source).table
+
+
+def write_conllu_table(target: Target, table: TokenTable) -> None:
+    """Columns by CoNLL-U's names, else the first as form, the second as upos, others in misc."""
+    if "form" in table.names:
+        known = [name for name in table.names if name in COLUMNS]
+        write_conllu(target, table.select(known))
+        return
+    columns = dict(zip(("form", "upos"), map(table.column, range(len(table.names))), strict=False))
+    rest = table.names[2:]
+    if rest:
+        values = [[f"{name}={value}" for value in table.column(name)] for name in rest]
+        columns["misc"] = np.array(["|".join(row) for row in zip(*values, strict=True)], object)
+    named = {name: column.tolist() for name, column in columns.items()}
+    write_conllu(target, TokenTable.from_columns(named, table.offsets))

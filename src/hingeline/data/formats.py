@@ -1,35 +1,19 @@
-"""All formats by name, and conversion between those that hold the same kind of data."""
+"""All formats by name: reading any of them, guessing which a file has, and conversion."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
-from hingeline.data.arff import attribute_names, read_arff, write_arff, write_mulan_labels
-from hingeline.data.conll import read_conll, write_conll
-from hingeline.data.conllu import COLUMNS, read_conllu, write_conllu
-from hingeline.data.crfsuite import read_crfsuite, write_crfsuite
-from hingeline.data.idx import read_idx
-from hingeline.data.letters import read_letters
-from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData, Vocabulary
-from hingeline.data.sniff import detect_format
-from hingeline.data.svmlight import (
-    read_multilabel,
-    read_svmhmm,
-    read_svmlight,
-    write_multilabel,
-    write_svmhmm,
-    write_svmlight,
-)
-from hingeline.data.text import Source, Target, open_text
-from hingeline.data.trees import Tree, read_trees, write_trees
+from hingeline.data.samples import LabelledSequences, Vocabulary
+from hingeline.data.text import ParseError, Source, Target, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
 
 
@@ -62,89 +46,18 @@ class Format:
     options: tuple[str, ...] = ()
 
 
-def _read_conllu_table(source: Source) -> TokenTable:
-    return read_conllu(source).table
+def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
+    """A function of a module that is imported with the first call: a command needs few formats.
 
+    With ``spread`` the first so many parts of the data are its arguments.
+    """
+    module, name = place.split(".")
 
-def _write_conllu_table(target: Target, table: TokenTable) -> None:
-    """Columns by CoNLL-U's names, else the first as form, the second as upos, others in misc."""
-    if "form" in table.names:
-        known = [name for name in table.names if name in COLUMNS]
-        write_conllu(target, table.select(known))
-        return
-    columns = dict(zip(("form", "upos"), map(table.column, range(len(table.names))), strict=False))
-    rest = table.names[2:]
-    if rest:
-        values = [[f"{name}={value}" for value in table.column(name)] for name in rest]
-        columns["misc"] = np.array(["|".join(row) for row in zip(*values, strict=True)], object)
-    named = {name: column.tolist() for name, column in columns.items()}
-    write_conllu(target, TokenTable.from_columns(named, table.offsets))
+    def call(file: Any, *data: Any, **options: Any) -> Any:
+        arguments = data if spread is None else data[0][:spread]
+        return getattr(import_module(f"hingeline.data.{module}"), name)(file, *arguments, **options)
 
-
-def _read_letter_sequences(source: Source) -> LabelledSequences:
-    words = read_letters(source)
-    return LabelledSequences(words.sequences(), words.labels())
-
-
-def _read_idx_images(source: Source, labels: Source | None = None) -> FlatData:
-    """Images and labels, the latter by default from the file that MNIST names alike."""
-    if labels is None:
-        labels = _beside(source, ("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"))
-        if labels is None:
-            raise ValueError(
-                "the labels of the images are in another file: name it with the option labels."
-            )
-    images, y = read_idx(source), read_idx(labels)
-    if images.ndim < 2 or y.ndim != 1 or len(images) != len(y):
-        raise ValueError(
-            f"the images have the shape {images.shape} and the labels {y.shape}: there must be "
-            "one label per image."
-        )
-    X = images.reshape(len(images), -1)
-    return FlatData(sp.csr_matrix(X, dtype=np.float64), y.astype(np.int64))
-
-
-def _beside(source: Source, *replacements: tuple[str, str]) -> Path | None:
-    """A file in the same folder whose name follows from the source's."""
-    if not isinstance(source, (str, os.PathLike)):
-        return None
-    path = Path(source)
-    for old, new in replacements:
-        candidate = path.with_name(path.name.replace(old, new))
-        if old in path.name and candidate.is_file():
-            return candidate
-    return None
-
-
-def _read_arff_set(source: Source, labels: Any = None) -> MultilabelData:
-    """Rows and labels, the latter by default those of Mulan's XML file in the same folder."""
-    if labels is None:
-        endings = [f"{part}.arff{gz}" for part in ("", "-train", "-test") for gz in (".gz", "")]
-        labels = _beside(source, *((ending, ".xml") for ending in endings))
-        if labels is None:
-            raise ValueError(
-                "which attributes are labels is not in the file: name Mulan's XML file, or the "
-                "number of labels, with the option labels."
-            )
-    return read_arff(source, labels)
-
-
-def _write_arff_set(target: Target, data: MultilabelData) -> None:
-    """Rows with labels last, and for a path the XML file that names the labels."""
-    data = data._replace(label_names=attribute_names(data)[1])
-    write_arff(target, data)
-    if isinstance(target, (str, os.PathLike)) and target != "-" and data.label_names:
-        path = Path(target)
-        stem = path.name.removesuffix(".gz").removesuffix(".arff")
-        write_mulan_labels(path.with_name(f"{stem}.xml"), data.label_names)
-
-
-def _write_flat(target: Target, data: FlatData) -> None:
-    write_svmlight(target, data.X, data.y, qid=data.qid, comments=data.comments)
-
-
-def _write_label_sets(target: Target, data: MultilabelData) -> None:
-    write_multilabel(target, data.X, data.Y)
+    return call
 
 
 #: Formats by name.
@@ -154,68 +67,79 @@ FORMATS: dict[str, Format] = {
         Format(
             "conll",
             "tokens",
-            read_conll,
-            write_conll,
+            _late("conll.read_conll"),
+            _late("conll.write_conll"),
             "CoNLL columns, one token per line (2000, 2002, 2003)",
             ("names", "separator"),
         ),
         Format(
             "conllu",
             "tokens",
-            _read_conllu_table,
-            _write_conllu_table,
+            _late("conllu.read_conllu_table"),
+            _late("conllu.write_conllu_table"),
             "CoNLL-U, the format of Universal Dependencies",
         ),
         Format(
             "crfsuite",
             "sequences",
-            read_crfsuite,
-            lambda target, data: write_crfsuite(target, data.X, data.y),
+            _late("crfsuite.read_crfsuite"),
+            _late("crfsuite.write_crfsuite", spread=2),
             "CRFsuite: label and attributes, one token per line",
         ),
         Format(
             "svmhmm",
             "sequences",
-            read_svmhmm,
-            lambda target, data: write_svmhmm(target, data.X, data.y),
+            _late("svmlight.read_svmhmm"),
+            _late("svmlight.write_svmhmm", spread=2),
             "SVM^hmm: TAG qid:N index:value, one token per line",
             ("n_features", "zero_based"),
         ),
         Format(
             "letters",
             "sequences",
-            _read_letter_sequences,
+            _late("images.read_letter_sequences"),
             None,
             "letter.data, handwritten words",
         ),
         Format(
             "svmlight",
             "flat",
-            read_svmlight,
-            _write_flat,
+            _late("svmlight.read_svmlight"),
+            _late("svmlight.write_svmlight", spread=4),
             "SVMlight, LIBSVM, LIBLINEAR: label index:value",
             ("n_features", "zero_based"),
         ),
         Format(
-            "idx", "flat", _read_idx_images, None, "IDX images and labels, as MNIST", ("labels",)
+            "idx",
+            "flat",
+            _late("images.read_images"),
+            None,
+            "IDX images and labels, as MNIST",
+            ("labels",),
         ),
         Format(
             "multilabel",
             "multilabel",
-            read_multilabel,
-            _write_label_sets,
+            _late("svmlight.read_multilabel"),
+            _late("svmlight.write_multilabel", spread=2),
             "LIBSVM with sets of labels: 1,3,5 index:value",
             ("n_features", "n_labels", "zero_based"),
         ),
         Format(
             "arff",
             "multilabel",
-            _read_arff_set,
-            _write_arff_set,
+            _late("arff.read_label_sets"),
+            _late("arff.write_label_sets"),
             "ARFF with Mulan's XML list of labels",
             ("labels",),
         ),
-        Format("trees", "trees", read_trees, write_trees, "bracketed trees, as the Penn Treebank"),
+        Format(
+            "trees",
+            "trees",
+            _late("trees.read_trees"),
+            _late("trees.write_trees"),
+            "bracketed trees, as the Penn Treebank",
+        ),
     )
 }
 
@@ -330,13 +254,17 @@ def convert(
         if vocabulary is not None or not isinstance(data.X, SparseSequences) or not numbers:
             vocabulary = vocabulary if vocabulary is not None else Vocabulary.of(data)
             data = vocabulary.encode(data)
+    elif goal.name == "svmlight" and data.y is None:
+        raise ValueError(
+            "the labels of the images are in another file: name it with the option labels."
+        )
     elif goal.name == "crfsuite" and isinstance(data.X, SparseSequences):
         data = (vocabulary if vocabulary is not None else Vocabulary((), ())).decode(data)
     goal.write(target, data)
     return vocabulary
 
 
-def trees_to_tokens(trees: Sequence[Tree]) -> TokenTable:
+def trees_to_tokens(trees: Sequence[Any]) -> TokenTable:
     """Words and tags of trees, without traces (``-NONE-``)."""
     sentences = [[leaf for leaf in tree.leaves() if leaf[1] != "-NONE-"] for tree in trees]
     return TokenTable.from_sentences([leaves for leaves in sentences if leaves], ["word", "tag"])
@@ -359,3 +287,184 @@ def tokens_to_sequences(table: TokenTable) -> LabelledSequences:
     cuts = table.offsets.tolist()
     X = [tokens[lo:hi] for lo, hi in pairwise(cuts)]
     return LabelledSequences(X, table.sentences(-1))
+
+
+# Which format a file has, from its first lines ---------------------------------------------------
+
+_PEEK = 2**16
+_MAX_LINES = 500
+_REMEDY = "name the format"
+_BLANKS = re.compile(r"[ \t\v\f]+")  # no others, as in the reader
+_ID = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)?")
+_PAIR = re.compile(r"[0-9]+:[^:\s]+")
+_QID = re.compile(r"qid:[0-9]+")
+_NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
+_LABEL_SET = re.compile(r"[0-9]+(,[0-9]+)*")
+_ATTRIBUTE = re.compile(r"=|\[|\\:|:[-+]?[0-9.]+$")
+#: Columns of numbers beyond which a table is no sentence.
+_MANY = 30
+
+
+def detect_format(source: Source) -> str:
+    r"""Guess the format of a file from its beginning.
+
+    Parameters
+    ----------
+    source : path or TextSource
+        A file that cannot be opened twice, such as standard input, must be opened with
+        :func:`~hingeline.data.text.open_text` first; nothing is taken from it, so that the same
+        source can be read afterwards.
+
+    Returns
+    -------
+    str
+        ``"conll"``, ``"conllu"``, ``"svmlight"``, ``"svmhmm"``, ``"crfsuite"``, ``"multilabel"``,
+        ``"arff"``, ``"trees"``, ``"letters"`` or ``"idx"``. Lines with ``qid:N`` are taken for
+        SVM^hmm; two columns separated by tabs for CoNLL.
+
+    Raises
+    ------
+    ParseError
+        No format fits, or two do; the message says which and why.
+
+    Examples
+    --------
+    >>> import io
+    >>> from hingeline.data.text import open_text
+    >>> source = open_text(io.StringIO("1 qid:1 3:1\n"))
+    >>> detect_format(source)
+    'svmhmm'
+    >>> list(source.lines())
+    [(1, '1 qid:1 3:1')]
+    """
+    if isinstance(source, TextSource):
+        return _detect(source)
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and source != "-"):
+        with open_text(source) as text:
+            return _detect(text)
+    raise TypeError(
+        "the beginning of an open file or of standard input would be lost: pass "
+        "open_text(source) here and to the reader."
+    )
+
+
+def _detect(text: TextSource) -> str:
+    head = text.peek(_PEEK)
+    if head[:2] == b"\0\0" and len(head) >= 4:
+        return "idx"
+    if b"\0" in head:
+        raise text.error(None, f"the file is neither text nor IDX; {_REMEDY} or check the file.")
+    content = head.removeprefix(b"\xef\xbb\xbf")
+    if len(head) == _PEEK:
+        cut = content.rfind(b"\n") + 1
+        content = content[:cut] if cut else content
+    lines = [line.rstrip("\r") for line in content.decode("utf-8", "replace").split("\n")]
+    lines = [line for line in lines if line.strip()][:_MAX_LINES]
+    if not lines:
+        raise text.error(None, f"the file is empty; {_REMEDY} or check the file.")
+    if _is_arff(lines):
+        return "arff"
+    if lines[0].lstrip().startswith("(") and _is_trees(content):
+        return "trees"
+    if _is_conllu(lines):
+        return "conllu"
+    if _is_letters(lines):
+        return "letters"
+    return _svm_format(text, lines) or _token_format(text, lines)
+
+
+def _is_arff(lines: list[str]) -> bool:
+    first = next((line for line in lines if not line.lstrip().startswith("%")), "")
+    return first.lstrip().lower().startswith(("@relation", "@attribute"))
+
+
+def _is_trees(content: bytes) -> bool:
+    from hingeline.data.trees import iter_trees
+
+    try:
+        for _ in iter_trees(TextSource(io.BytesIO(content), "")):
+            pass
+    except ParseError as error:
+        return "never closed" in error.problem  # the beginning of a file may end inside a tree
+    return True
+
+
+def _is_conllu(lines: list[str]) -> bool:
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    right = [len(row) == 10 and _ID.fullmatch(row[0]) is not None for row in rows]
+    # A few wrong lines are for the reader to report.
+    return bool(right) and right[0] and sum(right) >= 0.9 * len(right)
+
+
+def _is_letters(lines: list[str]) -> bool:
+    row = lines[0].removesuffix("\t").split("\t")
+    return len(row) == 134 and row[0].isdigit() and set(row[6:]) <= {"0", "1"}
+
+
+def _svm_format(text: TextSource, lines: list[str]) -> str | None:
+    """Which relative of SVMlight it is, if any."""
+    heads: list[str] = []
+    n_pairs = n_qids = 0
+    for line in lines:
+        fields = line.partition("#")[0].split()
+        if not fields:
+            continue
+        heads.append("" if _PAIR.fullmatch(fields[0]) else fields.pop(0))
+        if fields and _QID.fullmatch(fields[0]):
+            n_qids += 1
+            del fields[0]
+        if not all(map(_PAIR.fullmatch, fields)):
+            return None
+        n_pairs += len(fields)
+    if n_qids:
+        return "svmhmm"
+    if not n_pairs:
+        return None
+    if all(map(_NUMBER.fullmatch, heads)):
+        found = "svmlight"
+    elif all(not head or _LABEL_SET.fullmatch(head) for head in heads):
+        found = "multilabel"
+    else:
+        return None
+    if all("\t" in line and " " not in line for line in lines):
+        raise text.error(
+            None,
+            f"this could be {found!r} or 'crfsuite', since tabs stand between pairs of numbers; "
+            f"{_REMEDY}.",
+        )
+    return found
+
+
+def _token_format(text: TextSource, lines: list[str]) -> str:
+    """CoNLL columns or CRFsuite's attributes."""
+    lines = [line for line in lines if not line.startswith("-DOCSTART-")] or lines
+    tabs = "\t" in lines[0]
+    rows = [line.split("\t") if tabs else _BLANKS.split(line.strip()) for line in lines]
+    counts = Counter(map(len, rows))
+    width, frequency = counts.most_common(1)[0]
+    regular = frequency >= 0.9 * len(rows)  # a few wrong lines are for the reader to report
+    if tabs:
+        fields = [field for row in rows for field in row[1:]]
+        share = sum(_ATTRIBUTE.search(field) is not None for field in fields) / max(1, len(fields))
+        if share >= 0.5:
+            return "crfsuite"
+        if regular and share <= 0.1:
+            return "conll"
+        reason = (
+            f"{share:.0%} of the fields look like attributes"
+            if regular
+            else "lines have different numbers of fields"
+        )
+        raise text.error(None, f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
+    if not regular:
+        raise text.error(
+            None,
+            "no format fits, since lines have different numbers of columns, as in running text; "
+            "put one token on each line and a blank line after each sentence.",
+        )
+    if width > _MANY and all(map(_NUMBER.fullmatch, rows[0])):
+        raise text.error(
+            None,
+            f"no format fits a table of {width} columns of numbers; write it as SVMlight or ARFF.",
+        )
+    return "conll"

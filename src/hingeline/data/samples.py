@@ -1,4 +1,7 @@
-"""Names of attributes and labels, to number them for formats that know numbers only."""
+"""What readers of feature vectors return: labelled rows, label sets and labelled sequences.
+
+And a vocabulary, which numbers the names of attributes for formats that know numbers only.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,6 @@ import scipy.sparse as sp
 from hingeline.data.text import Source, Target, atomic_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
-# What readers of feature vectors return: labelled rows, label sets and labelled sequences.
-
 Array = np.ndarray[Any, Any]
 
 
@@ -24,8 +25,8 @@ class FlatData(NamedTuple):
     Attributes
     ----------
     X : csr_matrix of shape (rows, features)
-    y : ndarray of shape (rows,)
-        Integers if all labels are whole numbers, else floats.
+    y : ndarray of shape (rows,), or None
+        Integers if all labels are whole numbers, else floats. None for images without labels.
     qid : int64 ndarray of shape (rows,), or None
         Query numbers, where the file has them.
     comments : list of str, or None
@@ -33,7 +34,7 @@ class FlatData(NamedTuple):
     """
 
     X: sp.csr_matrix
-    y: Array
+    y: Array | None
     qid: Array | None = None
     comments: list[str] | None = None
 

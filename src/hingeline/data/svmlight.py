@@ -29,9 +29,9 @@ def write_svmlight(
     target: Target,
     X: Any,
     y: Any,
-    *,
     qid: Any = None,
     comments: Sequence[str] | None = None,
+    *,
     zero_based: bool = False,
 ) -> None:
     """Write labelled rows as ``label index:value …``.

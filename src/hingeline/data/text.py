@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any, TextIO
 
 from hingeline._files import replacing
@@ -339,6 +340,17 @@ def open_text(
             "memory pass io.StringIO(text)."
         )
     return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
+
+
+def file_beside(source: Source, *replacements: tuple[str, str]) -> Path | None:
+    """A file in the same folder whose name follows from the source's, if there is one."""
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        for old, new in replacements:
+            candidate = path.with_name(path.name.replace(old, new))
+            if old in path.name and candidate.is_file():
+                return candidate
+    return None
 
 
 def shown(value: str | bytes, limit: int = 40) -> str:

@@ -6,7 +6,6 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,25 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import as_callbacks, check_common
 from hingeline._jit import announce_compiling
+from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
 from hingeline.core.loop import Limits, outside, run
 from hingeline.core.primitives import Compiled
-from hingeline.core.results import HistoryRow, Result
+from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
 from hingeline.core.snapshot import identity
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.warm_start import DualMemory, carried_over, same_examples
 from hingeline.features.input import with_constant
-from hingeline.solvers.bcfw import BCFW
-from hingeline.solvers.enumerated import EnumeratedSDM
-from hingeline.solvers.fsmo import FSMO
-from hingeline.solvers.nu import NuEnumeratedSDM, NuSDM
-from hingeline.solvers.one_slack import OneSlack
-from hingeline.solvers.relaxed.dlpw import DLPW, SmoothDLPW
-from hingeline.solvers.relaxed.soft import SoftBCFW
-from hingeline.solvers.sdcd import SDCD, EnumeratedSDCD
-from hingeline.solvers.sdm import SDM
-from hingeline.solvers.subgradient import NuSubgradient, Subgradient
 
 Array = np.ndarray[Any, Any]
 
@@ -196,28 +185,6 @@ class BaseModel(BaseEstimator):
         return storage.load(path, cls)
 
 
-#: slack -> the default solver where all outputs are the working set, and where they are found.
-DEFAULT_SOLVERS: dict[str, tuple[type[CertifiedSolver], type[CertifiedSolver]]] = {
-    "max": (EnumeratedSDM, SDM),
-    "squared": (EnumeratedSDM, SDM),
-    "sum": (EnumeratedSDCD, SDCD),
-    "nu": (NuEnumeratedSDM, NuSDM),
-}
-#: (solver, slack) -> a solver that is the same for all structures.
-OTHER_SOLVERS: dict[tuple[str, str], Any] = {
-    ("bcfw", "max"): BCFW,
-    ("fsmo", "max"): FSMO,
-    ("fsmo", "squared"): FSMO,
-    ("one-slack", "max"): OneSlack,
-    ("one-slack", "sum"): OneSlack,
-    ("dlpw", "max"): DLPW,
-    ("dlpw-smooth", "max"): SmoothDLPW,
-    ("soft-bcfw", "max"): SoftBCFW,
-    ("subgradient", "max"): Subgradient,
-    ("subgradient", "nu"): NuSubgradient,
-}
-
-
 #: A dense (examples, outputs) table of multipliers may take this much memory.
 ENUMERATED_MB = 1024
 
@@ -266,9 +233,6 @@ class BaseSSVM:
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
-        other = OTHER_SOLVERS.get((str(self.solver), str(self.slack)))
-        if other is not None:
-            return other
         few = self._enumerable and (
             compiled is None
             or (
@@ -277,30 +241,20 @@ class BaseSSVM:
             )
         )
         few = few and self.violators in (None, "all")
-        # Called before the parameters are checked, too.
-        known = DEFAULT_SOLVERS.get(str(self.slack), DEFAULT_SOLVERS["max"])
-        return known[0 if few else 1]
+        return registry.find(self.solver, self.slack, all_outputs=few)
 
     _enumerable = False
 
-    def _known_options(self) -> dict[str, Any]:
-        """The options that have a meaning here: what each is by default, or the words it may be.
-
-        ``violators`` is a parameter of the estimator, ``total_weight`` comes from the examples.
-        """
-        solver = self._solver_class(None)
-        known = {**solver.defaults, **solver.words}
-        given = self.solver_options if isinstance(self.solver_options, Mapping) else {}
-        idle = {"violators", "total_weight"} | solver.idle_options(given, str(self.slack))
-        return {name: value for name, value in known.items() if name not in idle}
-
     def _check_parameters(self) -> None:
-        check_common(self, self._known_options())
+        check_common(self)
+        solver = self._solver_class(None)
+        registry.check(solver, self.solver, self.slack, self.rescale, self.C)
+        registry.check_options(solver, self.solver_options, self.solver, self.slack)
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""
         options = dict(self.solver_options or {})
-        if "violators" in solver_class.defaults:
+        if "violators" in registry.option_names(solver_class):
             default = "all" if self._enumerable else "argmax"
             options["violators"] = default if self.violators is None else self.violators
         return options
@@ -357,11 +311,11 @@ class BaseSSVM:
         form = make_formulation(float(self.C), self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
         options = {**self._options(solver_class), **given}
-        if "total_weight" in solver_class.defaults:
+        if "total_weight" in registry.option_names(solver_class):
             options["total_weight"] = float(weights.sum())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
-        multipliers = None if start is None else carried_over(start, compiled, form, solver_class)
+        multipliers = None if start is None else solver_class.start_from(start, compiled, form)
         limits = Limits(
             tol=float(self.tol),
             max_iter=int(self.max_iter),

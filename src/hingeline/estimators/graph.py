@@ -12,15 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import (
     check_class_weight,
-    check_common,
     check_loss,
     check_sample_weight,
     one_of,
 )
+from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.base import OTHER_SOLVERS, BaseModel, BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.features.graphs import Graph
 from hingeline.features.input import (
     find_classes,
@@ -36,8 +36,8 @@ Array = np.ndarray[Any, Any]
 
 #: A bound within this share of a value shows that the output is the best one.
 TIGHT = 1e-6
-#: (solver, slack) of the default for graphs with loops ...
-LOOPY_DEFAULT = ("soft-bcfw", "max")
+#: The default for ``slack="max"`` and graphs with loops ...
+LOOPY_DEFAULT = "soft-bcfw"
 #: ... and more labellings than these, which exact training enumerates as fast.
 FEW_LABELLINGS = 2.0**14
 
@@ -72,14 +72,14 @@ class GraphModel:
 
     def _check_parameters(self: Any) -> None:
         """Check what does not depend on the data."""
-        check_common(self, self._known_options())
+        super()._check_parameters()  # type: ignore[misc]
         one_of("inference", self.inference, tuple(graph.INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         asked = self.solver == "auto" and self.slack == "max" and not math.isinf(self.C)
         if asked and compiled is not None and self._relaxes(compiled.problem):
-            return OTHER_SOLVERS[LOOPY_DEFAULT]
+            return registry.find(LOOPY_DEFAULT, self.slack)
         return super()._solver_class(compiled)  # type: ignore[misc]
 
     def _relaxes(self, problem: graph.GraphProblem) -> bool:

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import (
     check_class_weight,
-    check_common,
     check_sample_weight,
     one_of,
     positive,
@@ -464,7 +463,7 @@ class SemiSupervisedSSVM(AnnealedModel):
         if base is not None:
             if not isinstance(base, ChainSSVM):
                 raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
-            check_common(base, base._known_options())
+            base._check_parameters()
             for name, able in (("slack", "max"), ("rescale", "margin")):
                 if getattr(base, name) != able:
                     raise ValueError(

@@ -43,8 +43,9 @@ Block and order are the same for any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,7 @@ from hingeline._jit import helper, kernel
 from hingeline.core.formulations import Formulation, example_gap, most_violated
 from hingeline.core.planes import WorkingSet, grown, insert, plane, planes
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
+from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver, longest_output
 from hingeline.solvers.sdm import default_block
 
@@ -397,95 +399,94 @@ CALL = 256
 
 
 class BCFW(PlaneSolver):
-    """Block-coordinate Frank-Wolfe; see the head of this module.
-
-    Options
-    -------
-    steps : {"pairwise", "away", "plain"}
-    sampling : {"permutation", "gap", "uniform"}
-    averaging : {"recent", "all", "none"}
-    cached_passes : int or None
-        Passes over known planes after each pass that decodes, at most. None: 0 for plain steps,
-        10 otherwise.
-    inner_steps : int
-        Steps over an example's planes at each visit, at most. 1 is as published.
-    max_planes : int
-        Planes of an example at most. Where all of them have mass, a new one must wait.
-    patience : int
-        Passes after which a plane without mass may make room for a new one.
-    refresh : int
-        With ``sampling="gap"`` every so many passes visit all examples.
-    block : int
-        Examples decoded against the same weights before their mass is moved, in order.
-    """
+    """Block-coordinate Frank-Wolfe; see the head of this module."""
 
     name = "bcfw"
-    defaults: ClassVar[dict[str, Any]] = {
-        "steps": "pairwise",
-        "sampling": "permutation",
-        "averaging": "recent",
-        "cached_passes": None,
-        "inner_steps": 10,
-        "max_planes": 64,
-        "patience": 5,
-        "refresh": 5,
-        "block": None,
-    }
-    words: ClassVar[dict[str, tuple[str, ...]]] = {
-        "steps": tuple(RULES),
-        "sampling": ("permutation", "gap", "uniform"),
-        "averaging": ("recent", "all", "none"),
-    }
+    slacks = ("max",)
+    soft_only = "it steps towards corners of the feasible set, which must be bounded"
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        steps: str = option("pairwise", "directions of the steps", words=RULES)
+        sampling: str = option(
+            "permutation", "which examples a pass visits", words=("permutation", "gap", "uniform")
+        )
+        averaging: str = option(
+            "recent", "iterates that the average covers", words=("recent", "all", "none")
+        )
+        cached_passes: int | None = option(
+            None,
+            "passes over known planes after each pass that decodes, at most; None: 0 for plain "
+            "steps, 10 otherwise",
+            least=0,
+        )
+        inner_steps: int = option(
+            10, "steps over an example's planes at each visit, at most; 1 is as published"
+        )
+        max_planes: int = option(
+            64, "planes of an example at most; where all have mass, a new one must wait"
+        )
+        patience: int = option(
+            5, "passes after which a plane without mass may make room for a new one"
+        )
+        refresh: int = option(5, "with sampling='gap' one pass in so many visits all examples")
+        block: int | None = option(
+            None, "examples decoded at the same weights, the same number for any n_jobs"
+        )
+
+        @property
+        def passes(self) -> int:
+            """Passes over known planes, at most."""
+            if self.cached_passes is None:
+                return 0 if self.steps == "plain" else 10
+            return self.cached_passes
+
+        @property
+        def published(self) -> bool:
+            """Plain steps and no cache."""
+            return self.steps == "plain" and not self.passes
+
+        def unused(self, slack: str) -> Iterable[str]:
+            """What has no meaning beside the others."""
+            if self.steps == "plain" or self.averaging == "all":
+                yield from ("max_planes", "patience")
+            if self.published:
+                yield from ("inner_steps", "block")
+            if self.sampling != "gap":
+                yield "refresh"
+
     saved_arrays = (*PlaneSolver.saved_arrays, "squares")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.rule = RULES[self.options["steps"]]
-        self.cached_passes = _cached_passes(self.options)
-        self.averaged = int(self.options["averaging"] != "none")
+        self.rule = RULES[self.options.steps]
+        self.cached_passes = self.options.passes
+        self.averaged = int(self.options.averaging != "none")
         # Plain steps leave mass on every plane they met, and the average over all iterates a share.
-        keeps_all = self.rule == PLAIN or self.options["averaging"] == "all"
-        self.most_planes = None if keeps_all else int(self.options["max_planes"])
+        keeps_all = self.rule == PLAIN or self.options.averaging == "all"
+        self.most_planes = None if keeps_all else int(self.options.max_planes)
         self.squares = np.zeros(self.compiled.n)  # ‖w_i‖², for plain steps without inner products
-        if self.published and not self.fresh:
+        if self.options.published and not self.fresh:
             self._measure()
-
-    @property
-    def published(self) -> bool:
-        """Plain steps and no cache."""
-        return self.options["steps"] == "plain" and not _cached_passes(self.options)
 
     @property
     def inner_products(self) -> bool:
         """The published method takes none."""
-        return not self.published
-
-    @classmethod
-    def idle_options(cls, given: Mapping[str, Any], slack: str) -> set[str]:
-        """Options that have no meaning beside the others."""
-        options = {**cls.defaults, **given}
-        idle = super().idle_options(given, slack)
-        if options["steps"] == "plain" or options["averaging"] == "all":
-            idle |= {"max_planes", "patience"}
-        if options["steps"] == "plain" and not _cached_passes(options):
-            idle |= {"inner_steps", "block"}
-        if options["sampling"] != "gap":
-            idle.add("refresh")
-        return idle
+        return not self.options.published
 
     # A pass --------------------------------------------------------------------------------
 
     def sweep(self) -> float:
         """One pass that decodes, and passes over known planes as long as they are worth it."""
         self.clock += 1
-        if self.options["averaging"] == "recent" and (
+        if self.options.averaging == "recent" and (
             self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0
         ):
             self.restart_average()  # it covers the later half of the run, 16 passes at most
         gain = work = 0.0
         for part in self._draws():
-            self.ws = grown(self.ws, self.clock - 1, self.options["patience"], self.most_planes)
-            gain += self._plain(part) if self.published else self._decode_and_move(part)
+            self.ws = grown(self.ws, self.clock - 1, self.options.patience, self.most_planes)
+            gain += self._plain(part) if self.options.published else self._decode_and_move(part)
             work += len(part)
         self.oracle_calls += int(work)
         estimate = float(self.gaps.sum())
@@ -503,9 +504,9 @@ class BCFW(PlaneSolver):
 
     def _draws(self) -> Iterator[Array]:
         """The examples of a pass, in parts; those of a part may depend on the gaps so far."""
-        sampling = self.options["sampling"]
+        sampling = self.options.sampling
         n = len(self.active)
-        whole = sampling == "gap" and (self.clock - 1) % self.options["refresh"] == 0
+        whole = sampling == "gap" and (self.clock - 1) % self.options.refresh == 0
         if sampling == "permutation" or whole:
             yield self.rng.permutation(self.active)
             return
@@ -524,11 +525,11 @@ class BCFW(PlaneSolver):
 
     def _decode_and_move(self, order: Array) -> float:
         """Visit examples, block by block, decoded in threads; what the dual gains."""
-        block = self.options["block"] or default_block(len(self.active))
+        block = self.options.block or default_block(len(self.active))
         gain = 0.0
         for lo in range(0, len(order), block):
             part = order[lo : lo + block]
-            self.find(part, self.options["patience"])
+            self.find(part, self.options.patience)
             gain += self._move(part, self.gaps)
         return gain
 
@@ -541,7 +542,7 @@ class BCFW(PlaneSolver):
             order,
             self.w,
             self.rule,
-            self.options["inner_steps"],
+            self.options.inner_steps,
             self.visits,
             self.averaged,
             self.clock,
@@ -564,7 +565,7 @@ class BCFW(PlaneSolver):
                 self.visits,
                 self.averaged,
                 self.clock,
-                self.options["patience"],
+                self.options.patience,
                 self.workers.scratch[0],
                 self.gaps,
             )
@@ -581,10 +582,5 @@ class BCFW(PlaneSolver):
     def repair(self) -> None:
         """Weights from the multipliers again, after an interruption anywhere."""
         super().repair()
-        if self.published:
+        if self.options.published:
             self._measure()
-
-
-def _cached_passes(options: Mapping[str, Any]) -> Any:
-    given = options["cached_passes"]
-    return (0 if options["steps"] == "plain" else 10) if given is None else given

@@ -14,13 +14,22 @@ section 4).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
-from hingeline.core.formulations import Formulation, example_gap, joined, plane_offset, plane_scale
+from hingeline.core.formulations import (
+    Formulation,
+    example_gap,
+    feasible,
+    joined,
+    plane_offset,
+    plane_scale,
+)
+from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
@@ -31,7 +40,9 @@ from hingeline.core.primitives import (
     all_prefetch,
     all_scores,
 )
-from hingeline.core.solver import DualSolver, stages_for, total_slack_cost
+from hingeline.core.registry import SolverOptions, option
+from hingeline.core.results import DualMemory
+from hingeline.core.solver import DualSolver, scale_to, stages_for, total_slack_cost
 from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import pair_steps
@@ -431,33 +442,29 @@ def shuffled(rng: np.random.Generator, examples: Array) -> Array:
 
 
 class EnumeratedSDM(DualSolver):
-    """Sequential dual method over all outputs; see the head of this module.
-
-    Options
-    -------
-    passes : int
-        Passes over the examples worth it, after each look at all of them; fewer at first.
-    precision : float
-        Each example's dual is solved until its largest violation has shrunk by this factor.
-    skip : float
-        Passes leave out examples whose last gap was below this fraction of the mean.
-    stage_factor, stage_sweeps : float, int
-        Large C is approached in stages: ``stage_sweeps`` sweeps at a C small enough for one step
-        to fill an example, then again at ``stage_factor`` times as much with all multipliers
-        scaled up, and so on. The multipliers are feasible for the final C all along.
-    cg_steps : int
-        Conjugate gradient steps over all planes with mass, late in the run.
-    """
+    """Sequential dual method over all outputs; see the head of this module."""
 
     name = "sdm"
-    defaults: ClassVar[dict[str, Any]] = {
-        "passes": 10,
-        "precision": 0.1,
-        "skip": 0.3,
-        "stage_factor": 3.2,
-        "stage_sweeps": 2,
-        "cg_steps": 30,
-    }
+    slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
+    all_outputs = True
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        passes: int = option(
+            10, "passes over the examples worth it after each look at all; fewer at first"
+        )
+        precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
+        skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
+        stage_factor: float = option(
+            3.2,
+            "large C is approached in stages, from one that a single step fills on, each at so "
+            "many times more",
+        )
+        stage_sweeps: int = option(2, "sweeps of a stage")
+        cg_steps: int = option(
+            30, "conjugate gradient steps over all planes with mass, late in the run", least=0
+        )
+
     saved_numbers = (*DualSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
     saved_arrays = (*DualSolver.saved_arrays, "alpha", "drift")
 
@@ -478,7 +485,7 @@ class EnumeratedSDM(DualSolver):
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         self.offsets = np.empty(shape)
         all_offsets(compiled.problem, form, self.offsets)
-        self.accelerate = Accelerator(self.options["cg_steps"])
+        self.accelerate = Accelerator(self.options.cg_steps)
         self._distance = math.inf  # of the last look's primal from the dual
         self.certifies = not self.hard
         if start is not None:
@@ -486,9 +493,29 @@ class EnumeratedSDM(DualSolver):
         elif np.isfinite(form.cap).all():
             self.stages = self._plan_stages()
 
+    @classmethod
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
+        """The table of multipliers made feasible; there may be more examples and outputs now."""
+        old = before.multipliers
+        assert compiled.n_outputs is not None
+        if isinstance(old, WorkingSet):  # of a stream, where a plane is a single label
+            if not before.same_planes(compiled, form):
+                return None
+            table = np.zeros((len(old.used), compiled.n_outputs))
+            some = np.flatnonzero(old.alpha)
+            owners = np.repeat(np.arange(len(old.used)), old.capacity)
+            table[owners[some], old.y[some]] = old.alpha[some]
+            old = table
+        if not isinstance(old, np.ndarray) or not before.same_kind(form):
+            return None
+        alpha = np.zeros((compiled.n, compiled.n_outputs))
+        alpha[: len(old), : old.shape[1]] = old * scale_to(before.form, form)[:, None]
+        owners = np.repeat(np.arange(compiled.n), compiled.n_outputs)
+        return feasible(form, alpha.reshape(-1), owners).reshape(alpha.shape)
+
     def _plan_stages(self) -> list[float]:
         square = mean_square(self.compiled.problem, self.form, *self.alpha.shape)
-        return stages_for(float(self.form.cap.mean()) * square, self.options["stage_factor"])
+        return stages_for(float(self.form.cap.mean()) * square, self.options.stage_factor)
 
     @property
     def n_planes(self) -> int:
@@ -505,11 +532,11 @@ class EnumeratedSDM(DualSolver):
             self.gaps[self.active] = 1.0  # nothing is known: all are worth a visit
         elif self.clock == 1:
             self._look(stage)
-        passes = self.options["passes"]
+        passes = self.options.passes
         if not self.stages:  # the first gaps are soon out of date
             passes = min(passes, 4 + 2 * self.clock)
         for _ in range(passes):
-            worth = self.gaps >= self.options["skip"] * max(self.gaps[self.active].mean(), 1e-300)
+            worth = self.gaps >= self.options.skip * max(self.gaps[self.active].mean(), 1e-300)
             self._move(np.flatnonzero(worth), stage)
         leapt = stage is self.form and self.clock > 4 and self.accelerate(self, self._distance)
         if self.stage_begins(self.clock + 1):
@@ -565,7 +592,7 @@ class EnumeratedSDM(DualSolver):
             self.drift,
             self.w,
             self.visits,
-            self.options["precision"],
+            self.options.precision,
             self.gaps,
         )
         self.visits += len(order)

@@ -31,7 +31,8 @@ examples, until the certified gap meets ``tol``.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from hingeline._jit import kernel
 from hingeline.core.formulations import Formulation, example_gap
 from hingeline.core.planes import WorkingSet, grown, planes
 from hingeline.core.primitives import planes_add, planes_score
+from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import default_block
@@ -130,29 +132,29 @@ def optimise(
 
 
 class FSMO(PlaneSolver):
-    """Cutting planes with fixed-threshold SMO; see the head of this module.
-
-    Options
-    -------
-    epsilon : float or None
-        Line 8 of Algorithm 1. None: lowered from 1 on as long as ``tol`` asks for it.
-    inner_rounds : int
-        Rounds of Algorithm 2 over all planes after each pass, at most.
-    cg_steps : int
-        Line 10 asks for the optimum over S, which single multipliers approach slowly where the
-        problem is ill-conditioned: conjugate gradients over all planes with mass help, on small
-        problems and late in a run. 0 leaves the published method alone.
-    block : int
-        Examples decoded against the same weights, as for ``"sdm"``.
-    """
+    """Cutting planes with fixed-threshold SMO; see the head of this module."""
 
     name = "fsmo"
-    defaults: ClassVar[dict[str, Any]] = {
-        "epsilon": None,
-        "inner_rounds": 10,
-        "cg_steps": 30,
-        "block": None,
-    }
+    slacks = ("max", "squared")
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        epsilon: float | None = option(
+            None, "line 8 of Algorithm 1; None: lowered from 1 on as long as tol asks for it"
+        )
+        inner_rounds: int = option(
+            10, "rounds of Algorithm 2 over all planes after each pass, at most"
+        )
+        cg_steps: int = option(
+            30,
+            "conjugate gradient steps over all planes with mass: line 10 asks for the optimum over "
+            "S, which single multipliers approach slowly; 0 is the published method",
+            least=0,
+        )
+        block: int | None = option(
+            None, "examples decoded at the same weights, the same number for any n_jobs"
+        )
+
     saved_numbers = (
         *PlaneSolver.saved_numbers,
         *Accelerator.saved_numbers,
@@ -162,16 +164,16 @@ class FSMO(PlaneSolver):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.epsilon = 1.0 if self.options["epsilon"] is None else float(self.options["epsilon"])
+        self.epsilon = 1.0 if self.options.epsilon is None else float(self.options.epsilon)
         self.settled = False
-        self.accelerate = Accelerator(self.options["cg_steps"])
+        self.accelerate = Accelerator(self.options.cg_steps)
 
     def sweep(self) -> float:
         """One round of Algorithm 1 over the examples."""
         self.clock += 1
         planes_before = self.n_planes
         order = self.rng.permutation(self.active)
-        block = self.options["block"] or default_block(len(order))
+        block = self.options.block or default_block(len(order))
         for lo in range(0, len(order), block):
             part = order[lo : lo + block]
             self.find(part, _KEEP, self.epsilon)
@@ -183,13 +185,13 @@ class FSMO(PlaneSolver):
         self.ws = grown(self.ws, self.clock, _KEEP)
         worst = np.inf
         self.violation[:] = 0.0
-        for _ in range(self.options["inner_rounds"]):
+        for _ in range(self.options.inner_rounds):
             worst = self._optimise(self.active)
             if worst <= 0.5 * self.epsilon:
                 break
-        if self.options["cg_steps"] and self.clock > 4:
+        if self.options.cg_steps and self.clock > 4:
             self.accelerate(self, estimate)
-        if self.options["epsilon"] is None:
+        if self.options.epsilon is None:
             if 5 * added <= len(order):
                 self.epsilon *= 0.5
         else:

@@ -25,7 +25,7 @@ interval solves (7), all with the same w: one of them is found.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -447,7 +447,7 @@ class NuSearch(NuCertificate, DualSolver):
         self.shares = form.cap
         self._rho = 1.0
         super().__init__(compiled, form, workers, seed, options, start)
-        self._begin(float(self.options["nu"]))
+        self._begin(float(self.options.nu))
         self.margins = Margins(compiled, self.shares, workers, self.nu)
         self.stages = []
         self.steering = Steering()
@@ -488,7 +488,7 @@ class NuSearch(NuCertificate, DualSolver):
             return None
         seed = int(self.rng.integers(2**31))
         form = self.form._replace(cap=shares)
-        return type(self)(self.compiled, form, self.workers, seed, self.options)
+        return type(self)(self.compiled, form, self.workers, seed, asdict(self.options))
 
     def _guess(self) -> float:
         """The ρ at which the level would be ν, if that is near."""
@@ -614,6 +614,13 @@ class NuSearch(NuCertificate, DualSolver):
 class NuSDM(NuSearch, SDM):
     """The search over planes found by decoding."""
 
+    slacks = ("nu",)
+    rescalings = ("margin",)
+
+    @dataclass(frozen=True)
+    class Options(SDM.Options):
+        nu: float = 1.0
+
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
 
@@ -627,6 +634,13 @@ class NuSDM(NuSearch, SDM):
 
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     """The search where all outputs are the working set."""
+
+    slacks = ("nu",)
+    rescalings = ("margin",)
+
+    @dataclass(frozen=True)
+    class Options(EnumeratedSDM.Options):
+        nu: float = 1.0
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)

@@ -35,7 +35,9 @@ the improved one stops when the gap is below that, which is what line 19 guarant
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,6 +63,8 @@ from hingeline.core.primitives import (
     planes_add,
     planes_score,
 )
+from hingeline.core.registry import SolverOptions, option
+from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, longest_output, total_slack_cost
 from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import hinges
@@ -526,7 +530,7 @@ class WorstOracle:
     restricted = False
     known: WorkingSet | None = None  # the sets V_i
 
-    def __init__(self, compiled: Compiled, form: Formulation, options: dict[str, Any]) -> None:
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
         plain = form.rescaled == 0 and form.root == 0
         self.kernel = compiled.bind(cut_worst_sum if plain else cut_worst)
         self.fixed: tuple[Any, ...] = (compiled.problem, form)
@@ -555,7 +559,7 @@ class WorstOracle:
 class ClassesOracle(WorstOracle):
     """``slack="sum"`` over all classes: no violator step."""
 
-    def __init__(self, compiled: Compiled, form: Formulation, options: dict[str, Any]) -> None:
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
         self.kernel = compiled.bind(cut_all)
         self.fixed = (compiled.problem, form, compiled.n_outputs)
 
@@ -563,9 +567,9 @@ class ClassesOracle(WorstOracle):
 class ViolatedOracle(WorstOracle):
     """``slack="sum"`` over all outputs, by k-best decoding."""
 
-    def __init__(self, compiled: Compiled, form: Formulation, options: dict[str, Any]) -> None:
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
         self.kernel = compiled.bind(cut_violated)
-        self.fixed = (compiled.problem, form, int(options["max_outputs"]))
+        self.fixed = (compiled.problem, form, int(options.max_outputs))
 
 
 class KnownOracle(WorstOracle):
@@ -574,10 +578,10 @@ class KnownOracle(WorstOracle):
     restricted = True
     known: WorkingSet
 
-    def __init__(self, compiled: Compiled, form: Formulation, options: dict[str, Any]) -> None:
+    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
         self.kernel = compiled.bind(cut_known)
         self.fixed = (compiled.problem, form)
-        self.wanted = int({"argmax": 1}.get(options["violators"], options["violators"]))
+        self.wanted = int({"argmax": 1}.get(options.violators, options.violators))
         self.known = empty_working_set(compiled.lengths, gram=False)
 
     @property
@@ -606,11 +610,11 @@ class KnownOracle(WorstOracle):
         self.known = checked(WorkingSet(**fields), self.known)
 
 
-def make_oracle(compiled: Compiled, form: Formulation, options: dict[str, Any]) -> WorstOracle:
+def make_oracle(compiled: Compiled, form: Formulation, options: Any) -> WorstOracle:
     """The oracle for a formulation and the outputs to be summed over."""
     if not form.summed:
         return WorstOracle(compiled, form, options)
-    if options["violators"] != "all":
+    if options.violators != "all":
         return KnownOracle(compiled, form, options)
     kind = ViolatedOracle if compiled.n_outputs is None else ClassesOracle
     return kind(compiled, form, options)
@@ -634,47 +638,39 @@ class CutMemory(NamedTuple):
 
 
 class OneSlack(CertifiedSolver):
-    """Cutting planes with one slack variable; see the head of this module.
-
-    Options
-    -------
-    schedule : {"improved", "published"}
-    epsilon : float or None
-        The published stopping rule, line 19 of Algorithm 1. None: stop on ``tol`` alone.
-    step : float
-        How far from the best weights to the restricted optimum the improved schedule cuts.
-    patience : int
-        Rounds after which a cut without mass goes.
-    violators : "argmax", int or "all"
-        The estimator's parameter of this name, for ``slack="sum"``.
-    max_outputs : int
-        With ``violators="all"``, the primal of weights is not known where an example has more
-        violated outputs.
-    kappa1, kappa2 : int
-        When the published schedule decodes, for ``slack="sum"`` with sets V_i.
-    """
+    """Cutting planes with one slack variable; see the head of this module."""
 
     name = "one-slack"
+    slacks = ("max", "sum")
+    soft_only = "it puts a price on all slack together"
     certifies = True
-    defaults: ClassVar[dict[str, Any]] = {
-        "schedule": "improved",
-        "epsilon": None,
-        "step": 0.1,
-        "patience": 50,
-        "violators": "argmax",
-        "max_outputs": 20000,
-        "kappa1": 10,
-        "kappa2": 5,
-    }
-    words: ClassVar[dict[str, tuple[str, ...]]] = {
-        "schedule": ("improved", "published"),
-        "violators": ("argmax", "all"),
-    }
-    idle: ClassVar[dict[str, tuple[str, ...]]] = {
-        "improved": ("kappa1", "kappa2"),
-        "published": ("step",),
-        "max": ("kappa1", "kappa2", "max_outputs"),
-    }
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        schedule: str = option("improved", "where cuts are made", words=("improved", "published"))
+        epsilon: float | None = option(
+            None, "the published stopping rule, line 19 of Algorithm 1; None: tol alone"
+        )
+        step: float = option(
+            0.1, "how far from the best weights to the restricted optimum cuts are made", most=1
+        )
+        patience: int = option(50, "rounds after which a cut without mass goes")
+        max_outputs: int = option(
+            20000, "with violators='all', violated outputs of an example up to which P is known"
+        )
+        kappa1: int = option(10, "the first rounds of the published schedule, which decode")
+        kappa2: int = option(5, "after these, one in so many decodes")
+        violators: str | int = "argmax"
+
+        def unused(self, slack: str) -> Iterable[str]:
+            """What has no meaning beside the others."""
+            if self.schedule == "published":
+                yield "step"
+            else:
+                yield from ("kappa1", "kappa2")
+            if slack == "max":
+                yield from ("kappa1", "kappa2", "max_outputs")
+
     saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "settled")
 
     def __init__(
@@ -687,7 +683,7 @@ class OneSlack(CertifiedSolver):
         start: CutMemory | None = None,
     ) -> None:
         super().__init__(compiled, form, workers, seed, options)
-        self.published = self.options["schedule"] == "published"
+        self.published = self.options.schedule == "published"
         self.oracle = make_oracle(compiled, form, self.options)
         self.restricted = self.oracle.restricted
         size = compiled.n_weights
@@ -700,13 +696,29 @@ class OneSlack(CertifiedSolver):
         self.settled = False
         caps = form.cap[self.active]
         unit = caps.mean() if form.summed else caps.sum()
-        self.epsilon = float(unit) * (self.options["epsilon"] or 0.0)
+        self.epsilon = float(unit) * (self.options.epsilon or 0.0)
         if start is not None:
             self.cuts = start.cuts
             self.oracle.set_known(start.known)
             self.cuts.optimise(1e-4 * self.cuts.linear(), newton=not self.published)
             self._set_weights()
             self._best = start.best.copy()  # of unknown primal: where the first round cuts
+
+    @classmethod
+    def start_from(
+        cls, before: DualMemory, compiled: Compiled, form: Formulation
+    ) -> CutMemory | None:
+        """The cuts for other caps: they can be scaled if all caps change by one factor."""
+        memory, old = before.multipliers, before.form.cap
+        if not isinstance(memory, CutMemory) or not before.same_planes(compiled, form):
+            return None
+        some = old > 0.0
+        if len(old) != len(form.cap) or not some.any() or (form.cap[~some] != 0.0).any():
+            return None
+        factors = form.cap[some] / old[some]
+        if not np.allclose(factors, factors[0], rtol=1e-12, atol=0.0):
+            return None
+        return memory._replace(cuts=memory.cuts.scaled(float(factors[0])))
 
     @property
     def n_planes(self) -> int:
@@ -733,7 +745,7 @@ class OneSlack(CertifiedSolver):
             self.cuts = self.cuts.with_cut(g, b, self.clock)
         # Line 7.
         self.cuts.optimise(self._tolerance(), newton=not self.published)
-        self.cuts = self.cuts.without_idle(self.clock, self.options["patience"])
+        self.cuts = self.cuts.without_idle(self.clock, self.options.patience)
         self._set_weights()
         return self._distance()
 
@@ -744,7 +756,7 @@ class OneSlack(CertifiedSolver):
             return best
         if best is None or self.published or not math.isfinite(self._best_primal):
             return self.w
-        return np.asarray(best + self.options["step"] * (self.w - best))
+        return np.asarray(best + self.options.step * (self.w - best))
 
     def _cut_at(self, point: Array, decode: bool) -> tuple[Array, float, float]:
         """The most violated constraint at a point, block by block in threads, and the primal."""
@@ -775,14 +787,14 @@ class OneSlack(CertifiedSolver):
 
     def _settles(self, excess: float) -> bool:
         """Line 19, where ε was given."""
-        if self.options["epsilon"] is None:
+        if self.options.epsilon is None:
             return False
         return (excess if self.published else self._distance()) <= self.epsilon
 
     def _tolerance(self) -> float:
         """What the inner solve may leave."""
         left = self.epsilon
-        if not self.published or self.options["epsilon"] is None:
+        if not self.published or self.options.epsilon is None:
             distance = self._distance()
             left = distance if math.isfinite(distance) else self.cuts.linear()
         return max(SHARE * left, ROUNDING * abs(self.dual()), 1e-300)
@@ -791,16 +803,16 @@ class OneSlack(CertifiedSolver):
         """The published schedule of type I and type II rounds; ``clock − 1`` is its iter."""
         if not self.published or not self.restricted:
             return True
-        since = self.clock - 1 - self.options["kappa1"]
+        since = self.clock - 1 - self.options.kappa1
         if decoded:
             return since < 0
-        return since % self.options["kappa2"] == 0 or excess <= self._tolerance()
+        return since % self.options.kappa2 == 0 or excess <= self._tolerance()
 
     def finished(self) -> str | None:
         """The paper's stopping rule, where ``epsilon`` was given."""
         if self.settled:
             self.satisfied = True
-            return f"no constraint is violated by more than epsilon={self.options['epsilon']:g}"
+            return f"no constraint is violated by more than epsilon={self.options.epsilon:g}"
         return super().finished()
 
     # State ---------------------------------------------------------------------------------
@@ -834,14 +846,3 @@ class OneSlack(CertifiedSolver):
         own = {name[5:]: value for name, value in tables.items() if name.startswith("cuts.")}
         self.cuts = cuts_from(own, len(self.w))
         self.oracle.set_tables(tables)
-
-
-def carried(memory: CutMemory, before: Formulation, form: Formulation) -> CutMemory | None:
-    """Cuts for other caps: they can be scaled if all caps change by one factor."""
-    some = before.cap > 0.0
-    if len(before.cap) != len(form.cap) or not some.any() or (form.cap[~some] != 0.0).any():
-        return None
-    factors = form.cap[some] / before.cap[some]
-    if not np.allclose(factors, factors[0], rtol=1e-12, atol=0.0):
-        return None
-    return memory._replace(cuts=memory.cuts.scaled(float(factors[0])))

@@ -30,7 +30,9 @@ primal values of different moments are not compared.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +57,7 @@ from hingeline.core.primitives import (
     planes_add,
     planes_score,
 )
+from hingeline.core.registry import option, option_names
 from hingeline.core.solver import slack_of_known
 from hingeline.solvers.enumerated import Buffers, EnumeratedSDM, hinges, make_buffers, shuffled
 from hingeline.solvers.sdm import SDM
@@ -79,6 +82,7 @@ from hingeline.solvers.sdm import SDM
 
 Array = np.ndarray[Any, Any]
 
+SCHEDULES = ("improved", "published")
 #: With ``"all"``, so many outputs more than are known are looked at in a sweep.
 BEYOND = 16
 #: The first number of outputs that a certificate looks at; doubled until none is violated.
@@ -337,38 +341,28 @@ def move_all_in_boxes(
 
 
 class EnumeratedSDCD(EnumeratedSDM):
-    """Dual coordinate descent over all outputs; see the head of this module.
-
-    Options
-    -------
-    schedule : {"improved", "published"}
-        ``"published"``: examples in order, every multiplier once a pass.
-    violators : "all"
-        All outputs are known here.
-    passes, precision, skip, stage_factor, stage_sweeps, cg_steps
-        As for ``"sdm"``; the published schedule uses none of them.
-    """
+    """Dual coordinate descent over all outputs; see the head of this module."""
 
     name = "sdcd"
-    defaults: ClassVar[dict[str, Any]] = {
-        **EnumeratedSDM.defaults,
-        "schedule": "improved",
-        "violators": "all",
-    }
-    words: ClassVar[dict[str, tuple[str, ...]]] = {
-        "schedule": ("improved", "published"),
-        "violators": ("all",),
-    }
-    idle: ClassVar[dict[str, tuple[str, ...]]] = {"published": (*EnumeratedSDM.defaults,)}
+    slacks = ("sum",)
+
+    @dataclass(frozen=True)
+    class Options(EnumeratedSDM.Options):
+        schedule: str = option("improved", "what a pass does", words=SCHEDULES)
+        violators: str = "all"
+
+        def unused(self, slack: str) -> Iterable[str]:
+            """The published schedule uses none of the others."""
+            return option_names(EnumeratedSDM) if self.schedule == "published" else ()
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        if self.options["schedule"] == "published":
+        if self.options.schedule == "published":
             self.stages = []
 
     def sweep(self) -> float:
         """A pass of the published schedule, or that of :class:`EnumeratedSDM`."""
-        if self.options["schedule"] == "improved":
+        if self.options.schedule == "improved":
             return super().sweep()
         self.clock += 1
         if self.clock & (self.clock - 1) == 0:
@@ -377,7 +371,7 @@ class EnumeratedSDCD(EnumeratedSDM):
         return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
 
     def _move(self, examples: Array, form: Formulation) -> None:
-        self._move_in(shuffled(self.rng, examples), form, self.options["precision"])
+        self._move_in(shuffled(self.rng, examples), form, self.options.precision)
 
     def _move_in(self, order: Array, form: Formulation, precision: float) -> None:
         move_all_in_boxes(
@@ -559,67 +553,55 @@ def published_pass(
 
 
 class SDCD(SDM):
-    """Sequential dual coordinate descent over planes; see the head of this module.
-
-    Options
-    -------
-    schedule : {"improved", "published"}
-    kappa1, kappa2 : int
-        When the published schedule decodes.
-    delta : float or None
-        Stop after a pass that decodes and in which no example's Σδ² exceeded this, as printed, but
-        not before ``kappa1`` passes.
-    violators : "argmax", int or "all"
-        The estimator's parameter of this name.
-    max_outputs : int or None
-        With ``violators="all"`` a certificate lists the violated outputs of an example up to this
-        number; beyond it the structure bounds their sum (chains do), or there is no certificate.
-        None: 300 where there is such a bound, 20000 otherwise.
-    block, cached_passes, precision, patience, skip, stage_factor, stage_sweeps, cg_steps
-        As for ``"sdm"``. ``patience=None`` keeps every plane; a number lets those go that had no
-        mass for so many passes.
-    """
+    """Sequential dual coordinate descent over planes; see the head of this module."""
 
     name = "sdcd"
-    defaults: ClassVar[dict[str, Any]] = {
-        **SDM.defaults,
-        "cached_passes": 3,
-        "schedule": "improved",
-        "kappa1": 10,
-        "kappa2": 5,
-        "delta": None,
-        "violators": "argmax",
-        "max_outputs": None,
-        "patience": None,
-    }
-    words: ClassVar[dict[str, tuple[str, ...]]] = {
-        "schedule": ("improved", "published"),
-        "violators": ("argmax", "all"),
-    }
-    idle: ClassVar[dict[str, tuple[str, ...]]] = {
-        "improved": ("kappa1", "kappa2", "delta"),
-        "published": (*SDM.defaults,),
-    }
+    slacks = ("sum",)
+
+    @dataclass(frozen=True)
+    class Options(SDM.Options):
+        cached_passes: int = option(3, "as for sdm", least=0)
+        patience: int | None = option(
+            None, "passes after which a plane without mass may go; None keeps every plane"
+        )
+        schedule: str = option("improved", "what a pass does", words=SCHEDULES)
+        kappa1: int = option(10, "the first passes of the published schedule, which decode")
+        kappa2: int = option(5, "after these, one in so many decodes")
+        delta: float | None = option(
+            None, "stop, as printed, when no example's Σδ² exceeds this in a pass that decodes"
+        )
+        max_outputs: int | None = option(
+            None,
+            "violated outputs of an example that a certificate lists with violators='all'; beyond, "
+            "the structure bounds their sum, or there is no certificate",
+        )
+        violators: str | int = "argmax"
+
+        def unused(self, slack: str) -> Iterable[str]:
+            """What belongs to the other schedule."""
+            published = self.schedule == "published"
+            return option_names(SDM) if published else ("kappa1", "kappa2", "delta")
+
     saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
 
     def __init__(self, *args: Any) -> None:
         self.decoding = True
         self.settled = False
         super().__init__(*args)
-        self.restricted = self.options["violators"] != "all" and not self.hard
+        self.restricted = self.options.violators != "all" and not self.hard
 
     def _plan_stages(self) -> list[float]:
-        return [] if self.options["schedule"] == "published" else super()._plan_stages()
+        return [] if self.options.schedule == "published" else super()._plan_stages()
 
     @property
     def patience(self) -> int:
         """Passes after which a plane without mass may go."""
-        asked = self.options["patience"]
+        asked = self.options.patience
         return _KEEP if asked is None else int(asked)
 
     def sweep(self) -> float:
         """A pass of the published schedule, or a decoding pass and the cached ones after it."""
-        if self.options["schedule"] == "improved":
+        if self.options.schedule == "improved":
             return super().sweep()
         return self._published_sweep()
 
@@ -627,7 +609,8 @@ class SDCD(SDM):
         self.clock += 1
         if self.clock & (self.clock - 1) == 0:
             self.restart_average()
-        kappa1, kappa2, delta = (self.options[name] for name in ("kappa1", "kappa2", "delta"))
+        options = self.options
+        kappa1, kappa2, delta = options.kappa1, options.kappa2, options.delta
         passes = self.clock - 1  # the paper's iter
         if self.decoding:
             self.ws = grown(self.ws, self.clock, _KEEP)  # a free slot for everyone
@@ -653,11 +636,11 @@ class SDCD(SDM):
         return float(self.gaps.sum())
 
     def _wanted(self) -> int:
-        violators = self.options["violators"]
+        violators = self.options.violators
         return int({"argmax": 1, "all": -BEYOND}.get(violators, violators))
 
     def _move(self, order: Array, form: Formulation) -> None:
-        published = self.options["schedule"] == "published"
+        published = self.options.schedule == "published"
         self.compiled.bind(move_in_boxes)(
             self.compiled.problem,
             form,
@@ -666,7 +649,7 @@ class SDCD(SDM):
             self.w,
             self.visits,
             self.clock,
-            0.0 if published else self.options["precision"],
+            0.0 if published else self.options.precision,
             self.gaps,
         )
         self.visits += len(order)
@@ -698,7 +681,7 @@ class SDCD(SDM):
         """The paper's stopping rule, where ``delta`` was given."""
         if self.settled:
             self.satisfied = True
-            return f"no example's multipliers changed by more than delta={self.options['delta']:g}"
+            return f"no example's multipliers changed by more than delta={self.options.delta:g}"
         return super().finished()
 
     # Certificates --------------------------------------------------------------------------
@@ -709,7 +692,7 @@ class SDCD(SDM):
             self._find(everyone, FREE_SLOTS_ONLY, look=True)
             return
         bound = self.compiled.summed_slack
-        limit = self.options["max_outputs"] or (20000 if bound is None else 300)
+        limit = self.options.max_outputs or (20000 if bound is None else 300)
         kernel = self.compiled.bind(sum_violations)
         self.workers.map(
             lambda part, scratch: kernel(

@@ -21,6 +21,7 @@ Averaging. With iterates ``w_1 … w_K`` (one a visit) the average with weights 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from hingeline._jit import helper, kernel
 from hingeline.core.formulations import Formulation, example_gap
 from hingeline.core.planes import WorkingSet, grown, planes
 from hingeline.core.primitives import planes_add, planes_score
+from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver, stages_for
 from hingeline.solvers.conjugate_gradients import Accelerator
 
@@ -194,51 +196,49 @@ def move_mass(
 
 
 class SDM(PlaneSolver):
-    """Sequential dual method over planes; see the head of this module.
-
-    Options
-    -------
-    block : int
-        Examples decoded against the same weights before their mass is moved, in order. The same
-        for any number of threads.
-    cached_passes : int
-        Type II passes after each type I pass; five times as many once decoding finds new planes
-        for fewer than one example in twenty.
-    precision : float
-        Each example's dual is solved until its largest violation has shrunk by this factor.
-    patience : int
-        Passes after which a plane without mass may make room for a new one.
-    skip : float
-        Type II passes leave out examples whose last gap was below this fraction of the mean.
-    stage_factor, stage_sweeps : float, int
-        Large C is approached in up to two stages of so many sweeps, each at so many times less.
-    cg_steps : int
-        Conjugate gradient steps over all planes with mass, late in the run.
-    """
+    """Sequential dual method over planes; see the head of this module."""
 
     name = "sdm"
-    defaults: ClassVar[dict[str, Any]] = {
-        "block": None,
-        "cached_passes": 1,
-        "precision": 0.1,
-        "patience": 5,
-        "skip": 0.1,
-        "stage_factor": 2.0,
-        "stage_sweeps": 1,
-        "cg_steps": 30,
-    }
+    slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        block: int | None = option(
+            None, "examples decoded at the same weights, the same number for any n_jobs"
+        )
+        cached_passes: int = option(
+            1,
+            "type II passes after each type I pass; five times as many once decoding finds new "
+            "planes for fewer than one example in twenty",
+            least=0,
+        )
+        precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
+        patience: int | None = option(
+            5, "passes after which a plane without mass may make room for a new one"
+        )
+        skip: float = option(
+            0.1, "type II passes leave out gaps below this share of the mean", least=0
+        )
+        stage_factor: float = option(
+            2.0, "large C is approached in up to two stages, each at so many times less"
+        )
+        stage_sweeps: int = option(1, "sweeps of a stage")
+        cg_steps: int = option(
+            30, "conjugate gradient steps over all planes with mass, late in the run", least=0
+        )
+
     saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.accelerate = Accelerator(self.options["cg_steps"])
+        self.accelerate = Accelerator(self.options.cg_steps)
         if self.fresh and np.isfinite(self.form.cap).all():
             self.stages = self._plan_stages()
 
     @property
     def patience(self) -> int:
         """Passes after which a plane without mass may go."""
-        return int(self.options["patience"])
+        return int(self.options.patience)
 
     def _plan_stages(self) -> list[float]:
         sample = self.active[: min(100, len(self.active))]
@@ -247,7 +247,7 @@ class SDM(PlaneSolver):
         if not len(squares):
             return []
         reach = float(self.form.cap[sample].mean() * squares.mean())
-        return stages_for(reach, self.options["stage_factor"], most=2)
+        return stages_for(reach, self.options.stage_factor, most=2)
 
     def _scale(self, factor: float) -> None:
         self.ws.alpha[:] *= factor
@@ -263,7 +263,7 @@ class SDM(PlaneSolver):
         stage = self.stage()
         known = self.n_planes
         order = self.rng.permutation(self.active)
-        block = options["block"] or default_block(len(order))
+        block = options.block or default_block(len(order))
         for lo in range(0, len(order), block):
             part = order[lo : lo + block]
             self.find(part, self.patience)
@@ -271,11 +271,11 @@ class SDM(PlaneSolver):
         self.oracle_calls += len(order)
         self.ws = grown(self.ws, self.clock, self.patience)
         estimate = float(self.gaps.sum())
-        passes = options["cached_passes"]
+        passes = options.cached_passes
         if 20 * (self.n_planes - known) <= len(order):  # decoding hardly finds anything any more
             passes *= 5
         for _ in range(passes):
-            worth = self.gaps > options["skip"] * self.gaps[self.active].mean()
+            worth = self.gaps > options.skip * self.gaps[self.active].mean()
             if not worth.any():
                 break
             self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))), stage)
@@ -292,7 +292,7 @@ class SDM(PlaneSolver):
             self.w,
             self.visits,
             self.clock,
-            self.options["precision"],
+            self.options.precision,
             0.0,
             self.gaps,
         )

@@ -26,7 +26,7 @@ from above is that of the largest losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +42,8 @@ from hingeline.core.primitives import (
     plane_loss,
     plane_score,
 )
+from hingeline.core.registry import SolverOptions, option
+from hingeline.core.results import DualMemory
 from hingeline.core.workers import Workers
 from hingeline.solvers.nu import Margins, NuCertificate, scaled
 
@@ -98,10 +100,14 @@ class Subgradient:
     """Stochastic subgradient descent for ``slack="max"``; see the head of this module."""
 
     name = "subgradient"
+    slacks: ClassVar[tuple[str, ...]] = ("max",)
+    rescalings = ("margin",)
+    soft_only = "it descends on the price of slack"
+    all_outputs = False
+    Options: ClassVar[type[SolverOptions]] = SolverOptions
+
     certifies = False
     restricted = False
-    defaults: ClassVar[dict[str, Any]] = {}
-    words: ClassVar[dict[str, tuple[str, ...]]] = {}
     saved_numbers: ClassVar[tuple[str, ...]] = (
         "clock",
         "oracle_calls",
@@ -111,9 +117,9 @@ class Subgradient:
     saved_arrays: ClassVar[tuple[str, ...]] = ("planes", "moments", "state", "_best")
 
     @classmethod
-    def idle_options(cls, given: Mapping[str, Any], slack: str) -> set[str]:
-        """Options that have no meaning here: none."""
-        return set()
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> None:
+        """There are no multipliers to start from."""
+        return
 
     def __init__(
         self,
@@ -126,7 +132,7 @@ class Subgradient:
     ) -> None:
         self.compiled = compiled
         self.form = form
-        self.options = {**self.defaults, **(options or {})}
+        self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact = compiled.exact
         self.satisfied = False
@@ -259,15 +265,16 @@ class Subgradient:
 
 
 class NuSubgradient(NuCertificate, Subgradient):
-    """Algorithm 1 for the ν-problem.
+    """Algorithm 1 for the ν-problem."""
 
-    Options
-    -------
-    gain : float
-        Of ρ's steps; about one over how steeply the risk rises with log ρ.
-    """
+    slacks = ("nu",)
+    soft_only = ""  # there is no C
 
-    defaults: ClassVar[dict[str, Any]] = {"gain": 8.0}
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        gain: float = option(8.0, "length of ρ's steps, about 1 over the slope of risk in log ρ")
+        nu: float = 1.0
+
     saved_numbers = (*Subgradient.saved_numbers, *NuCertificate.mixture_numbers, "_first_rho")
     saved_arrays = (*Subgradient.saved_arrays, *NuCertificate.mixture_arrays)
 
@@ -281,7 +288,7 @@ class NuSubgradient(NuCertificate, Subgradient):
         self.state[RHO] = self._first_rho
 
     def _nu(self) -> float:
-        return float(self.options["nu"])
+        return float(self.options.nu)
 
     def _worst(self) -> tuple[Array, float]:
         """The mean of the planes of the largest losses, which is feasible whatever ν is."""
@@ -306,7 +313,7 @@ class NuSubgradient(NuCertificate, Subgradient):
 
     def _gain(self) -> float:
         rho = max(float(self.state[RHO]), 1e-2 * self._first_rho)
-        return float(self.options["gain"]) * rho / self.nu
+        return float(self.options.gain) * rho / self.nu
 
     def sweep(self) -> float:
         """One pass in a new random order."""

@@ -117,7 +117,7 @@ def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Mul
     """Multipliers of blocks one after the other; dense where one of them is."""
     if any(isinstance(part, np.ndarray) for part in parts):
         assert n_outputs is not None
-        return np.concatenate([as_table(part, n_outputs) for part in parts])
+        return np.concatenate([make_table(part, n_outputs) for part in parts])
     sets = [part for part in parts if isinstance(part, WorkingSet)]
     if len(sets) == 1:
         return sets[0]
@@ -135,7 +135,7 @@ def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Mul
     )
 
 
-def as_table(multipliers: Multipliers, n_outputs: int) -> Array:
+def make_table(multipliers: Multipliers, n_outputs: int) -> Array:
     """A dense (examples, outputs) table; planes are single labels."""
     if isinstance(multipliers, np.ndarray):
         table = np.zeros((len(multipliers), n_outputs))

@@ -36,6 +36,7 @@ from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.loop import outside
 from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import Compiled
+from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.features.input import find_classes, with_constant
@@ -294,7 +295,7 @@ class Stream:
         began = time.perf_counter()
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
         kind = StreamSDCD if owner.slack == "sum" else StreamSDM
-        options = {k: v for k, v in owner._options(kind).items() if k in kind.defaults}
+        options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
         interrupted = False
         done, estimate = 0, math.nan
         self.live = None  # should anything fail, made again from the blocks

@@ -36,6 +36,7 @@ that of the relaxation. It goes down to ``2ε Σ_i c_i Σ_blocks log(states)`` a
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,6 +45,7 @@ from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
+from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import Topology, topology
@@ -341,22 +343,30 @@ FITTED = 3
 
 
 class DLPW(CertifiedSolver):
-    """Dual losses; see the head of this module.
-
-    Options
-    -------
-    rounds : int
-        Rounds of messages in an example before each step of the weights.
-    messages_by : {"variables", "factors"}
-        What makes a block of messages: a variable with all its factors, or a factor (MPLP).
-    noise : float
-        Share of the objective at w = 0 that the noise of the first steps may cost. Longer steps
-        come to weights that predict well sooner, and to the optimum later.
-    """
+    """Dual losses; see the head of this module."""
 
     name = "dlpw"
-    defaults: ClassVar[dict[str, Any]] = {"rounds": 3, "messages_by": "variables", "noise": 0.1}
-    words: ClassVar[dict[str, tuple[str, ...]]] = {"messages_by": ("variables", "factors")}
+    slacks: ClassVar[tuple[str, ...]] = ("max",)
+    rescalings = ("margin",)
+    soft_only = "it descends on the price of slack"
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        rounds: int = option(
+            3, "rounds of messages in an example before each step of the weights", least=0
+        )
+        noise: float = option(
+            0.1,
+            "share of the objective at w = 0 that the noise of the first steps may cost; longer "
+            "steps come to weights that predict well sooner, and to the optimum later",
+        )
+        messages_by: str = option(
+            "variables",
+            "a block of messages: a variable with all its factors, or a factor (MPLP)",
+            words=("variables", "factors"),
+        )
+        temperature: float = 0.0
+
     saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
     saved_arrays = ("planes", "moments", "state", "values", "_best")
 
@@ -377,7 +387,7 @@ class DLPW(CertifiedSolver):
             )
         self.blocks = blocks_of(compiled, self.name)
         self.by = PAIRS if self.blocks.paired.all() else VARIABLES
-        if self.options.get("messages_by") == "factors":
+        if self.options.messages_by == "factors":
             self.by = FACTORS
         self.values = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)
         self.exact = self.temperature > 0.0
@@ -395,7 +405,7 @@ class DLPW(CertifiedSolver):
     @property
     def temperature(self) -> float:
         """ε; 0 where maxima are hard."""
-        return float(self.options.get("temperature", 0.0))
+        return float(self.options.temperature)
 
     @property
     def messages(self) -> Messages:
@@ -423,7 +433,7 @@ class DLPW(CertifiedSolver):
                 self.compiled.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges
             )
             objective += float(self.form.cap[i] * self.hinges[i])
-        return float(self.options["noise"]) * objective / noise if noise > 0.0 else 1.0
+        return float(self.options.noise) * objective / noise if noise > 0.0 else 1.0
 
     def _descend(
         self,
@@ -456,7 +466,7 @@ class DLPW(CertifiedSolver):
         self._descend(
             self.rng.permutation(self.active),
             self.state[FIRST] + self.clock - 1.0,
-            int(self.options["rounds"]),
+            int(self.options.rounds),
             self.state,
             self.planes,
             self.moments,
@@ -549,18 +559,12 @@ class DLPW(CertifiedSolver):
 
 
 class SmoothDLPW(DLPW):
-    """Dual losses with soft maxima; see the head of this module.
-
-    Options
-    -------
-    rounds : int
-        Rounds of messages in an example before each step of the weights.
-    noise : float
-        Share of the objective at w = 0 that the noise of the first steps may cost.
-    temperature : float
-        ε of the soft maxima, in units of the loss.
-    """
+    """Dual losses with soft maxima; see the head of this module."""
 
     name = "dlpw-smooth"
-    defaults: ClassVar[dict[str, Any]] = {"rounds": 3, "noise": 0.1, "temperature": 0.01}
-    words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    slacks = ("max",)
+
+    @dataclass(frozen=True)
+    class Options(DLPW.Options):
+        messages_by: str = "variables"
+        temperature: float = option(0.01, "ε of the soft maxima, in units of the loss")

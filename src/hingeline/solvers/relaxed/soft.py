@@ -52,13 +52,16 @@ not build up in w. Of pages that no step has touched, most systems keep none.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
+from hingeline.core.registry import SolverOptions, option
+from hingeline.core.results import DualMemory, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers
 from hingeline.solvers.nu import Margins
@@ -172,7 +175,7 @@ class SoftObjectives(CertifiedSolver):
 
     def _worth_a_visit(self) -> float:
         """The gap below which blocks are left out until the next look."""
-        return float(self.options["skip"]) * float(self.gaps.mean(dtype=np.float64))
+        return float(self.options.skip) * float(self.gaps.mean(dtype=np.float64))
 
     def _penalty(self) -> float:
         """``(ρM/2) Σ c_i‖δ_i‖²``, which f_ρ loses and g_ρ gains."""
@@ -215,7 +218,7 @@ class SoftObjectives(CertifiedSolver):
         near = HARDEN if len(self.centre) == 0 else MOVE
         if self.soft - self.value > near * (self.best_relaxed - self.relaxed_bound):
             return
-        lower = self.rho / self.options["rho_factor"]
+        lower = self.rho / self.options.rho_factor
         if len(self.centre) > 0:
             self._move_centre(1.0)
             self.sights[:, DRAWN] -= self.kappa * self.sights[:, PENALTY]
@@ -264,58 +267,55 @@ class Marginals(NamedTuple):
 
 
 class SoftBCFW(SoftObjectives):
-    """Soft constraints; see the head of this module.
-
-    Options
-    -------
-    rho : float
-        Softness ρ of the constraints; where they are hard, the one to begin with.
-    constraints : {"soft", "hard"}
-        ``"hard"``: until the certified gap of the relaxation itself meets ``tol``.
-    hardening : {"centre", "rho"}
-        How hard constraints are approached.
-    rho_factor : float
-        What ρ is divided by when hard constraints are approached.
-    schedule : {"improved", "published"}
-    steps : {"projected", "frank-wolfe"}, optional
-        Exact solution of a block, or a step towards its best state; by default as the schedule.
-    sampling : {"permutation", "random", "gap"}, optional
-        All blocks in a random order of the examples; drawn evenly; drawn in proportion to their
-        last known gaps. By default as the schedule.
-    passes : int
-        Passes between two looks at all blocks.
-    proximal : float, optional
-        η of proximal passes; 0 for none. By default in proportion to c_i·ρM, up to 9.
-    rounds : int
-        Rounds over the blocks of each example, its marginals set apart and the weights fixed, that
-        fit messages to the weights of a look.
-    skip : float
-        Blocks whose last gap was below this fraction of the mean are left out: by passes with
-        ``sampling="permutation"``, and where messages are fitted to weights.
-    """
+    """Soft constraints; see the head of this module."""
 
     name = "soft-bcfw"
-    defaults: ClassVar[dict[str, Any]] = {
-        "rho": 1.0,
-        "constraints": "soft",
-        "hardening": "centre",
-        "rho_factor": 4.0,
-        "schedule": "improved",
-        "steps": None,
-        "sampling": None,
-        "passes": 4,
-        "rounds": 1,
-        "proximal": None,
-        "skip": 0.1,
-        "total_weight": None,
-    }
-    words: ClassVar[dict[str, tuple[str, ...]]] = {
-        "constraints": ("soft", "hard"),
-        "hardening": ("centre", "rho"),
-        "schedule": ("improved", "published"),
-        "steps": ("projected", "frank-wolfe"),
-        "sampling": ("permutation", "random", "gap"),
-    }
+    slacks = ("max",)
+    rescalings = ("margin",)
+    soft_only = "it steps towards corners of the feasible set, which must be bounded"
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        rho: float = option(
+            1.0, "softness ρ of the constraints; where they are hard, the one to begin with"
+        )
+        constraints: str = option(
+            "soft",
+            "'hard': until the certified gap of the relaxation itself meets tol",
+            words=("soft", "hard"),
+        )
+        hardening: str = option(
+            "centre", "how hard constraints are approached", words=("centre", "rho")
+        )
+        rho_factor: float = option(4.0, "what ρ is divided by when hard constraints are approached")
+        schedule: str = option("improved", "what a pass does", words=("improved", "published"))
+        steps: str | None = option(
+            None,
+            "exact solution of a block, or a step towards its best state; None: as the schedule",
+            words=("projected", "frank-wolfe"),
+        )
+        sampling: str | None = option(
+            None,
+            "blocks in a random order of the examples, drawn evenly, or drawn in proportion to "
+            "their last gaps; None: as the schedule",
+            words=("permutation", "random", "gap"),
+        )
+        passes: int = option(4, "passes between two looks at all blocks")
+        rounds: int = option(
+            1,
+            "rounds over the blocks of each example that fit messages to looked-at weights",
+            least=0,
+        )
+        proximal: float | None = option(
+            None,
+            "η of proximal passes, 0 for none; None: in proportion to c_i·ρM, up to 9",
+            least=0,
+        )
+        skip: float = option(
+            0.1, "blocks whose last gap was below this share of the mean are left out", least=0
+        )
+        total_weight: float | None = None
+
     saved_numbers = (
         *CertifiedSolver.saved_numbers,
         "rho",
@@ -354,23 +354,23 @@ class SoftBCFW(SoftObjectives):
                 "no other form."
             )
         self.blocks = blocks_of(compiled, self.name)
-        published = self.options["schedule"] == "published"
-        self.steps = self.options["steps"] or ("frank-wolfe" if published else "projected")
-        self.sampling = self.options["sampling"] or ("random" if published else "permutation")
+        published = self.options.schedule == "published"
+        self.steps = self.options.steps or ("frank-wolfe" if published else "projected")
+        self.sampling = self.options.sampling or ("random" if published else "permutation")
         self.exact = True  # every block is enumerated, however hard its example is
-        self.constrained = self.options["constraints"] == "hard"
+        self.constrained = self.options.constraints == "hard"
         self.certifies = not published
-        self.rho = float(self.options["rho"])
-        self.M = float(self.options["total_weight"] or len(self.active))
+        self.rho = float(self.options.rho)
+        self.M = float(self.options.total_weight or len(self.active))
         self.mu = np.zeros(int(self.blocks.unary_at[-1]))
         self.sums = np.zeros(len(self.mu))
         self.mass = np.zeros(int(self.blocks.mass_at[-1]), dtype=np.float32)
         self.gaps = np.zeros(self.blocks.n, dtype=np.float32)
-        centred = self.constrained and self.options["hardening"] == "centre"
+        centred = self.constrained and self.options.hardening == "centre"
         self.centre = np.zeros(int(self.blocks.message_at[-1]) if centred else 0, dtype=np.float32)
         self.pull = np.zeros(len(self.mu) if centred else 0)
         self.sights = np.zeros((compiled.n, 6))
-        self.rounds = 0 if published else int(self.options["rounds"])
+        self.rounds = 0 if published else int(self.options.rounds)
         self.value = 0.0  # f_ρ
         self.relaxed = self.soft = math.inf  # g and g_ρ at the last look
         self.relaxed_bound = -math.inf  # best dual value of marginals that agree
@@ -393,6 +393,15 @@ class SoftBCFW(SoftObjectives):
             self.centre[:] = start.centre
         self.repair()
 
+    @classmethod
+    def start_from(
+        cls, before: DualMemory, compiled: Compiled, form: Formulation
+    ) -> Marginals | None:
+        """Marginals are feasible for any C; the layout of other examples is another."""
+        old, problem = before.compiled.problem, compiled.problem
+        same = old is problem or same_examples(old, problem)
+        return before.multipliers if same and isinstance(before.multipliers, Marginals) else None
+
     @property
     def point(self) -> DualPoint:
         """The marginals, as the kernels take them."""
@@ -413,13 +422,13 @@ class SoftBCFW(SoftObjectives):
     def sweep(self) -> float:
         """Passes over the blocks; the gaps met in them, or the gap of the look after them."""
         self.clock += 1
-        if self.options["schedule"] == "published":
+        if self.options.schedule == "published":
             return self._pass(self.form.cap)
         self.total[:] = 0.0
         self.visits = 0
         weights = self._proximal_passes() if self.clock > PLAIN else None
         if weights is None:
-            for _ in range(self.options["passes"]):
+            for _ in range(self.options.passes):
                 self._pass(self.form.cap)
             weights = self.w
         both = self.clock % 4 == 0
@@ -442,7 +451,7 @@ class SoftBCFW(SoftObjectives):
         They are ``(Ψμ + η·anchor)/(1 + η)``, so that the weights of a block move, and bend, by
         ``c_i/(1 + η)``. ``self.w`` is Ψμ again afterwards.
         """
-        eta = self.options["proximal"]
+        eta = self.options.proximal
         if eta is None:  # small problems and hard constraints are as well conditioned without
             eta = min(NEAR * self.rho / self.balance, MOST_NEAR)
             eta = eta if eta >= 1.0 else 0.0
@@ -451,7 +460,7 @@ class SoftBCFW(SoftObjectives):
         self.w += eta * self.anchor
         self.w /= 1.0 + eta
         self.gaps /= np.float32(1.0 + eta)
-        for _ in range(self.options["passes"]):
+        for _ in range(self.options.passes):
             self._pass(self.form.cap / (1.0 + eta))
         weights = self.w.copy()
         self.w *= 1.0 + eta

@@ -1,7 +1,8 @@
-"""The handwritten words of ``letter.data``: one letter per line with its pixels."""
+"""Arrays and images: IDX, the format of MNIST, and the handwritten words of ``letter.data``."""
 
 from __future__ import annotations
 
+import math
 from array import array
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,10 +11,98 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.text import Source, TextSource, open_text, shown
+from hingeline.data.samples import FlatData, LabelledSequences
+from hingeline.data.text import Source, TextSource, file_beside, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
+
+#: Third byte of the file -> type of the elements, big-endian.
+_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_MAX_AXES = 8
+
+
+def read_idx(source: Source) -> Array:
+    """Read an IDX array.
+
+    Memory is taken as bytes arrive: a header that declares more than the file has allocates
+    nothing.
+
+    Parameters
+    ----------
+    source : path, "-", file object or TextSource
+        Gzipped or not.
+
+    Returns
+    -------
+    ndarray
+        In the byte order of the machine.
+
+    Raises
+    ------
+    ParseError
+        A header that is not IDX's, or that does not fit the number of bytes.
+    """
+    with open_text(source) as text:
+        head = text.peek(4)
+        if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
+            raise text.error(
+                None, "the first four bytes are not those of an IDX file; is it another file?"
+            )
+        n_axes = head[3]
+        if n_axes > _MAX_AXES:
+            raise text.error(
+                None, f"the header declares {n_axes} axes; at most {_MAX_AXES} are read."
+            )
+        start = 4 + 4 * n_axes
+        header = text.peek(start)
+        if len(header) < start:
+            raise text.error(None, "the file ends inside its header; fetch it again.")
+        shape = tuple(np.frombuffer(header, dtype=">u4", offset=4).tolist())
+        dtype = np.dtype(_TYPES[head[2]])
+        expected = start + dtype.itemsize * math.prod(shape)
+        data = bytearray()
+        while len(data) <= expected and (piece := text.read()):
+            data += piece
+        if len(data) != expected:
+            found = f"{len(data):,}" if len(data) < expected else "more"
+            sizes = " × ".join(map(str, shape)) or "one"
+            raise text.error(
+                None,
+                f"the header declares {sizes} elements, {expected:,} bytes in all, and there are "
+                f"{found}; fetch the file again.",
+            )
+        if not math.prod(shape) and max(shape) >= 2**16:
+            raise text.error(None, f"the header declares an empty array of shape {shape}.")
+        flat = np.frombuffer(data, dtype=dtype, offset=start)
+        return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
+
+
+def read_images(source: Source, labels: Source | None = None) -> FlatData:
+    """Images of an IDX file as rows of pixels, with the labels of another IDX file.
+
+    Parameters
+    ----------
+    source, labels : path, "-", file object or TextSource
+        Default for labels: the file beside the images that MNIST names alike
+        (``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``). Without one, ``y`` is None.
+    """
+    if labels is None:
+        labels = file_beside(source, ("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"))
+    images = read_idx(source)
+    y = None if labels is None else read_idx(labels)
+    if images.ndim < 2:
+        raise ValueError(f"there are no images in an array of shape {images.shape}.")
+    if y is not None and y.shape != images.shape[:1]:
+        raise ValueError(
+            f"the images have the shape {images.shape} and the labels {y.shape}: there must be "
+            "one label per image."
+        )
+    X = images.reshape(len(images), -1) if images.size else np.zeros((0, 0))
+    return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
+
+
+# letter.data: one letter per line with its pixels -------------------------------------------------
 
 #: Rows and columns of a letter's image.
 SHAPE = (16, 8)
@@ -144,3 +233,9 @@ def _pixels(text: TextSource, first: int, lines: list[bytes], images: list[bytes
             numbers[row], "a pixel is neither 0 nor 1, or no tab follows it; correct the line."
         )
     return digits
+
+
+def read_letter_sequences(source: Source) -> LabelledSequences:
+    """Pixels and letters of ``letter.data``, word by word, without the folds."""
+    words = read_letters(source)
+    return LabelledSequences(words.sequences(), words.labels())

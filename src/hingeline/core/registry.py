@@ -1,0 +1,160 @@
+"""Which solvers there are: every solver class declares what it solves, and this collects it.
+
+A solver class says with itself (see :class:`hingeline.core.solver.CertifiedSolver`): its ``name``,
+the ``slacks`` and ``rescalings`` it solves, why hard margins are beyond it (``soft_only``), whether
+it works on ``all_outputs`` of an example, its ``Options``, and by ``start_from`` how it takes over
+the multipliers of another. A module is imported when one of its solvers is asked for, so that
+nobody loads the solvers of other structures. A new solver is one module and one line below.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import Any
+
+from hingeline._checks import one_of
+
+#: Solver -> the modules of ``hingeline.solvers`` that declare it. ``"auto"`` is the first solver
+#: here that solves the slack.
+MODULES = {
+    "sdm": ("sdm", "enumerated", "nu"),
+    "sdcd": ("sdcd",),
+    "fsmo": ("fsmo",),
+    "one-slack": ("one_slack",),
+    "bcfw": ("bcfw",),
+    "subgradient": ("subgradient",),
+    "soft-bcfw": ("relaxed.soft",),
+    "dlpw": ("relaxed.dlpw",),
+    "dlpw-smooth": ("relaxed.dlpw",),
+}
+
+
+def declared(name: str) -> Iterator[Any]:
+    """The solver classes of a name, one for each kind of slack and of working set."""
+    for module in MODULES[name]:
+        path = f"hingeline.solvers.{module}"
+        for value in vars(import_module(path)).values():
+            if (
+                isinstance(value, type)
+                and value.__module__ == path
+                and "slacks" in vars(value)
+                and getattr(value, "name", None) == name
+            ):
+                yield value
+
+
+def find(name: str, slack: str, all_outputs: bool = False) -> Any:
+    """The solver class for a slack; ``all_outputs``: one that works on all of them, if there is."""
+    one_of("solver", name, ("auto", *MODULES))
+    for known in MODULES if name == "auto" else (name,):
+        other = None
+        for solver in declared(known):
+            if slack in solver.slacks and solver.all_outputs == all_outputs:
+                return solver
+            if slack in solver.slacks and not solver.all_outputs:
+                other = solver
+        if other is not None:
+            return other
+    slacks = dict.fromkeys(known for solver in declared(name) for known in solver.slacks)
+    raise ValueError(
+        f"solver={name!r} does not solve slack={slack!r}; choose one of "
+        f"{_list_solvers(slack)}, or slack={' or '.join(map(repr, slacks))}."
+    )
+
+
+def _list_solvers(slack: str, *, hard: bool = False) -> str:
+    able = [
+        name
+        for name in MODULES
+        for solver in declared(name)
+        if slack in solver.slacks and not (hard and solver.soft_only)
+    ]
+    return ", ".join(repr(name) for name in dict.fromkeys(["auto", *able]))
+
+
+def check(solver: Any, name: str, slack: str, rescale: str, C: float) -> None:
+    """Refuse what a solver class, asked for by this name, does not solve, naming what does."""
+    if math.isinf(C) and solver.soft_only:
+        raise ValueError(
+            f"solver={name!r} needs a finite C, because {solver.soft_only}; for a hard margin "
+            f"(C=inf) choose one of {_list_solvers(slack, hard=True)}."
+        )
+    if rescale not in solver.rescalings:
+        who = f"slack={slack!r}" if slack == "nu" else f"solver={name!r}"
+        known = " or ".join(solver.rescalings)
+        raise ValueError(f"{who} knows {known} rescaling only, not rescale={rescale!r}.")
+
+
+# Options -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """What a solver can be told. Users give what :func:`option` made, estimators the rest."""
+
+    def unused(self, slack: str) -> Iterable[str]:
+        """Options that have no meaning beside the others, and are refused."""
+        return ()
+
+
+def option(
+    default: Any,
+    doc: str,
+    *,
+    words: Iterable[str] = (),
+    least: float | None = None,
+    most: float = math.inf,
+) -> Any:
+    """A field of a solver's ``Options``: one of ``words``, or a number as the field's type says.
+
+    Numbers are greater than 0, or at least ``least``. None may be given where it is the default.
+    """
+    about = {"doc": doc, "words": tuple(words), "least": least, "most": most}
+    return field(default=default, metadata=about)
+
+
+def option_names(solver: Any) -> set[str]:
+    """All that a solver class can be told, by users and estimators."""
+    return {known.name for known in fields(solver.Options)}
+
+
+def check_options(solver: Any, given: Any, name: str, slack: str) -> None:
+    """Refuse ``solver_options`` that a solver class does not know, and values without meaning."""
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise TypeError(f"solver_options must be a mapping, got {given!r}.")
+    asked = {known.name: known for known in fields(solver.Options) if known.metadata}
+    understood = {key: value for key, value in given.items() if key in asked}
+    for unused in solver.Options(**understood).unused(slack):
+        asked.pop(unused, None)
+    for key in sorted(set(given) - set(asked), key=str):
+        raise ValueError(
+            f"solver_options has {key!r}, which solver={name!r} does not know; it knows "
+            f"{', '.join(sorted(asked)) or 'none'}."
+        )
+    for key, value in given.items():
+        _check_option(f"solver_options[{key!r}]", value, str(asked[key].type), asked[key])
+
+
+def _check_option(place: str, value: Any, kind: str, known: Any) -> None:
+    about = known.metadata
+    if about["words"]:
+        one_of(place, value, about["words"])
+        return
+    if value is None and known.default is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{place} must be a number, got {value!r}.")
+    if "float" not in kind and not isinstance(value, numbers.Integral):
+        raise TypeError(f"{place} must be an integer, got {value!r}.")
+    least = about["least"]
+    if not math.isfinite(value) or (value <= 0 if least is None else value < least):
+        word = "positive" if least is None else f"at least {least:g}"
+        raise ValueError(f"{place} must be {word}, got {value!r}.")
+    if value > about["most"]:
+        raise ValueError(f"{place} must be at most {about['most']:g}, got {value!r}.")
