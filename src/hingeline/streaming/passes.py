@@ -24,7 +24,6 @@ from hingeline.core.primitives import Compiled
 from hingeline.core.solver import add_planes
 from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import add_all
-from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
 
 Array = np.ndarray[Any, Any]
@@ -33,38 +32,30 @@ Array = np.ndarray[Any, Any]
 Multipliers = WorkingSet | Array
 
 
-class StreamSDM(SDM):
-    """The sequential dual method on new examples, the weights of all others given.
+def open_passes(
+    kind: type[SDM],
+    compiled: Compiled,
+    form: Formulation,
+    workers: Workers,
+    seed: int,
+    options: dict[str, Any],
+    w: Array,
+    visits: float,
+    start: WorkingSet | None = None,
+) -> SDM:
+    """A solver that visits new examples, the weights of all others given.
 
     ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``
     are in ``w`` already.
     """
-
-    streaming = True
-
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any],
-        w: Array,
-        visits: float,
-        start: WorkingSet | None = None,
-    ) -> None:
-        # Steps over all planes at once would need all examples, and no average knows of them.
-        options = {**options, "cg_steps": 0}
-        super().__init__(
-            compiled, form, workers, seed, options, empty_working_set(compiled.lengths)
-        )
-        self.ws = self.ws if start is None else self.take_over(start)
-        self.w = w
-        self.visits = visits
-
-
-class StreamSDCD(StreamSDM, SDCD):
-    """Dual coordinate descent on new examples."""
+    # Steps over all planes at once would need all examples, and no average knows of them.
+    options = {**options, "cg_steps": 0}
+    solver = kind(compiled, form, workers, seed, options, empty_working_set(compiled.lengths))
+    if start is not None:
+        solver.ws = solver.take_over(start)
+    solver.streaming = True
+    solver.w, solver.visits = w, visits
+    return solver
 
 
 # Blocks ------------------------------------------------------------------------------------------

@@ -38,17 +38,19 @@ from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import Compiled
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
+from hingeline.core.solver import DualSolver
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.features.input import find_classes, with_constant
+from hingeline.solvers.sdcd import SDCD
+from hingeline.solvers.sdm import SDM
 from hingeline.streaming.live_weights import LiveWeights
 from hingeline.streaming.passes import (
-    StreamSDCD,
-    StreamSDM,
     add_multipliers,
     choose_planes,
     clear_drift,
     join_multipliers,
     list_planes,
+    open_passes,
     restore_planes,
     sum_masses,
 )
@@ -103,10 +105,10 @@ class Stream:
                     "passes= needs a fixed C, which slack='nu' does not have: leave it out, or use "
                     "slack='max' with C."
                 )
-            if owner.solver not in ("auto", "sdm", "sdcd"):
+            able = self._solver_class().name
+            if owner.solver not in ("auto", able):
                 raise ValueError(
-                    f"passes= works with solver 'sdm' or 'sdcd', not with {owner.solver!r}: leave "
-                    "it out."
+                    f"passes= works with solver {able!r}, not with {owner.solver!r}: leave it out."
                 )
             if math.isinf(owner.C):
                 raise ValueError("passes= needs a finite C: leave it out for a hard margin.")
@@ -117,7 +119,7 @@ class Stream:
                 )
         if memory is not None:
             positive("memory", memory, integer=True)
-        if owner.solver in ("one-slack", "subgradient"):
+        if not issubclass(owner._solver_class(None), DualSolver):
             raise ValueError(
                 f"partial_fit needs multipliers of single examples, which solver={owner.solver!r} "
                 "does not have: use solver='auto'."
@@ -230,6 +232,9 @@ class Stream:
 
     # A few passes --------------------------------------------------------------------------
 
+    def _solver_class(self) -> type[SDM]:
+        return SDCD if self.owner.slack == "sum" else SDM
+
     def _visit_new(
         self,
         matrix: sp.csr_matrix,
@@ -294,7 +299,7 @@ class Stream:
         owner = self.owner
         began = time.perf_counter()
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
-        kind = StreamSDCD if owner.slack == "sum" else StreamSDM
+        kind = self._solver_class()
         options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
         interrupted = False
         done, estimate = 0, math.nan
@@ -303,7 +308,9 @@ class Stream:
             announce_compiling(),
             Workers(effective_n_jobs(owner.n_jobs), compiled.scratch_size) as workers,
         ):
-            solver = kind(compiled, form, workers, seed, options, live.w, self.visits, start)
+            solver = open_passes(
+                kind, compiled, form, workers, seed, options, live.w, self.visits, start
+            )
             try:
                 while done < passes:
                     estimate = solver.sweep()

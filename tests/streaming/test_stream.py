@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.primitives import pad_row
 from hingeline.features import DictEncoder, TokenTemplates
+from hingeline.solvers.sdm import SDM
 from hingeline.streaming.live_weights import LiveWeights
 
 KINDS = ["chain", "multiclass"]
@@ -176,11 +177,9 @@ def test_weights_are_made_when_asked_for():
 
 
 def test_ctrl_c_keeps_the_new_examples(monkeypatch):
-    from hingeline.streaming import stream
-
     X, y = make("chain")
     model = estimator("chain").partial_fit(X[:12], y[:12], passes=1)
-    sweep, calls = stream.StreamSDM.sweep, []
+    sweep, calls = SDM.sweep, []
 
     def interrupted(self):
         calls.append(1)
@@ -188,7 +187,7 @@ def test_ctrl_c_keeps_the_new_examples(monkeypatch):
             raise KeyboardInterrupt
         return sweep(self)
 
-    monkeypatch.setattr(stream.StreamSDM, "sweep", interrupted)
+    monkeypatch.setattr(SDM, "sweep", interrupted)
     with pytest.warns(ConvergenceWarning, match="after 1 of 3 passes"):
         model.partial_fit(X[12:], y[12:], passes=3)
     assert model.stop_reason_ == "interrupted"
