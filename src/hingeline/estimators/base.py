@@ -30,23 +30,12 @@ Array = np.ndarray[Any, Any]
 
 #: Attributes that only a fit with ``slack="nu"`` leaves.
 NU_FITTED = (
-    "nu_",
-    "rho_",
-    "C_",
-    "margin_error_risk_",
-    "support_vector_risk_",
-    "n_margin_errors_",
-    "n_on_margin_",
-    "n_beyond_margin_",
-    "nu_path_",
+    *("nu_", "rho_", "C_", "margin_error_risk_", "support_vector_risk_", "n_margin_errors_"),
+    *("n_on_margin_", "n_beyond_margin_", "nu_path_"),
 )
 #: What only solvers of relaxations leave behind.
 FINDINGS = (
-    "relaxed_objective_",
-    "relaxed_gap_",
-    "structured_objective_",
-    "fractional_",
-    "soft_rho_",
+    *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
 )
 
 
@@ -192,44 +181,23 @@ ENUMERATED_MB = 1024
 class BaseSSVM:
     """Parameters common to all estimators, and the fit around a compiled problem."""
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        slack: str = "max",
-        rescale: str = "margin",
-        violators: str | int | None = None,
-        nu: float | str | None = None,
-        loss: Any = "zero_one",
-        solver: str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-        solver_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C = C
-        self.slack = slack
-        self.rescale = rescale
-        self.violators = violators
-        self.nu = nu
-        self.loss = loss
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.solver_options = solver_options
+    # Constructor parameters that all of them have; graphs know the default of some only.
+    C: float
+    slack: str
+    rescale: str = "margin"
+    violators: str | int | None = None
+    solver: str
+    tol: float
+    max_iter: int
+    max_time: float | None
+    warm_start: bool
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callbacks: Any
+    solver_options: dict[str, Any] | None
+
+    _enumerable = False  # whether outputs may be so few that all are the working set
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
@@ -242,8 +210,6 @@ class BaseSSVM:
         )
         few = few and self.violators in (None, "all")
         return registry.find(self.solver, self.slack, all_outputs=few)
-
-    _enumerable = False
 
     def _check_parameters(self) -> None:
         check_common(self)
@@ -300,11 +266,7 @@ class BaseSSVM:
         return self._solve_with(compiled, weights, start)[:2]
 
     def _solve_with(
-        self,
-        compiled: Compiled,
-        weights: Array,
-        start: DualMemory | None,
-        **given: Any,
+        self, compiled: Compiled, weights: Array, start: DualMemory | None, **given: Any
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()

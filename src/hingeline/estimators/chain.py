@@ -474,29 +474,13 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            C,
-            slack=slack,
-            rescale=rescale,
-            violators=violators,
-            nu=nu,
-            loss=loss,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-            solver_options=solver_options,
-        )
-        self.scheme = scheme
-        self.fit_intercept = fit_intercept
-        self.boundary = boundary
-        self.features = features
+        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
+        self.loss, self.class_weight, self.scheme = loss, class_weight, scheme
+        self.fit_intercept, self.boundary, self.features = fit_intercept, boundary, features
+        self.solver = solver
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
         """Train on sequences.

@@ -80,22 +80,11 @@ class SSVM(BaseSSVM, BaseModel):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        self.structure = structure
-        self.C = C
-        self.slack = slack
-        self.rescale = rescale
-        self.violators = violators
-        self.nu = nu
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.solver_options = solver_options
+        self.structure, self.solver = structure, solver
+        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SSVM:
         """Train on inputs X and outputs y, lists of one length.

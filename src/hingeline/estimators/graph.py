@@ -426,26 +426,12 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            C,
-            slack=slack,
-            nu=nu,
-            loss=loss,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-            solver_options=solver_options,
-        )
-        self.inference = inference
-        self.void_label = void_label
-        self.fit_intercept = fit_intercept
+        self.C, self.slack, self.nu, self.loss = C, slack, nu, loss
+        self.class_weight, self.void_label = class_weight, void_label
+        self.fit_intercept, self.inference, self.solver = fit_intercept, inference, solver
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GraphSSVM:
         """Train on graphs.
