@@ -109,7 +109,7 @@ class DualMemory:
     compiled: Compiled
     form: Formulation
     multipliers: Any  # what the solver's memory() gave; None: it keeps none
-    weights: Array | None = None  # of the examples, as they were given
+    weights: Array = field(default_factory=lambda: np.empty(0))  # of the examples, as given
     settings: Mapping[str, Any] = field(default_factory=dict)  # what they were found under
 
     def same_kind(self, form: Formulation) -> bool:

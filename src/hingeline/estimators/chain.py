@@ -30,13 +30,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ChainModel:
-    """What a fitted chain can say of new sequences, whatever it was trained by.
-
-    All methods take ``allowed``, which limits the labels of single tokens: one entry per sequence,
-    namely None (anything), a boolean array (tokens, labels), a list with one entry per token
-    (None, a label, or a list or set of labels), or a dict ``{position: label or labels}``. One
-    boolean array (all tokens, labels) does as well.
-    """
+    """What a fitted chain can say of new sequences, whatever it was trained by."""
 
     classes_: Array
     encoder_: Any

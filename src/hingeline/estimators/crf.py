@@ -6,12 +6,14 @@ import time
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._checks import check_jobs, check_sample_weight, check_switches, positive
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.base import BaseModel
 from hingeline.estimators.chain import ChainModel
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
+from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
 
@@ -63,6 +65,7 @@ class ChainCRF(ChainModel, BaseModel):
     Examples
     --------
     >>> import numpy as np
+    import scipy.sparse as sp
     >>> from hingeline import ChainCRF
     >>> X = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
     >>> y = [["a", "b", "a"], ["a", "b"]]
@@ -119,8 +122,7 @@ class ChainCRF(ChainModel, BaseModel):
         self._check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = float(self.C) * check_sample_weight(sample_weight, len(offsets) - 1)
-        no_cost = np.zeros((len(self.classes_), len(self.classes_)))
-        problem = self._pose(self._with_constant(matrix), offsets, labels, no_cost, 0.0)
+        problem = self._make(self._with_constant(matrix), offsets, labels)
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             result = minimise_log_loss(
                 ChainExpectations(problem, workers),
@@ -133,6 +135,11 @@ class ChainCRF(ChainModel, BaseModel):
             )
         self._store(result)
         return self
+
+    def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> ChainProblem:
+        """The problem of these rows, the constant feature among them."""
+        no_cost = np.zeros((len(self.classes_), len(self.classes_)))
+        return self._pose(matrix, offsets, labels, no_cost, 0.0)
 
     def predict_marginals(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Probability of every label at every token.

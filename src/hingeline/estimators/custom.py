@@ -54,10 +54,7 @@ class SSVM(BaseSSVM, BaseModel):
         Certificate and curve.
     nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
     n_beyond_margin_, nu_path_
-        With ``slack="nu"``: ν, the margin, the equivalent C, the risks between which ν lies
-        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
-        and the largest loss among tied outputs), the sizes of the sets M₋, M₀ and M₊, and what
-        ``nu="auto"`` tried.
+        With ``slack="nu"``, as in :class:`hingeline.ChainSSVM`.
     """
 
     def __init__(
@@ -162,13 +159,12 @@ class SSVM(BaseSSVM, BaseModel):
         """
         check_is_fitted(self, "weights_")
         assert self.structure is not None
-        nothing = np.empty(0, dtype=np.int32)
-        return [
-            self.structure.unpack(np.asarray(self._decode(x, nothing), dtype=np.int32)) for x in X
-        ]
+        return [self.structure.unpack(self._decode(x)) for x in X]
 
-    def _decode(self, x: Any, nothing: Array) -> Any:
-        return self.structure.decode(x, self.weights_, nothing, 0.0)  # type: ignore[union-attr]
+    def _decode(self, x: Any) -> Array:
+        nothing = np.empty(0, dtype=np.int32)
+        found = self.structure.decode(x, self.weights_, nothing, 0.0)  # type: ignore[union-attr]
+        return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
         """Score ``w·f(x, ŷ)`` of the best output of every input.
@@ -179,13 +175,7 @@ class SSVM(BaseSSVM, BaseModel):
         """
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
-        nothing = np.empty(0, dtype=np.int32)
-        return np.array(
-            [
-                self.weights_ @ methods["joint_feature"](x, np.asarray(self._decode(x, nothing)))
-                for x in X
-            ]
-        )
+        return np.array([self.weights_ @ methods["joint_feature"](x, self._decode(x)) for x in X])
 
     def score(self, X: Any, y: Any) -> float:
         """Minus the mean loss of the predictions.
@@ -199,9 +189,8 @@ class SSVM(BaseSSVM, BaseModel):
         assert self.structure is not None
         if len(X) != len(y):
             raise ValueError(f"X has {len(X)} examples and y has {len(y)}: they must agree.")
-        nothing = np.empty(0, dtype=np.int32)
         losses = [
-            methods["loss"](self.structure.pack(truth), np.asarray(self._decode(x, nothing)))
+            methods["loss"](self.structure.pack(truth), self._decode(x))
             for x, truth in zip(X, y, strict=True)
         ]
         return 0.0 - float(np.mean(losses))

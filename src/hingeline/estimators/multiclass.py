@@ -87,10 +87,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
         How the run went.
     nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
     n_beyond_margin_, nu_path_
-        With ``slack="nu"``: ν, the margin, the equivalent C, the risks between which ν lies
-        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
-        and the largest loss among tied outputs), the sizes of the sets M₋, M₀ and M₊, and what
-        ``nu="auto"`` tried.
+        With ``slack="nu"``, as in :class:`hingeline.ChainSSVM`.
 
     Examples
     --------
@@ -184,13 +181,9 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
         X, y, sample_weight : as for :meth:`fit`
         classes : array-like, optional
             Labels that will come; the first call sorts them, later ones append them.
-        passes : int, optional
-            Visit only the new examples, so many times, instead of converging on all: a batch
-            then costs what it is, whatever was seen before. ``weights_`` is the average of the
-            iterates, without a certificate.
-        memory : int, optional
-            Keep at most so many examples: those without mass are forgotten first (which changes
-            no weight), the oldest first. A certificate is of the problem of those kept.
+        passes, memory : int, optional
+            As in :meth:`hingeline.ChainSSVM.partial_fit`: visit only the new examples, so many
+            times; keep at most so many examples.
 
         Returns
         -------

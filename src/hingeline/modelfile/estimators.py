@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import one_of
 from hingeline.core.results import HistoryRow
 from hingeline.estimators import nu
-from hingeline.estimators.base import FINDINGS
+from hingeline.estimators.base import FINDINGS, NU_FITTED
 from hingeline.modelfile import ModelFileError, pack_texts, read_model, unpack_texts, write_model
 from hingeline.modelfile.stream_state import PREFIX, StoredState, state_to_arrays
 from hingeline.modelfile.typed_json import (
@@ -141,7 +141,7 @@ def save(
         key: to_json(getattr(model, name), {}, name) for name, key in CERTIFICATE.items()
     }
     if hasattr(model, "nu_"):
-        header["nu"] = nu.to_header(model)
+        header["nu"] = nu_to_json(model)
     found = {name: getattr(model, name) for name in FINDINGS if hasattr(model, name)}
     if found:
         header["relaxation"] = {name: to_json(float(v), {}, name) for name, v in found.items()}
@@ -198,6 +198,16 @@ def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, 
                 ) from None
             left_out.append(name)
     return stored, left_out
+
+
+def nu_to_json(estimator: Any) -> dict[str, Any]:
+    """What a fit left, for a model file."""
+    trials = getattr(estimator, "nu_path_", None)
+    numbers = {name: getattr(estimator, name) for name in NU_FITTED if name != "nu_path_"}
+    return {
+        "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
+        "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
+    }
 
 
 def classes_to_json(classes: Array) -> dict[str, Any]:
@@ -329,6 +339,22 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     return model
 
 
+def nu_from_json(estimator: Any, stored: dict[str, Any]) -> None:
+    """Restore what :func:`nu_to_json` stored; any exception where it is something else."""
+    for name in NU_FITTED:
+        if name == "nu_path_":
+            continue
+        value = from_json(stored["numbers"][name], {})
+        if type(value) is not (int if name.startswith("n_") else float):
+            raise ValueError(f"{name} has the wrong type")
+        setattr(estimator, name, value)
+    if stored["tried"] is not None:
+        trials = [nu.NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
+        if not all(type(value) is float for trial in trials for value in trial):
+            raise ValueError("nu_path_ must hold numbers")
+        estimator.nu_path_ = trials
+
+
 def classes_from_json(stored: dict[str, Any]) -> Array:
     """The labels with their types."""
     labels = [from_json(label, {}) for label in stored["labels"]]
@@ -355,7 +381,7 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         setattr(model, name, value)
     report = header["weights"]
     if report["exact"] is True and "nu" in header:
-        nu.from_header(model, header["nu"])
+        nu_from_json(model, header["nu"])
     if report["exact"] is True:
         for name, stored_value in header.get("relaxation", {}).items():
             value = from_json(stored_value, {})

@@ -18,7 +18,7 @@ from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.results import DualMemory
 from hingeline.estimators.allowed import moves_of
 from hingeline.streaming.passes import choose_planes, list_planes, restore_planes
-from hingeline.streaming.stream import offsets_of, rows_of, weights_of
+from hingeline.streaming.stream import offsets_of, rows_of
 
 Array = np.ndarray[Any, Any]
 
@@ -62,7 +62,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     stream = model._open_stream()
     stream.refuse_changes("C", "slack", "rescale", "fit_intercept", "boundary")
     whole = stream.merge()
-    problem, weights = whole.compiled.problem, weights_of(whole)
+    problem, weights = whole.compiled.problem, whole.weights
     used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(len(weights))))
     matrix = rows_of(problem)
     columns, values, indptr = matrix.indices, matrix.data, matrix.indptr.astype(np.int64)

@@ -8,7 +8,7 @@ as many feature rows more, or with longer rows: adding costs O(1) copied rows pe
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,28 +18,18 @@ from hingeline.core.primitives import Layout
 Array = np.ndarray[Any, Any]
 
 
-class Shape(Protocol):
-    """How the weights of an estimator are laid out, for any number of features and labels."""
-
-    def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:
-        """Blocks for features without the constant one; rows are ``stride`` long."""
-
-    def _roomy_stride(self, n_labels: int) -> int:
-        """A row for so many labels with some to spare."""
-
-
 class LiveWeights:
     """``w = Σ α·a·Δf`` and the sum ``u`` behind the average of its iterates.
 
     Parameters
     ----------
     shape : estimator
-        Says how weights are laid out.
+        Its ``_make_layout`` lays out weights, and ``_roomy_stride`` says how long rows become.
     n_columns, n_labels : int
         Features (without the constant one) and labels to begin with.
     """
 
-    def __init__(self, shape: Shape, n_columns: int, n_labels: int) -> None:
+    def __init__(self, shape: Any, n_columns: int, n_labels: int) -> None:
         self.shape = shape
         self.n_columns, self.n_labels = n_columns, n_labels
         self.copies = 0  # how often everything had to move

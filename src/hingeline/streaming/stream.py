@@ -91,7 +91,7 @@ class Stream:
             self.visits = owner.__dict__.pop("_stored").visits
 
     def __len__(self) -> int:
-        return sum(len(weights_of(block)) for block in self.blocks)
+        return sum(len(block.weights) for block in self.blocks)
 
     # Input ---------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Stream:
             rows = stack_rows([rows_of(old), rows], rows.shape[1], bool(self.owner.fit_intercept))
             offsets = stack_offsets([offsets_of(old), offsets])
             labels = np.concatenate([old.labels, labels])
-            weights = np.concatenate([weights_of(whole), weights])
+            weights = np.concatenate([whole.weights, weights])
         problem = self.owner._make(rows, offsets, labels)
         if passes is None:
             self._converge(problem, weights, None if fresh_planes else whole)
@@ -224,7 +224,7 @@ class Stream:
                 compiled,
                 stack_forms([block.form for block in self.blocks]),
                 join_multipliers([b.multipliers for b in self.blocks], compiled.n_outputs),
-                np.concatenate([weights_of(block) for block in self.blocks]),
+                np.concatenate([block.weights for block in self.blocks]),
                 self.blocks[-1].settings,
             )
             self.blocks = [whole]
@@ -263,7 +263,7 @@ class Stream:
         """Visit all examples, which are few; the average begins anew."""
         self._refuse_other_costs(whole.compiled.problem.cost, problem.cost)
         compiled, form = self.owner._compile(problem), self._make_form(weights, problem.labels)
-        n = len(weights_of(whole))
+        n = len(whole.weights)
         used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(n)))
         used = np.concatenate([used, np.zeros(compiled.n - n, dtype=np.int64)])
         start = restore_planes(compiled, form, used, y, mass, np.zeros_like(drift))
@@ -441,7 +441,7 @@ class Stream:
         left: list[DualMemory] = []
         at = 0
         for block in self.blocks:
-            part = gone[at : at + len(weights_of(block))]
+            part = gone[at : at + len(block.weights)]
             at += len(part)
             if not part.any():
                 left.append(block)
@@ -462,7 +462,7 @@ class Stream:
             compiled=without_tables(owner._compile(small)),
             form=choose_form(block.form, chosen),
             multipliers=choose_planes(block.multipliers, chosen),
-            weights=weights_of(block)[chosen],
+            weights=block.weights[chosen],
         )
 
 
@@ -515,12 +515,6 @@ def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
 
 
 # Rows of examples, in blocks --------------------------------------------------------------------
-
-
-def weights_of(block: DualMemory) -> Array:
-    """Weights of a block's examples, as they were given."""
-    assert block.weights is not None
-    return block.weights
 
 
 def rows_of(problem: Any) -> sp.csr_matrix:
