@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.core.formulations import RESCALINGS, SLACKS
 from hingeline.core.workers import effective_n_jobs
 
 Array = np.ndarray[Any, Any]
@@ -40,10 +39,8 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
 
 
 def check_common(estimator: Any) -> None:
-    """Check the parameters that all estimators share, those of solvers apart."""
+    """Check the parameters that all estimators share; the registry checks those of solvers."""
     positive("C", estimator.C, infinite=True)
-    one_of("slack", estimator.slack, SLACKS)
-    one_of("rescale", estimator.rescale, RESCALINGS)
     check_violators(estimator.violators, estimator.slack)
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)

@@ -13,7 +13,7 @@ import numpy as np
 from typer.testing import CliRunner
 
 import hingeline
-from hingeline import cli
+from hingeline.cli.app import app
 
 SOURCES = Path(hingeline.__file__).parents[1]
 WORDS = {
@@ -26,7 +26,7 @@ WORDS = {
 
 def run(*arguments, input=None):
     """The command in this process; any exception but an exit is the test's failure."""
-    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], input=input)
+    result = CliRunner().invoke(app, [str(a) for a in arguments], input=input)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -244,7 +244,7 @@ def test_one_label(models, folder):
         (["--checkpoint", "."], "is a folder"),
         (["--checkpoint", "m.hinge"], "name another file"),
         (["--checkpoint", "train"], "name another file"),
-        (["--checkpoint", "./test"], "is no checkpoint"),
+        (["--checkpoint", "./test"], "is not a checkpoint"),
         (["--checkpoint", "c", "--checkpoint-every", "inf"], "--checkpoint-every"),
         (["--model", "none/m.hinge"], "no folder none"),
         (["--model", "."], "is a folder"),
@@ -301,7 +301,7 @@ def test_options_of_predict(models, folder):
         "predict", sequences, folder / "test", "--margin", "--nbest", 2
     )
     for option in (["--margin"], ["--nbest", 2]):
-        assert "sequences" in refused("predict", rows, models / "svmlight", *option)
+        assert "not for svmlight" in refused("predict", rows, models / "svmlight", *option)
     assert "no room" in refused("predict", models / "conllu.hinge", models / "conllu", "--margin")
     for output in (folder / "none" / "out", folder):
         for option in ([], ["--nbest", 2]):
@@ -332,7 +332,7 @@ def test_what_is_no_file_is_not_replaced(folder):
     finally:
         os.close(reader)
     message = refused("train", folder / "train", "-m", folder / "m.hinge", "--checkpoint", pipe)
-    assert "is no checkpoint" in message
+    assert "is not a checkpoint" in message
     assert "no regular file" in refused("predict", pipe, folder / "test")
 
 

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import hingeline
-from hingeline import ChainSSVM, cli
+from hingeline import ChainSSVM
+from hingeline.cli import demo
+from hingeline.cli.app import app
 
 pytest.importorskip("matplotlib")
 
@@ -18,7 +20,7 @@ SMALL = ["--n-train", "60", "--n-test", "40"]
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
+    return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
 def test_version():
@@ -62,7 +64,7 @@ def test_demo_goes_on_without_matplotlib(tmp_path, monkeypatch):
     def missing(*arguments, **options):
         raise ImportError("plots need matplotlib: install hingeline[plot].")
 
-    monkeypatch.setattr(cli.demo, "plot_curve", missing)
+    monkeypatch.setattr(demo, "plot_curve", missing)
     result = run("demo", "-o", tmp_path / "a.png", "-q", *SMALL)
     assert result.exit_code == 0
     assert "ChainSSVM" in result.stdout
@@ -103,7 +105,7 @@ def test_a_write_that_fails_late(tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli.demo, "plot_curve", full)
+    monkeypatch.setattr(demo, "plot_curve", full)
     result = run("demo", "-o", tmp_path / "a.png", "-q", *SMALL)
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr

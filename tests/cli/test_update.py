@@ -1,4 +1,4 @@
-"""``hingeline train --update``: models that go on learning from files."""
+"""``hingeline update``: models that go on learning from files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hingeline
-from cli.commands import conll, crfsuite, done, refused, sentences, svmhmm, svmlight, write
+from cli.commands import conll, crfsuite, done, refused, run, sentences, svmhmm, svmlight, write
 from hingeline.evaluation.inspection import weights_table
 
 FORMATS = {
@@ -48,7 +48,7 @@ def test_an_update_reaches_the_solution_of_all_data(files, tmp_path, name):
     m1, m2, m3 = (tmp_path / f"{k}.hinge" for k in range(3))
     options = ["--format", name, "--tol", "1e-6"]
     done("train", first, "-m", m1, *options, "--keep-state")
-    result = json.loads(done("train", second, "--update", m1, "-m", m2, "--json"))
+    result = json.loads(done("update", m1, second, "-m", m2, "--json"))
     assert result["converged"]
     assert result["new_labels"] == 1
     assert (result["new_features"] > 0) == (name in ("conll", "crfsuite"))
@@ -68,14 +68,14 @@ def test_updates_one_after_the_other(files, tmp_path):
     done("train", first, "-m", model, "--keep-state")
     n = hingeline.load(model).n_examples_
     for k in range(1, 4):
-        text = done("train", second, "--update", model, "-m", model, "--keep-state", "--passes", 1)
+        text = done("update", model, second, "-m", model, "--keep-state", "--passes", 1)
         assert "no certificate" in text
         assert hingeline.load(model).n_examples_ == n + 20 * k
-    done("train", second, "--update", model, "-m", model, "--keep-state", "--memory", 30)
+    done("update", model, second, "-m", model, "--keep-state", "--memory", 30)
     assert hingeline.load(model).n_examples_ == 30
     facts = json.loads(done("info", model, "--json"))
     assert facts["training state"] == "30 examples"
-    done("train", second, "--update", model, "-m", model)
+    done("update", model, second, "-m", model)
     assert "training state" not in json.loads(done("info", model, "--json"))
     assert json.loads(done("evaluate", model, second, "--json"))["token_accuracy"] > 0.8
 
@@ -85,7 +85,7 @@ def test_what_is_refused(files, tmp_path):
     bare, model, out = (tmp_path / f"{k}.hinge" for k in ("bare", "model", "out"))
     done("train", first, "-m", bare)
     done("train", first, "-m", model, "--keep-state")
-    sentence = refused("train", second, "--update", bare, "-m", out)
+    sentence = refused("update", bare, second, "-m", out)
     assert "no training state" in sentence
     assert "--keep-state" in sentence
     for options, word in [
@@ -95,15 +95,13 @@ def test_what_is_refused(files, tmp_path):
         (["--dev", str(first)], "--dev"),
         (["--hash-bits", "10"], "--hash-bits"),
     ]:
-        assert word in refused("train", second, "--update", model, "-m", out, *options)
-    assert "less than the 20" in refused(
-        "train", second, "--update", model, "-m", out, "--memory", 5
-    )
-    for option in ("--passes", "--memory"):
-        assert "--update" in refused("train", second, "-m", out, option, 3)
-    assert "No such file" in refused("train", second, "--update", tmp_path / "none", "-m", out)
+        result = run("update", model, second, "-m", out, *options)
+        assert result.exit_code == 2
+        assert f"No such option: {word}" in result.stderr
+    assert "less than the 20" in refused("update", model, second, "-m", out, "--memory", 5)
+    assert "No such file" in refused("update", tmp_path / "none", second, "-m", out)
     plain = write(tmp_path / "plain.txt", conll(sentences(3, 3), 0, 1))
-    refused("train", plain, "--update", model, "-m", out)
+    refused("update", model, plain, "-m", out)
     assert not out.exists()
 
 
@@ -117,12 +115,10 @@ def test_summed_slack(files, tmp_path):
     assert (trained.slack, trained.violators) == ("sum", 2)
     assert 0 <= trained.restricted_gap_ <= 0.01 * trained.restricted_objective_
     assert np.isnan(trained.duality_gap_)
-    result = json.loads(done("train", second, "--update", model, "-m", after, "--json"))
+    result = json.loads(done("update", model, second, "-m", after, "--json"))
     assert result["relative_gap"] is None
     assert 0 <= result["restricted_gap"] <= 0.01
-    stream = json.loads(
-        done("train", second, "--update", model, "-m", after, "--json", "--passes", "2")
-    )
+    stream = json.loads(done("update", model, second, "-m", after, "--json", "--passes", "2"))
     assert stream["restricted_gap"] is None
     assert "outputs found" in done("info", model)
     for wrong in ("0", "some"):

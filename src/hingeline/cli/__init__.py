@@ -1,21 +1,47 @@
-"""The command ``hingeline``; one module a command."""
+"""The command ``hingeline``: one module per command, imported when the command is called.
 
-from hingeline.cli.startup import RARELY_USED, import_later
+Shared by the commands: :mod:`~hingeline.cli.app` (the group, errors, exit codes and common
+options), :mod:`~hingeline.cli.samples` (models, and files as models see them) and
+:mod:`~hingeline.cli.progress` (what a fit shows and leaves).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+#: scikit-learn imports these at once and a command hardly ever uses them. Together they take
+#: longer to import than everything else that a command needs.
+RARELY_USED = ("scipy.stats", "pandas")
+
+
+class _Later(ModuleType):
+    """Stands in for a module until somebody asks for what is in it.
+
+    :class:`importlib.util.LazyLoader` will not do: Python 3.11 loads its modules when a second
+    ``import`` statement names them.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__name__
+        if sys.modules.get(own) is self:
+            del sys.modules[own]
+        return getattr(importlib.import_module(own), name)
+
+
+def import_later(*names: str) -> None:
+    """Import modules when something of theirs is first used; what is missing stays missing."""
+    for name in names:
+        if name not in sys.modules and (spec := find_spec(name)) is not None:
+            module = sys.modules[name] = _Later(name)
+            module.__file__ = spec.origin  # what goes through all modules asks for it
+
 
 import_later(*RARELY_USED)  # before anything imports scikit-learn
 
-from hingeline.cli import constraints, convert, demo, describe, judge, predict, train  # noqa: E402
-from hingeline.cli.app import CommandError, app, main  # noqa: E402
+from hingeline.cli.app import main  # noqa: E402
 
-__all__ = [
-    "CommandError",
-    "app",
-    "constraints",
-    "convert",
-    "demo",
-    "describe",
-    "judge",
-    "main",
-    "predict",
-    "train",
-]
+__all__ = ["import_later", "main"]

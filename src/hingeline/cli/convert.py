@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hingeline.cli.app import CommandError, app, blaming
-from hingeline.cli.checks import check_writable
+from hingeline.cli import app
+from hingeline.cli.app import CommandError, blame, check_target, split_names
 from hingeline.cli.samples import column_of, open_once
 from hingeline.data.formats import FORMATS
 from hingeline.data.formats import convert as convert_file
@@ -26,19 +26,23 @@ _ENDINGS = {
 }
 
 
-@app.command()
 def convert(
-    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file; - is a pipe.")] = "-",
-    target: Annotated[str, typer.Argument(metavar="OUTPUT", help="A file; - is a pipe.")] = "-",
+    source: Annotated[
+        str, typer.Argument(metavar="INPUT", help="A file; - is the standard input.")
+    ] = "-",
+    target: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="A file; - is the standard output.")
+    ] = "-",
     to: Annotated[
         str, typer.Option("--to", "-t", help="Format to write; auto goes by the name's ending.")
     ] = "auto",
-    format: Annotated[str, typer.Option("--format", "-f", help="Format; auto guesses.")] = "auto",
+    format: app.Format = "auto",
     columns: Annotated[
         str | None, typer.Option(help="Columns of tokens to keep, separated by commas.")
     ] = None,
     vocabulary: Annotated[
-        Path | None, typer.Option(help="Numbers of features: read if it exists, else written.")
+        Path | None,
+        typer.Option(help="File of feature numbers: read if it exists, else written."),
     ] = None,
     formats: Annotated[bool, typer.Option("--formats", help="List the formats.")] = False,
 ) -> None:
@@ -56,14 +60,12 @@ def convert(
             )
         to = _ENDINGS[ending]
     if vocabulary is not None and not vocabulary.exists():
-        check_writable("--vocabulary", vocabulary)
-    with blaming():
+        check_target("--vocabulary", vocabulary)
+    with blame():
         known = None
         if vocabulary is not None and vocabulary.exists():
             known = read_vocabulary(vocabulary)
-        chosen = (
-            None if columns is None else [column_of(part.strip()) for part in columns.split(",")]
-        )
+        chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
         used = convert_file(
             open_once(source), target, to, format=format, columns=chosen, vocabulary=known
         )

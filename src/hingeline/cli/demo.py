@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hingeline import ChainSSVM, MulticlassSSVM
-from hingeline.cli.app import CommandError, NJobs, Quiet, Seed, app, check_n_jobs, check_seed
+from hingeline.cli import app
+from hingeline.cli.app import CommandError, blame
 from hingeline.cli.progress import FitProgress, percent, relative_gap
 from hingeline.data.digits import DigitDates, load_digit_dates
 from hingeline.report.curve import check_picture_path, plot_curve
@@ -21,46 +22,25 @@ from hingeline.report.curve import check_picture_path, plot_curve
 Array = np.ndarray[Any, Any]
 
 
-def _check_picture(option: str, path: Path) -> None:
-    """Refuse a picture that could not be written, before any work is done for it."""
-    try:
-        check_picture_path(path)
-    except (OSError, ValueError) as error:
-        raise CommandError(f"{option}: {error}") from None
-
-
-def _write_curve(option: str, path: Path, estimator: Any, title: str) -> str:
-    """Write the picture of a fit's curve; the sentence that says what became of it."""
-    try:
-        plot_curve(estimator.history_, path, title=title)
-    except ImportError as error:
-        return f"No plot was written: {error}"
-    except OSError as error:
-        raise CommandError(f"{option}: cannot write {path}: {error.strerror or error}.") from None
-    return f"The chain's training curve is in {path}"
-
-
 _DEMO_ABOUT = """\
 Handwritten digits (scikit-learn's, 8 x 8 pixels): the last digit of the date on eight working days
 in a row. {n_train} rows to learn from, {n_test} to test on, with images of their own."""
 
 
-@app.command()
 def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The chain's training curve, .png or .svg.")
     ] = Path("hingeline-demo.png"),
-    n_jobs: NJobs = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    n_jobs: app.NJobs = None,
+    seed: app.Seed = 0,
+    quiet: app.Quiet = False,
     n_train: Annotated[int, typer.Option(min=10, help="Rows to learn from.")] = 1000,
     n_test: Annotated[int, typer.Option(min=1, help="Rows to test on.")] = 400,
     noise: Annotated[float, typer.Option(min=0.0, help="Noise added to the pixels.")] = 0.0,
 ) -> None:
     """Learn to read handwritten dates, digit by digit and as a sequence."""
-    check_n_jobs(n_jobs)
-    check_seed(seed)
-    _check_picture("--output", output)
+    with blame("--output"):
+        check_picture_path(output)
     if not math.isfinite(noise):
         raise CommandError(f"--noise: must be a finite number, got {noise}.")
     data = load_digit_dates(n_train, n_test, noise=noise, random_state=seed)
@@ -83,9 +63,13 @@ def demo(
         ]
     alone = flat.predict(np.vstack(data.X_test)).reshape(n_test, -1)
     together = np.array(chain.predict(data.X_test))
-    said = _write_curve("--output", output, chain, "ChainSSVM on handwritten dates")
-    console = Console()
-    console.print(_demo_table(data, (flat, chain), (alone, together), seconds))
+    said = f"The chain's training curve is in {output}"
+    try:
+        with blame("--output"):
+            plot_curve(chain.history_, output, title="ChainSSVM on handwritten dates")
+    except ImportError as error:
+        said = f"No plot was written: {error}"
+    Console().print(_demo_table(data, (flat, chain), (alone, together), seconds))
     typer.echo(said)
 
 

@@ -1,38 +1,67 @@
-"""Files as models see them: inputs, labels, and what is needed to write predictions back."""
+"""Models, and files as models see them: inputs, labels, and what writes predictions back."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from os.path import isfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.cli.app import CommandError, blaming
-from hingeline.cli.set_files import by_name, by_number, check_beside, indicators, labels_argument
-from hingeline.data.conllu import ConlluDocument, read_conllu
-from hingeline.data.formats import FORMATS, detect_format, find_format, read_any
-from hingeline.data.images import read_idx
-from hingeline.data.samples import FlatData
+from hingeline.cli.app import CommandError, blame
+from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import open_text
 from hingeline.features.tables import SparseSequences, TokenTable
-from hingeline.features.templates import TokenTemplates
 
 Array = np.ndarray[Any, Any]
 
-#: Kinds of data that a model can be trained on.
-TRAINABLE = ("tokens", "sequences", "flat", "multilabel")
+#: Formats by what they hold.
+WORDS = ("conll", "conllu")
+NAMED = (*WORDS, "crfsuite")
+SEQUENCES = (*NAMED, "svmhmm", "letters")
+ROWS = ("svmlight", "idx")
+SETS = ("multilabel", "arff")
 #: Formats whose features are numbers, from 0 or from 1.
-NUMBERED = ("svmhmm", "svmlight", "multilabel")
-#: Kinds of data without order, and the models that take them.
-_ROWS = ("flat", "multilabel")
-_OWN_KINDS = {"MulticlassSSVM": "flat", "MultilabelSSVM": "multilabel"}
-#: What the column of the labels is called where it has no name.
-_LABELS = [f"label{'_' * k}" for k in range(100)]
+_NUMBERED = ("svmhmm", "svmlight", "multilabel")
+#: Options that some formats have no use for, and those that have one.
+_OPTIONS = {
+    "columns": WORDS,
+    "use": WORDS,
+    "label": (*WORDS, "arff"),
+    "template": WORDS,
+    "hash_bits": WORDS,
+    "min_count": NAMED,
+    "scheme": SEQUENCES,
+    "rescale": (*SEQUENCES, *ROWS),
+    "violators": (*SEQUENCES, *ROWS),
+    "keep_state": (*SEQUENCES, *ROWS),
+    "edges": SETS,
+    "unlabelled": WORDS,
+    "constraints": WORDS,
+    "margin": SEQUENCES,
+    "nbest": SEQUENCES,
+    "strict": (*SEQUENCES, *ROWS),
+    "bootstrap": (*SEQUENCES, *ROWS),
+    "confusion": (*SEQUENCES, *ROWS),
+}
+#: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
+_MAX_LABELS = 100_000
+
+
+def check_options(names: Iterable[str], format: str) -> None:
+    """Refuse options that files of a format have no use for."""
+    for name in names:
+        formats = _OPTIONS.get(name, (format,))
+        if format not in formats:
+            raise CommandError(
+                f"--{name.replace('_', '-')} is for {', '.join(formats)} files, not for {format}: "
+                "leave it out."
+            )
 
 
 @dataclass
@@ -51,19 +80,16 @@ class Layout:
         """For a model file's metadata."""
         return asdict(self)
 
-    def is_sound(self) -> bool:
+    def makes_sense(self) -> bool:
         """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
         texts = [self.format, self.kind, self.label]
         lists = [self.columns, self.names, self.labels]
-        if not all(isinstance(text, str) for text in texts):
-            return False
         if not all(isinstance(part, list) for part in lists):
             return False
         return (
-            all(isinstance(name, str) for part in lists for name in part)
-            and self.format in FORMATS
+            all(isinstance(text, str) for part in (texts, *lists) for text in part)
+            and self.format in (*SEQUENCES, *ROWS, *SETS)
             and self.kind == FORMATS[self.format].kind
-            and self.kind in TRAINABLE
             and (self.kind != "tokens" or bool(self.columns and self.label))
             and self.label not in self.columns
             and bool(self.labels) == (self.kind == "multilabel")
@@ -71,42 +97,6 @@ class Layout:
             and (not self.names or {*self.columns, self.label} <= set(self.names))
             and (self.zero_based is None or isinstance(self.zero_based, bool))
         )
-
-
-def layout_of(model: Any, path: Path) -> Layout:
-    """The layout of the files that a model was trained on."""
-    found = getattr(model, "metadata_", {}).get("layout")
-    if found is None:
-        return _usual_layout(model)
-    own = _OWN_KINDS.get(type(model).__name__)
-    try:
-        layout = Layout(**found)
-        if not layout.is_sound() or own != (layout.kind if layout.kind in _ROWS else None):
-            raise TypeError
-        if layout.kind == "multilabel" and len(layout.labels) != model.n_labels_:
-            raise TypeError
-    except TypeError:
-        raise CommandError(
-            f"{path} describes the files it was trained on in a way that makes no sense: get a "
-            "fresh copy of the model."
-        ) from None
-    return layout
-
-
-def _usual_layout(model: Any) -> Layout:
-    """The layout of files for a model that was saved in Python, where nothing says what it is."""
-    encoder = getattr(model, "encoder_", None)
-    if isinstance(encoder, TokenTemplates):
-        columns = list(encoder.column_names_)
-        return Layout("conll", "tokens", columns, next(n for n in _LABELS if n not in columns))
-    if type(model).__name__ == "MulticlassSSVM":
-        return Layout("svmlight", "flat")
-    if type(model).__name__ == "MultilabelSSVM":
-        names = [str(name) for name in model.classes_.tolist()]
-        if model.n_labels_ > 1 and model.classes_.dtype == object:
-            return Layout("arff", "multilabel", labels=names)
-        return Layout("multilabel", "multilabel", labels=[str(k) for k in range(model.n_labels_)])
-    return Layout("svmhmm" if encoder is None else "crfsuite", "sequences")
 
 
 @dataclass
@@ -121,7 +111,7 @@ class Samples:
     @property
     def n_sequences(self) -> int:
         """Sequences, or rows."""
-        return self.X.shape[0] if self.layout.kind in _ROWS else len(self.X)
+        return self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
 
     @property
     def n_tokens(self) -> int:
@@ -130,9 +120,9 @@ class Samples:
             return self.X.n_tokens
         if isinstance(self.X, SparseSequences):
             return int(self.X.offsets[-1])
-        return self.X.shape[0] if self.layout.kind in _ROWS else sum(map(len, self.X))
+        return self.X.shape[0] if hasattr(self.X, "shape") else sum(map(len, self.X))
 
-    def about(self) -> str:
+    def size_text(self) -> str:
         """Its size in words."""
         if self.layout.kind == "flat":
             return f"{self.n_sequences:,} rows"
@@ -141,61 +131,199 @@ class Samples:
         return f"{self.n_sequences:,} sequences, {self.n_tokens:,} tokens"
 
 
+# Models -------------------------------------------------------------------------------------------
+
+
+def load_model(path: Path) -> Any:
+    """The model of a file, or one sentence on what is wrong with it."""
+    from hingeline.modelfile.estimators import load
+
+    with blame():
+        return load(path)
+
+
+def holds_sets(model: Any) -> bool:
+    """Whether a model predicts sets of labels."""
+    return type(model).__name__ == "MultilabelSSVM"
+
+
+def refuse_sets(command: str, model: Any) -> None:
+    """Refuse models of sets of labels, which only some commands know."""
+    if holds_sets(model):
+        raise CommandError(
+            f"{command} does not know models of sets of labels (MultilabelSSVM): use hingeline "
+            "evaluate or hingeline info."
+        )
+
+
+def predict_sets(model: Any, X: Any) -> Array:
+    """Indicators (rows, labels), also where there is a single label."""
+    return np.asarray(model.predict(X)).reshape(X.shape[0], -1)
+
+
+def score_sets(y: Array, predicted: Array) -> Any:
+    """The usual measures, also of a single label, for which scikit-learn means others."""
+    from hingeline.evaluation.metrics import MultilabelScores, multilabel_scores
+
+    if y.shape[1] > 1:
+        return multilabel_scores(y, predicted)
+    right = float((y == predicted).mean())
+    f1 = float(2 * (y & predicted).sum() / max(1, int(y.sum() + predicted.sum())))
+    return MultilabelScores(1.0 - right, right, right, f1, f1)
+
+
+def layout_of(model: Any, path: Path) -> Layout:
+    """The layout of the files that a model was trained on."""
+    found = getattr(model, "metadata_", {}).get("layout")
+    if found is None:
+        return _usual_layout(model)
+    own = {"MulticlassSSVM": ("flat",), "MultilabelSSVM": ("multilabel",)}
+    try:
+        layout = Layout(**found)
+        kinds = own.get(type(model).__name__, ("tokens", "sequences"))
+        if not layout.makes_sense() or layout.kind not in kinds:
+            raise TypeError
+        if layout.kind == "multilabel" and len(layout.labels) != model.n_labels_:
+            raise TypeError
+    except TypeError:
+        raise CommandError(
+            f"{path} describes the files it was trained on in a way that makes no sense: get a "
+            "fresh copy of the model."
+        ) from None
+    return layout
+
+
+def _usual_layout(model: Any) -> Layout:
+    """The layout of files for a model that was saved in Python, where nothing says what it is."""
+    encoder = getattr(model, "encoder_", None)
+    columns = list(getattr(encoder, "column_names_", []))
+    if columns:
+        label = "label"
+        while label in columns:
+            label += "_"
+        return Layout("conll", "tokens", columns, label)
+    if type(model).__name__ == "MulticlassSSVM":
+        return Layout("svmlight", "flat")
+    if holds_sets(model):
+        names = [str(name) for name in model.classes_.tolist()]
+        if model.n_labels_ > 1 and model.classes_.dtype == object:
+            return Layout("arff", "multilabel", labels=names)
+        return Layout("multilabel", "multilabel", labels=[str(k) for k in range(model.n_labels_)])
+    return Layout("svmhmm" if encoder is None else "crfsuite", "sequences")
+
+
+def read_for(model: Any, path: Path, file: str, format: str) -> Samples:
+    """A file for a model that was loaded from ``path``."""
+    layout = layout_of(model, path)
+    if format == "auto" and "layout" not in getattr(model, "metadata_", {}) and isfile(file):
+        with blame():
+            format = detect_format(file)  # the model was saved in Python: the file must tell
+    width = None if getattr(model, "encoder_", None) is not None else int(model.n_features_in_)
+    return read_like(file, layout, width, format)
+
+
+def read_labelled(model: Any, path: Path, file: str, format: str) -> Samples:
+    """The same for a file that must have labels."""
+    samples = read_for(model, path, file, format)
+    if samples.y is None:
+        raise CommandError(f"{file} has no labels to compare with.")
+    return samples
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+class File(NamedTuple):
+    """A file whose format is known."""
+
+    path: str
+    source: Any  # what readers take: a pipe cannot be opened twice
+    format: Format
+
+
+def open_file(path: str, format: str) -> File:
+    """Open a file, and find its format where it is not given."""
+    with blame():
+        source = open_once(path)
+        found = find_format(detect_format(source) if format == "auto" else format)
+        return File(path, source, found)
+
+
+def open_once(path: str) -> Any:
+    """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
+    return path if path != "-" and isfile(path) else open_text(path)
+
+
+def open_training(path: str, format: str, options: Iterable[str]) -> File:
+    """Open a file to train on, and refuse options that its format has no use for."""
+    file = open_file(path, format)
+    if file.format.name not in (*SEQUENCES, *ROWS, *SETS):
+        raise CommandError(
+            f"{path}: {file.format.name} holds {file.format.kind}, and models are trained on "
+            "sequences or rows: convert it first (hingeline convert)."
+        )
+    check_options(options, file.format.name)
+    return file
+
+
 def read_training(
-    path: str,
-    format: str,
+    file: File,
     names: list[str] | None = None,
     use: list[str] | None = None,
     label: str | None = None,
 ) -> Samples:
     """A labelled file to train on; the layout follows from the file and the options."""
+    path, _, found = file
+    name = found.name
     if names is not None and len(set(names)) < len(names):
         raise CommandError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
-    options = {"names": names, "zero_based": True, "labels": labels_argument(label)}
-    kind, data, name = _read(path, format, options)
-    if kind not in TRAINABLE:
+    labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
+    if name == "arff" and label is None:
+        _check_beside(path)
+    data = _read(file, names=names, zero_based=True, labels=labels)
+    if found.kind == "tokens":
+        return _tokens_to_train(path, name, data, use, label)
+    layout = Layout(name, found.kind)
+    y = _indicators(path, data.Y) if name in SETS else data.y
+    if y is None:
         raise CommandError(
-            f"{path}: {name} holds {kind}, and models are trained on sequences or rows: convert it "
-            "first (hingeline convert)."
+            f"{path} has no labels to learn from: put the file of labels beside it, named as "
+            "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
         )
-    if kind != "tokens":
-        for option, value in (("--columns", names), ("--use", use), ("--label", label)):
-            if value is not None and (option, name) != ("--label", "arff"):
-                raise CommandError(f"{option} chooses columns, and {name} has none.")
-        y = indicators(path, data.Y) if kind == "multilabel" else data.y
-        if y is None:
-            raise CommandError(
-                f"{path} has no labels to learn from: put the file of labels beside it, named as "
-                "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
-            )
-        layout = Layout(name, kind)
-        if name in NUMBERED:
-            matrix = data.X.matrix if isinstance(data.X, SparseSequences) else data.X
-            layout.zero_based = bool((matrix.indices == 0).any())
-        if kind == "multilabel":
-            layout.columns = list(data.feature_names or [])
-            layout.labels = data.label_names or [str(k) for k in range(y.shape[1])]
-        return Samples(_features(data.X, layout, None), y, layout, data)
-    table = data.table if isinstance(data, ConlluDocument) else data
-    with blaming(path):
+    if name in _NUMBERED:
+        matrix = data.X.matrix if isinstance(data.X, SparseSequences) else data.X
+        layout.zero_based = bool((matrix.indices == 0).any())
+    if name in SETS:
+        layout.columns = list(data.feature_names or [])
+        layout.labels = data.label_names or [str(k) for k in range(y.shape[1])]
+    return Samples(_features(data.X, layout, None), y, layout, data)
+
+
+def _tokens_to_train(
+    path: str, format: str, data: Any, use: list[str] | None, label: str | None
+) -> Samples:
+    """Words in columns: one is the label, the others (or some of them) are the inputs."""
+    table = data.table if format == "conllu" else data
+    with blame(path):
         if label is None:
-            label = "upos" if name == "conllu" else table.names[-1]
+            label = "upos" if format == "conllu" else table.names[-1]
         chosen = [table.names[table.position(column_of(c))] for c in use] if use else None
         label = table.names[table.position(column_of(label))]
     if chosen is None:
-        chosen = ["form"] if name == "conllu" else [c for c in table.names if c != label]
+        chosen = ["form"] if format == "conllu" else [c for c in table.names if c != label]
     if not chosen:
         raise CommandError(
-            f"{path} has a single column, the labels: training wants one more with the words."
+            f"{path} has a single column, the labels: training needs a column with the words, too."
         )
     if label in chosen:
         raise CommandError(f"--use names the column of the labels, {label!r}: leave it out.")
-    if _is_blank(table, label, name):
+    if _is_blank(table, label, format):
         raise CommandError(
             f"{path} has no labels to learn from: {label} is _ everywhere; name another column "
             "with --label."
         )
-    layout = Layout(name, kind, chosen, label, [] if name == "conllu" else list(table.names))
+    names = [] if format == "conllu" else list(table.names)
+    layout = Layout(format, "tokens", chosen, label, names)
     return Samples(table.select(chosen), table.sentences(label), layout, data)
 
 
@@ -215,63 +343,74 @@ def read_like(
     grow : bool, default=False
         Keep features beyond those of the model.
     """
-    wanted = layout.format if format == "auto" else format
+    file = open_file(path, layout.format if format == "auto" else format)
+    found = file.format
+    by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
+    if found.name == "arff" and not by_name:
+        _check_beside(path)
     based = None if layout.zero_based is None else True
-    named = wanted == layout.format == "arff"  # the model knows which attributes are labels
-    kind, data, name = _read(path, wanted, {"zero_based": based, "labels": [] if named else None})
-    if kind != layout.kind:
+    data = _read(file, zero_based=based, labels=[] if by_name else None)
+    if found.kind != layout.kind:
         raise CommandError(
-            f"{path} holds {kind} ({name}), but the model takes {layout.kind} ({layout.format})."
+            f"{path} holds {found.kind} ({found.name}), but the model takes {layout.kind} "
+            f"({layout.format})."
         )
-    y: Any
-    if kind == "multilabel":
-        if named:
-            X, y = by_name(path, data, layout.columns, layout.labels, width)
-            return Samples(X, y, layout, data)
-        y = by_number(path, data.Y, len(layout.labels))
-        known = layout if name in NUMBERED else Layout(name, kind)
-        return Samples(_features(sp.csr_matrix(data.X), known, width), y, layout, data)
-    if kind != "tokens":
-        named = isinstance(data.X, list)
-        if named != (width is None) and kind == "sequences":
-            words = ("named", "numbered") if named else ("numbered", "named")
-            raise CommandError(
-                f"{path} has {words[0]} features ({name}), but the model was trained on {words[1]} "
-                f"ones ({layout.format}): convert the file (hingeline convert)."
-            )
-        # Files of another format number their features in their own way.
-        known = layout if name in NUMBERED else Layout(name, kind)
-        return Samples(_features(data.X, known, width, grow), data.y, layout, data)
-    if isinstance(data, ConlluDocument):
+    if found.kind == "tokens":
+        return _tokens_like(path, found.name, data, layout)
+    if by_name:
+        return Samples(*_sets_by_name(path, data, layout, width), layout, data)
+    # Files of another format number their features in their own way.
+    numbering = layout if found.name in _NUMBERED else Layout(found.name, found.kind)
+    if found.kind == "multilabel":
+        y = _sets_by_number(path, data.Y, len(layout.labels))
+        return Samples(_features(sp.csr_matrix(data.X), numbering, width), y, layout, data)
+    named = isinstance(data.X, list)
+    if named != (width is None) and found.kind == "sequences":
+        words = ("named", "numbered") if named else ("numbered", "named")
+        raise CommandError(
+            f"{path} has {words[0]} features ({found.name}), but the model was trained on "
+            f"{words[1]} ones ({layout.format}): convert the file (hingeline convert)."
+        )
+    return Samples(_features(data.X, numbering, width, grow), data.y, layout, data)
+
+
+def read_held_out(path: str | None, layout: Layout, width: int | None) -> Samples | None:
+    """The file of ``--dev``, which must have labels; None where none is named."""
+    if path is None:
+        return None
+    samples = read_like(path, layout, width)
+    if samples.y is None:
+        raise CommandError(f"--dev: {path} has no labels to compare with.")
+    return samples
+
+
+def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
+    if format == "conllu":
         table, label = data.table, layout.label if layout.label in data.table.names else "upos"
-        with blaming(path):
+        with blame(path):
             inputs = table.select(layout.columns)
-        y = None if _is_blank(table, label, name) else table.sentences(label)
+        y = None if _is_blank(table, label, format) else table.sentences(label)
         return Samples(inputs, y, layout, data)
-    names = _names(path, len(data.names), layout)
+    names = _column_names(path, len(data.names), layout)
     table = TokenTable(tuple(names), data.codes, data.values, data.offsets)
     y = table.sentences(layout.label) if layout.label in names else None
     return Samples(table.select(layout.columns), y, layout, data)
 
 
-def _names(path: str, width: int, layout: Layout) -> list[str]:
+def _column_names(path: str, width: int, layout: Layout) -> list[str]:
     """What the columns of a file for a model are, from their number."""
     inputs = layout.columns
     every = layout.names or [*inputs, layout.label]
     unlabelled = [name for name in every if name != layout.label]
-    choices = [every, unlabelled, inputs, [*inputs, layout.label]]
-    for names in choices:
+    for names in (every, unlabelled, inputs, [*inputs, layout.label]):
         if len(names) == width:
             return names
+    counts = ["one column" if n == 1 else f"{n} columns" for n in (width, len(every))]
     raise CommandError(
-        f"{path} has {_columns(width)}, but the model was trained on {_columns(len(every))} "
-        f"({', '.join(every)}): give those, with or without {layout.label}, or only those it "
-        f"reads ({', '.join(inputs)})."
+        f"{path} has {counts[0]}, but the model was trained on {counts[1]} ({', '.join(every)}): "
+        f"give those, with or without {layout.label}, or only those it reads "
+        f"({', '.join(inputs)})."
     )
-
-
-def _columns(count: int) -> str:
-    return "one column" if count == 1 else f"{count} columns"
 
 
 def _is_blank(table: TokenTable, label: str, format: str) -> bool:
@@ -279,48 +418,23 @@ def _is_blank(table: TokenTable, label: str, format: str) -> bool:
     return format == "conllu" and table.values[table.position(label)] == ["_"]
 
 
-def _read(path: str, format: str, options: dict[str, Any]) -> tuple[str, Any, str]:
-    """Kind, data and name of the format."""
-    with blaming():
-        source = open_once(path)
-        name = detect_format(source) if format == "auto" else find_format(format).name
-        kind = FORMATS[name].kind
+def _read(file: File, **options: Any) -> Any:
+    """The data of a file, all of a CoNLL-U document; a file without any is refused."""
+    path, source, found = file
+    with blame():
         data: Any
-        if name == "conllu":
+        if found.name == "conllu":
+            from hingeline.data.conllu import read_conllu
+
             data = read_conllu(source)
-            empty = len(data.table) == 0
-        elif name == "idx" and not _has_labels(path):
-            images = read_idx(source)
-            if images.ndim < 2:
-                raise ValueError(f"{path} holds no images but an array of shape {images.shape}.")
-            empty = images.size == 0
-            pixels = images.reshape(len(images), -1) if not empty else np.zeros((0, 0))
-            none: Any = None
-            data = FlatData(sp.csr_matrix(pixels, dtype=np.float64), none)
+            inputs = data.table
         else:
-            given = {k: v for k, v in options.items() if k in FORMATS[name].options}
-            if name == "arff" and given["labels"] is None:
-                check_beside(path)
-            elif name == "idx":
-                given = {}
-            _, data = read_any(source, name, **given)
-            inputs = data if kind in ("tokens", "trees") else data[0]
-            empty = (inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)) == 0
-        if empty:
+            known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
+            _, data = read_any(source, found.name, **known)
+            inputs = data if found.kind in ("tokens", "trees") else data[0]
+        if (inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)) == 0:
             raise ValueError(f"{path} is empty: there is nothing to read.")
-        return kind, data, name
-
-
-def open_once(path: str) -> Any:
-    """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
-    return path if path != "-" and os.path.isfile(path) else open_text(path)
-
-
-def _has_labels(path: str) -> bool:
-    """Whether the file of labels that MNIST names alike stands beside the images."""
-    file = Path(path)
-    names = [file.name.replace(f"images{dot}idx3", f"labels{dot}idx1") for dot in "-."]
-    return any(name != file.name and file.with_name(name).is_file() for name in names)
+        return data
 
 
 def column_of(name: str) -> str | int:
@@ -349,12 +463,86 @@ def _features(X: Any, layout: Layout, width: int | None, grow: bool = False) -> 
     return sp.csr_matrix(parts, shape=(matrix.shape[0], width))
 
 
-def file_hash(path: str) -> str | None:
-    """SHA-256 of a file, None for what cannot be read again."""
-    if path == "-" or not os.path.isfile(path):
-        return None
-    digest = hashlib.sha256()
-    with blaming(), open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def source_of(path: str) -> dict[str, Any]:
+    """Name and SHA-256 of a file, the latter None for what cannot be read again."""
+    digest = None
+    if path != "-" and isfile(path):
+        with blame(), open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"name": Path(path).name, "sha256": digest}
+
+
+# Sets of labels -----------------------------------------------------------------------------------
+
+
+def _check_beside(path: str) -> None:
+    """Refuse an ARFF file that has no list of labels beside it."""
+    file = Path(path)
+    stem = file.name.removesuffix(".gz").removesuffix(".arff")
+    stems = (stem, stem.removesuffix("-train"), stem.removesuffix("-test"))
+    if path == "-" or not any(file.with_name(f"{name}.xml").is_file() for name in stems):
+        raise CommandError(
+            f"{path} does not say which of its attributes are labels: put Mulan's XML file beside "
+            f"it ({stem if path != '-' else 'NAME'}.xml), or train with --label FILE.xml."
+        )
+
+
+def _indicators(path: str, Y: sp.csr_matrix) -> Array:
+    """Dense indicators to learn from."""
+    if Y.shape[1] == 0:
+        raise CommandError(f"{path} has no labels to learn from.")
+    if Y.shape[1] > _MAX_LABELS:
+        raise CommandError(
+            f"{path} has a label {Y.shape[1] - 1}, and at most {_MAX_LABELS:,} labels are learnt: "
+            "number them from 0."
+        )
+    return np.asarray(Y.toarray(), dtype=np.int64)
+
+
+def _sets_by_name(
+    path: str, data: Any, layout: Layout, width: int | None
+) -> tuple[Any, Array | None]:
+    """Inputs and indicators from the attributes of an ARFF file, whatever their order."""
+    labels = layout.labels
+    at = {name: k for k, name in enumerate(data.feature_names)}
+    found = [name for name in labels if name in at]
+    if found and len(found) < len(labels):
+        missing = next(name for name in labels if name not in at)
+        raise CommandError(
+            f"{path} has the label {found[0]} but not {missing}: give all labels of the model, or "
+            "none."
+        )
+    chosen = layout.columns or [name for name in at if name not in set(labels)]
+    for name in chosen:
+        if name not in at:
+            raise CommandError(f"{path} has no attribute {name}, which the model was trained on.")
+    if width is not None and len(chosen) != width:
+        raise CommandError(
+            f"{path} has {len(chosen)} attributes that are not labels, but the model was trained "
+            f"on {width}."
+        )
+    X = data.X[:, [at[name] for name in chosen]]
+    if not found:
+        return X, None
+    Y = data.X[:, [at[name] for name in labels]]
+    Y = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
+    wrong = np.argwhere((Y != 0) & (Y != 1))
+    if len(wrong):
+        row, k = wrong[0].tolist()
+        raise CommandError(
+            f"{path}: the label {labels[k]} is {Y[row, k]:g} in row {row + 1} of the data; labels "
+            "must be 0 or 1."
+        )
+    return X, Y.astype(np.int64)
+
+
+def _sets_by_number(path: str, Y: sp.csr_matrix, n_labels: int) -> Array:
+    """Indicators of as many labels as a model has."""
+    if Y.shape[1] > n_labels:
+        raise CommandError(
+            f"{path} has a label {Y.shape[1] - 1}, but the model was trained on labels 0 to "
+            f"{n_labels - 1}: leave others out."
+        )
+    wide = np.zeros((Y.shape[0], n_labels), dtype=np.int64)
+    wide[:, : Y.shape[1]] = Y.toarray()
+    return wide

@@ -1,91 +1,71 @@
-"""``hingeline train``: from a file to a model."""
+"""``hingeline train``: from a labelled file to a model."""
 
 from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from sklearn.base import clone
 
-from hingeline import (
-    ChainSSVM,
-    Checkpoint,
-    EarlyStopping,
-    MulticlassSSVM,
-    MultilabelSSVM,
-    PassState,
+from hingeline import ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM, PassState
+from hingeline._checks import positive
+from hingeline.cli import app
+from hingeline.cli.app import CommandError, blame, check_sources, check_target, given, split_names
+from hingeline.cli.progress import (
+    Clock,
+    FitProgress,
+    balance_of,
+    finite,
+    metadata_of,
+    outcome_of,
+    print_result,
+    relative_gap,
 )
-from hingeline.cli.app import (
-    INTERRUPTED,
-    CommandError,
-    Json,
-    NJobs,
-    Quiet,
-    Seed,
-    app,
-    blaming,
-    check_n_jobs,
-    check_seed,
+from hingeline.cli.samples import (
+    NAMED,
+    SETS,
+    WORDS,
+    Samples,
+    open_training,
+    predict_sets,
+    read_held_out,
+    read_training,
+    score_sets,
+    source_of,
 )
-from hingeline.cli.checks import check_files, check_params, check_together, parse_grid, parse_nu
-from hingeline.cli.encoders import attach_encoder, make_encoder, split_names, width_of
-from hingeline.cli.label_sets import held_out_score, make_estimator
-from hingeline.cli.progress import FitProgress, relative_gap
-from hingeline.cli.results import Clock, balance_of, finite, gaps_of, metadata_of, print_result
-from hingeline.cli.samples import Samples, file_hash, read_like, read_training
-from hingeline.cli.unlabelled import (
-    parse_schedule,
-    refuse_with,
-    refuse_without,
-    train_with_unlabelled,
-)
-from hingeline.cli.update import given, refuse_alone, update_model
+from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import evaluate
+from hingeline.features.dicts import DictEncoder
+from hingeline.features.tables import SparseSequences
+from hingeline.features.templates import TokenTemplates
+from hingeline.modelfile import ModelFileError, read_header
+from hingeline.schemes import scheme_name
 
 
-@app.command()
 def train(
     context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="TRAIN", help="Labelled file; - reads a pipe.")],
-    model: Annotated[Path, typer.Option("--model", "-m", help="Model file to write (.hinge).")],
-    format: Annotated[str, typer.Option("--format", "-f", help="Format; auto guesses.")] = "auto",
-    template: Annotated[
-        Path | None, typer.Option(help="Feature templates: a CRF++ or Wapiti file.")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Names of the file's columns, separated by commas.")
-    ] = None,
-    use: Annotated[
-        str | None, typer.Option(help="Columns to predict from; default: all but the label.")
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the labels; default: the last, upos in CoNLL-U. ARFF: Mulan's XML file."
-        ),
-    ] = None,
-    min_count: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Leave out rarer features; 2 is faster and often a little worse.",
-            show_default="1",
-        ),
-    ] = None,
-    hash_bits: Annotated[
-        int | None, typer.Option(min=4, max=30, help="Hash features into 2**bits.")
-    ] = None,
-    C: Annotated[
-        float | None, typer.Option("--C", "-C", help="Weight of the slack.", show_default="0.1; 1")
-    ] = None,
+    model: app.NewModel,
+    format: app.Format = "auto",
+    template: app.Template = None,
+    columns: app.Columns = None,
+    use: app.Use = None,
+    label: app.Label = None,
+    min_count: app.MinCount = None,
+    hash_bits: app.HashBits = None,
+    C: app.Cost = None,
     grid: Annotated[
-        str | None, typer.Option(help="Try several, e.g. C=0.01,0.1,1; the best on --dev is kept.")
+        str | None,
+        typer.Option(help="Try several values, e.g. C=0.01,0.1,1; the best on --dev is kept."),
     ] = None,
-    tol: Annotated[float, typer.Option(help="Certified gap to reach.")] = 0.05,
+    tol: app.Tol = 0.05,
     slack: Annotated[str, typer.Option(help="max, squared, sum or nu.")] = "max",
     nu: Annotated[
         str | None, typer.Option(help="Balance of --slack nu: a mean loss, or auto.")
@@ -98,19 +78,22 @@ def train(
     solver: Annotated[
         str, typer.Option(help="auto, sdm, fsmo, bcfw, sdcd, one-slack or subgradient.")
     ] = "auto",
-    scheme: Annotated[
-        str | None, typer.Option(help="Forbid invalid tags: auto, IOB2, BIOES, …")
-    ] = None,
+    scheme: app.Scheme = None,
     edges: Annotated[
         str | None,
-        typer.Option(help="Pairs of labels in sets: full, tree or none.", show_default="full"),
+        typer.Option(
+            help="Pairs of labels that sets score together: full, tree or none.",
+            show_default="full",
+        ),
     ] = None,
-    max_iter: Annotated[int, typer.Option(min=1, help="Passes at most.")] = 1000,
-    max_time: Annotated[float | None, typer.Option(help="Seconds at most.")] = None,
+    max_iter: app.MaxIter = 1000,
+    max_time: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
     dev: Annotated[
-        str | None, typer.Option(help="Held-out file: stop when its score stops rising.")
+        str | None, typer.Option(help="Held-out file: stop when its score no longer rises.")
     ] = None,
-    patience: Annotated[int, typer.Option(min=1, help="Passes to wait for a rise.")] = 3,
+    patience: Annotated[
+        int, typer.Option(min=1, help="Passes to wait for a better score on --dev.")
+    ] = 3,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Keep the state of the fit in this file.")
     ] = None,
@@ -118,291 +101,287 @@ def train(
         float, typer.Option(min=0.0, help="Seconds between checkpoints.")
     ] = 10.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint.")] = False,
-    keep_state: Annotated[
-        bool, typer.Option("--keep-state", help="Store data and multipliers for --update, too.")
-    ] = False,
-    update: Annotated[
-        Path | None, typer.Option(help="Add TRAIN to what this model was trained on.")
-    ] = None,
-    passes: Annotated[
-        int | None, typer.Option(min=1, help="With --update: passes over the new data only.")
-    ] = None,
-    memory: Annotated[
-        int | None, typer.Option(min=1, help="With --update: examples to keep at most.")
-    ] = None,
-    unlabelled: Annotated[
-        list[str] | None, typer.Option(help="Text without labels, to learn from as well.")
-    ] = None,
-    constraints: Annotated[
-        str | None,
-        typer.Option(help="With --unlabelled: what labels must keep (TOML, citations, seminars)."),
-    ] = None,
-    unlabelled_C: Annotated[
-        str | None,
-        typer.Option(
-            "--unlabelled-C",
-            help="Weights of the slack of unlabelled text, in turn.",
-            show_default="0.0001,0.0003,…,100",
-        ),
-    ] = None,
-    select: Annotated[
-        str | None,
-        typer.Option(
-            help="Which of these to keep: dev, violations or last.",
-            show_default="dev with --dev, else violations",
-        ),
-    ] = None,
-    dtype: Annotated[
-        str, typer.Option(help="Of the stored weights: float64, float32, float16.")
-    ] = "float64",
-    sparse: Annotated[bool, typer.Option("--sparse", help="Store weights that are not 0.")] = False,
-    n_jobs: NJobs = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    keep_state: app.KeepState = False,
+    dtype: app.Dtype = "float64",
+    sparse: app.Sparse = False,
+    n_jobs: app.NJobs = None,
+    seed: app.Seed = 0,
+    quiet: app.Quiet = False,
+    as_json: app.Json = False,
 ) -> None:
     """Learn from a labelled file and write a model.
 
-    Reads CoNLL columns, CoNLL-U, SVM^hmm, CRFsuite, letter.data (sequences), SVMlight and IDX
+    Reads CoNLL columns, CoNLL-U, SVM^hmm, CRFsuite and letter.data (sequences), SVMlight and IDX
     (rows), LIBSVM and Mulan's ARFF (rows with sets of labels). Ctrl-C ends the training early
     and keeps the best model so far.
 
-    With --update TRAIN is added to the data of a model that was made with --keep-state: new
-    labels and features come behind the known ones, and everything else is as that model has it.
-
-    With --unlabelled and --constraints text without labels is labelled in training, with ever more
-    weight, so that constraints are kept; --dev then chooses the weight.
+    To add data to a model later, train with --keep-state and see hingeline update. To learn from
+    text without labels as well, see hingeline semi.
     """
-    check_n_jobs(n_jobs)
-    check_seed(seed)
-    if unlabelled:
-        refuse_with(context)
-    else:
-        refuse_without(constraints=constraints, **{"unlabelled-C": unlabelled_C, "select": select})
-    if update is not None:
-        update_model(
-            context,
-            data,
-            update,
-            model,
-            format=format,
-            keep_state=keep_state,
-            passes=passes,
-            memory=memory,
-            dtype=dtype,
-            sparse=sparse,
-            params={
-                "tol": tol,
-                "max_iter": max_iter,
-                "max_time": max_time,
-                "n_jobs": n_jobs,
-                "seed": seed,
-            },
-            quiet=quiet,
-            as_json=as_json,
-        )
-        return
-    refuse_alone(passes, memory)
-    check_together(grid, dev, checkpoint, resume)
-    check_files(data, dev, model, checkpoint)
-    if not math.isfinite(checkpoint_every):
-        raise CommandError(
-            f"--checkpoint-every: must be a number of seconds, got {checkpoint_every}."
-        )
-    values = parse_grid(grid)
+    values = _parse_grid(grid, dev, checkpoint)
+    check_sources("--dev", data, dev)
+    check_target("--model", model, data, dev)
+    _check_checkpoint(checkpoint, checkpoint_every, resume, str(model), data, dev)
     params: dict[str, Any] = {
         "tol": tol,
         "slack": slack,
-        "rescale": rescale,
-        "violators": _violators(violators),
         "solver": solver,
         "max_iter": max_iter,
         "max_time": max_time,
         "n_jobs": n_jobs,
         "random_state": seed,
         **({} if C is None else {"C": C}),
-        **({} if nu is None else {"nu": parse_nu(nu)}),
+        **({} if nu is None else {"nu": _parse_nu(nu)}),
     }
-    if unlabelled:
-        train_with_unlabelled(
-            data,
-            model,
-            unlabelled,
-            constraints,
-            schedule=parse_schedule(unlabelled_C),
-            select=select,
-            dev=dev,
-            columns=(format, split_names(columns), split_names(use), label),
-            features=(template, min_count, hash_bits),
-            params=params,
-            scheme=scheme,
-            dtype=dtype,
-            sparse=sparse,
-            quiet=quiet,
-            as_json=as_json,
-        )
-        return
-    check_params(params, values, scheme, dtype, edges)
-    seconds: dict[str, float] = {}
-    clock = Clock(seconds)
+    clock = Clock()
+    file = open_training(data, format, given(context))
+    if file.format.name in SETS:
+        from hingeline import MultilabelSSVM
+
+        estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
+    else:
+        params |= {"rescale": rescale, "violators": _parse_violators(violators)}
+        if file.format.kind == "flat":
+            estimator = MulticlassSSVM(**params)
+        else:
+            features = make_encoder(file.format.name, template, min_count, hash_bits)
+            estimator = ChainSSVM(**params, scheme=scheme, features=features)
+    check_parameters(estimator)
     with FitProgress(quiet or as_json) as progress:
-        samples = read_training(data, format, split_names(columns), split_names(use), label)
-        held_out = None
-        clock.took("read")
-        progress.say(f"{data}: {samples.about()} ({samples.layout.format})")
-        estimator = _estimator(context, samples, params, scheme, edges)
-        encoder = make_encoder(samples, template, min_count, hash_bits)
-        X = samples.X
-        with blaming(data):
-            if encoder is not None:
-                X = encoder.fit_transform(X)
-                clock.took("encode")
-                progress.say(f"{X.matrix.shape[1]:,} features in {seconds['encode']:.1f} s")
-        if dev is not None:
-            width = width_of(X) if encoder is None else None
-            held_out = read_like(dev, samples.layout, width)
-            if held_out.y is None:
-                raise CommandError(f"--dev: {dev} has no labels to compare with.")
-            if encoder is not None:
-                held_out.X = encoder.transform(held_out.X)
-        watcher = None
-        if checkpoint is not None:
-            watcher = Checkpoint(checkpoint, checkpoint_every, resume)
-            if resume and not checkpoint.exists():
-                progress.say(f"there is no checkpoint {checkpoint}: starting afresh")
-            elif not resume and checkpoint.exists():
-                progress.say(f"{checkpoint} is replaced: starting afresh without --resume")
-        clock.restart()
-        if keep_state:
-            estimator.set_params(warm_start=True)
-        best, tried = _fit_all(
-            progress, estimator, X, samples.y, values, held_out, patience, watcher, encoder, data
-        )
-        if (
-            isinstance(best, MultilabelSSVM)
-            and best.n_labels_ > 1
-            and samples.layout.format == "arff"
-        ):
+        samples = read_training(file, split_names(columns), split_names(use), label)
+        progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
+        features = getattr(estimator, "features", None)
+        check_template(features, samples)
+        width = None if features is not None else _width_of(samples.X)
+        held_out = read_held_out(dev, samples.layout, width)
+        watcher = _make_checkpoint(progress, checkpoint, checkpoint_every, resume)
+        clock.stop("read")
+        estimator.set_params(warm_start=keep_state or bool(values))
+        fits = _Fits(progress, estimator, samples, held_out, patience, watcher, data)
+        best, tried = fits.find_best(values or [estimator.C], keep_state)
+        if file.format.name == "arff" and best.n_labels_ > 1:
             best.classes_ = np.asarray(samples.layout.labels, dtype=object)
-        clock.took("train")
-    sources = [{"name": Path(data).name, "sha256": file_hash(data)}]
-    with blaming("--model"):
+        clock.stop("train")
+        if features is not None:
+            clock.split("train", "encode", fits.encoding)
+    with blame("--model"):
         written = best.save(
             model,
             dtype=dtype,
             sparse=sparse,
-            metadata=metadata_of(samples.layout, sources),
-            state=keep_state,
+            metadata=metadata_of(samples.layout, [source_of(data)]),
+            state=keep_state and best is estimator,
         )
-    interrupted = best.stop_reason_ == "interrupted"
-    if checkpoint is not None and not interrupted:
-        checkpoint.unlink(missing_ok=True)
-    clock.took("write")
-    result = {
-        "model": str(model),
-        "bytes": written["bytes"],
-        **balance_of(best),
-        **gaps_of(best),
-        "converged": best.converged_,
-        "stop_reason": best.stop_reason_,
-        "passes": best.n_iter_,
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "tried": tried,
-    }
-    print_result(result, as_json)
-    if interrupted:
-        if checkpoint is not None and checkpoint.exists():
+    clock.stop("write")
+    if checkpoint is not None and checkpoint.exists():
+        if best.stop_reason_ == "interrupted":
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
-        raise typer.Exit(INTERRUPTED)
+        else:
+            checkpoint.unlink()
+    print_result(
+        {
+            "model": str(model),
+            "bytes": written["bytes"],
+            **balance_of(best),
+            **outcome_of(best),
+            "seconds": clock.seconds,
+            "tried": tried,
+        },
+        as_json,
+    )
 
 
-def _estimator(
-    context: typer.Context,
-    samples: Samples,
-    params: dict[str, Any],
-    scheme: str | None,
-    edges: str | None,
-) -> Any:
-    if samples.layout.kind == "multilabel":
-        return make_estimator(given(context), context.params, params, edges)
-    if edges is not None:
-        raise CommandError(f"--edges is for sets of labels, and {samples.layout.format} has none.")
-    if samples.layout.kind == "flat":
-        if scheme is not None:
-            raise CommandError("--scheme is for sequences of tags.")
-        return MulticlassSSVM(**params)
-    return ChainSSVM(**params, scheme=scheme)
+# What is refused before the data are read ---------------------------------------------------------
 
 
-def _score(estimator: Any, X: Any, y: Any) -> float:
-    """Span F1 where labels are span tags, F1 of sets, else the share of labels that are right."""
-    if isinstance(estimator, MultilabelSSVM):
-        return held_out_score(estimator, X, y)
-    if isinstance(estimator, MulticlassSSVM):
-        return float(estimator.score(X, y))
-    scores = evaluate(y, estimator.predict(X))
-    return scores.token_accuracy if scores.span_f1 is None else scores.span_f1
+def _parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:
+    """Values of C in ascending order: each fit starts from the one before."""
+    if text is None:
+        return []
+    if dev is None:
+        raise CommandError("--grid chooses by the score on held-out data: pass --dev FILE.")
+    if checkpoint is not None:
+        raise CommandError("--checkpoint keeps one fit and --grid makes several: use one of them.")
+    name, _, values = text.partition("=")
+    try:
+        if name.strip() != "C":
+            raise ValueError
+        found = sorted({float(value) for value in values.split(",")})
+    except ValueError:
+        raise CommandError(f"--grid: expected C=0.01,0.1,1 or the like, got {text!r}.") from None
+    with blame("--grid"):
+        for C in found:
+            positive("C", C, infinite=True)
+    return found
 
 
-def _fit_all(
-    progress: FitProgress,
-    estimator: Any,
-    X: Any,
-    y: Any,
-    values: list[float],
-    held_out: Samples | None,
-    patience: int,
-    checkpoint: Checkpoint | None,
-    encoder: Any,
-    name: str,
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Fit once, or along a grid of C with warm starts; the best model and all that was tried."""
-    tried: list[dict[str, Any]] = []
-    best: Any = None
-    if values:
-        estimator.set_params(warm_start=True)
-    for C in values or [estimator.C]:
-        estimator.set_params(C=C)
-        callbacks: list[Any] = []
-        if held_out is not None:
-            callbacks.append(
-                EarlyStopping(estimator, held_out.X, held_out.y, patience, scoring=_score)
-            )
-        if checkpoint is not None:
-            callbacks += [_tell_resumed(progress, checkpoint), checkpoint]
-        with blaming(name):
-            title = f"training, C={C:g}" if estimator.nu is None else f"training, nu={estimator.nu}"
-            progress.fit(title, estimator, X, y, callbacks, interruptible=True)
-        row: dict[str, Any] = {"C": float(C), "relative_gap": finite(relative_gap(estimator))}
-        if held_out is not None:
-            row["dev"] = _score(estimator, held_out.X, held_out.y)
-            progress.say(f"C={C:g}: {100 * row['dev']:.2f} % on the held-out data")
-        if best is None or row.get("dev", 0.0) > max(r.get("dev", 0.0) for r in tried):
-            best = copy.copy(estimator)
-            for part in ("_dual", "_key"):  # the training state, which copies leave behind
-                if part in vars(estimator):
-                    setattr(best, part, vars(estimator)[part])
-        tried.append(row)
-        if estimator.stop_reason_ == "interrupted":
-            break
-    best.set_params(warm_start=False)
-    attach_encoder(best, encoder)
-    return best, tried
+def _parse_nu(text: str) -> float | str:
+    try:
+        return "auto" if text.strip() == "auto" else float(text)
+    except ValueError:
+        raise CommandError(f"--nu: expected a number or auto, got {text!r}.") from None
 
 
-def _tell_resumed(progress: FitProgress, checkpoint: Checkpoint) -> Callable[[PassState], None]:
-    """A callback that says once that the fit goes on from a checkpoint."""
-    told = False
-
-    def tell(state: PassState) -> None:
-        nonlocal told
-        if checkpoint.resumed_ and not told:
-            progress.say(f"went on after pass {checkpoint.resumed_} of {checkpoint.path}")
-        told = True
-
-    return tell
-
-
-def _violators(word: str | None) -> str | int | None:
+def _parse_violators(word: str | None) -> str | int | None:
     """A count or a word; what is neither is refused with the other parameters."""
     return int(word) if word is not None and word.isdecimal() else word
+
+
+def _check_checkpoint(
+    path: Path | None, every: float, resume: bool, model: str, data: str, dev: str | None
+) -> None:
+    """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
+    if resume and path is None:
+        raise CommandError("--resume goes on from a checkpoint: pass --checkpoint FILE.")
+    if not math.isfinite(every):
+        raise CommandError(f"--checkpoint-every: must be a number of seconds, got {every}.")
+    if path is None:
+        return
+    check_target("--checkpoint", path, model, data, dev)
+    if path.exists():
+        try:
+            kind = read_header(path)[0].get("kind")
+        except (ModelFileError, OSError):
+            kind = None
+        if kind != "checkpoint":
+            raise CommandError(
+                f"--checkpoint: {path} exists and is not a checkpoint: name another file, or "
+                "remove it."
+            )
+
+
+def check_parameters(estimator: Any) -> None:
+    """Refuse what the fit would refuse."""
+    with blame():
+        estimator._check_parameters()
+        if getattr(estimator, "scheme", None) not in (None, "auto"):
+            scheme_name(estimator.scheme)
+
+
+# The fit ------------------------------------------------------------------------------------------
+
+
+def make_encoder(
+    format: str, template: Path | None, min_count: int | None, hash_bits: int | None
+) -> TokenTemplates | DictEncoder | None:
+    """What turns the tokens of a format into numbers; None where the file has numbers."""
+    if format not in NAMED:
+        return None
+    if format not in WORDS:
+        return DictEncoder(min_count=min_count or 1)
+    templates = "default"
+    if template is not None:
+        with blame(), open_text(template) as text:
+            templates = "\n".join(line for _, line in text.lines())
+    return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
+
+
+def check_template(features: TokenTemplates | DictEncoder | None, samples: Samples) -> None:
+    """Refuse a bad template before the work begins."""
+    if isinstance(features, TokenTemplates):
+        with blame("--template"):
+            clone(features).fit(samples.X[:1])
+
+
+def _width_of(X: Any) -> int:
+    return int(X.matrix.shape[1] if isinstance(X, SparseSequences) else X.shape[1])
+
+
+def _make_checkpoint(
+    progress: FitProgress, path: Path | None, every: float, resume: bool
+) -> Checkpoint | None:
+    if path is None:
+        return None
+    if resume and not path.exists():
+        progress.say(f"there is no checkpoint {path}: starting afresh")
+    elif not resume and path.exists():
+        progress.say(f"{path} is replaced: starting afresh without --resume")
+    return Checkpoint(path, every, resume)
+
+
+@dataclass
+class _Fits:
+    """Fits of one estimator on one file, for one C or for several."""
+
+    progress: FitProgress
+    estimator: Any
+    samples: Samples
+    held_out: Samples | None
+    patience: int
+    checkpoint: Checkpoint | None
+    name: str
+    encoding: float = 0.0  # seconds before the solver begins, of all fits
+    _encoded: tuple[Any, Any] = (None, None)  # an encoder, and the held-out data by it
+
+    def find_best(self, values: list[float], keep_state: bool) -> tuple[Any, list[dict[str, Any]]]:
+        """Fit for every C, each from the solution before; the best model, and all tried."""
+        tried: list[dict[str, Any]] = []
+        best = self.estimator
+        for C in values:
+            tried.append(self._fit(C))
+            if len(values) > 1 and tried[-1]["dev"] > max(
+                (r["dev"] for r in tried[:-1]), default=-1
+            ):
+                best = copy.copy(self.estimator)
+            if self.estimator.stop_reason_ == "interrupted":
+                break
+        else:
+            if keep_state and best is not self.estimator:  # only the last fit has its state
+                if tried[-1]["C"] != best.C:
+                    self._fit(best.C)
+                best = self.estimator
+        best.set_params(warm_start=False)
+        return best, tried
+
+    def _fit(self, C: float) -> dict[str, Any]:
+        estimator, held_out = self.estimator, self.held_out
+        estimator.set_params(C=C)
+        callbacks: list[Any] = [self._first_pass(time.perf_counter())]
+        if held_out is not None:
+            stop = EarlyStopping(estimator, held_out.X, held_out.y, self.patience, self._score)
+            callbacks.append(stop)
+        if self.checkpoint is not None:
+            callbacks.append(self.checkpoint)
+        title = f"training, C={C:g}" if estimator.nu is None else f"training, nu={estimator.nu}"
+        with blame(self.name):
+            self.progress.fit(
+                title, estimator, self.samples.X, self.samples.y, callbacks, interruptible=True
+            )
+        row: dict[str, Any] = {"C": float(C), "relative_gap": finite(relative_gap(estimator))}
+        if held_out is not None:
+            row["dev"] = self._score(estimator, held_out.X, held_out.y)
+            self.progress.say(f"C={C:g}: {100 * row['dev']:.2f} % on the held-out data")
+        return row
+
+    def _first_pass(self, began: float) -> Callable[[PassState], None]:
+        """A callback that tells once what the fit began with."""
+        told = False
+
+        def tell(state: PassState) -> None:
+            nonlocal told
+            if told:
+                return
+            told = True
+            kept = self.checkpoint
+            if kept is not None and kept.resumed_:
+                self.progress.say(f"went on after pass {kept.resumed_} of {kept.path}")
+            elif getattr(self.estimator, "encoder_", None) is not None:
+                seconds = max(0.0, time.perf_counter() - began - state.row.time)
+                self.encoding += seconds
+                self.progress.say(f"{self.estimator.n_features_in_:,} features in {seconds:.1f} s")
+
+        return tell
+
+    def _score(self, estimator: Any, X: Any, y: Any) -> float:
+        """Span F1 where labels are span tags, F1 of sets, else the share of labels predicted."""
+        if self.samples.layout.kind == "multilabel":
+            return score_sets(y, predict_sets(estimator, X)).example_f1
+        if self.samples.layout.kind == "flat":
+            return float(estimator.score(X, y))
+        encoder = getattr(estimator, "encoder_", None)
+        if encoder is not None:  # every pass asks for the same tokens
+            if self._encoded[0] is not encoder:
+                self._encoded = (encoder, encoder.transform(X))
+            X = self._encoded[1]
+        scores = evaluate(y, estimator.predict(X))
+        return scores.token_accuracy if scores.span_f1 is None else scores.span_f1

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from hingeline._checks import one_of
+from hingeline.core.formulations import RESCALINGS, SLACKS
 
 #: Solver -> the modules of ``hingeline.solvers`` that declare it. ``"auto"`` is the first solver
 #: here that solves the slack.
@@ -49,6 +50,7 @@ def declared(name: str) -> Iterator[Any]:
 
 def find(name: str, slack: str, all_outputs: bool = False) -> Any:
     """The solver class for a slack; ``all_outputs``: one that works on all of them, if there is."""
+    one_of("slack", slack, SLACKS)
     one_of("solver", name, ("auto", *MODULES))
     for known in MODULES if name == "auto" else (name,):
         other = None
@@ -78,6 +80,7 @@ def _list_solvers(slack: str, *, hard: bool = False) -> str:
 
 def check(solver: Any, name: str, slack: str, rescale: str, C: float) -> None:
     """Refuse what a solver class, asked for by this name, does not solve, naming what does."""
+    one_of("rescale", rescale, RESCALINGS)
     if math.isinf(C) and solver.soft_only:
         raise ValueError(
             f"solver={name!r} needs a finite C, because {solver.soft_only}; for a hard margin "

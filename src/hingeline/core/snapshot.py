@@ -17,7 +17,6 @@ import numpy as np
 
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow
-from hingeline.core.solver import CertifiedSolver
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +24,7 @@ Array = np.ndarray[Any, Any]
 Snapshot = tuple[dict[str, Any], dict[str, Array]]
 
 
-def take(solver: CertifiedSolver, progress: Any) -> Snapshot:
+def take(solver: Any, progress: Any) -> Snapshot:
     """The state after a pass; arrays are not copied."""
     arrays: dict[str, Array] = {
         "solver.numbers": _numbers(solver, solver.saved_numbers),
@@ -44,7 +43,7 @@ def take(solver: CertifiedSolver, progress: Any) -> Snapshot:
     return {"generator": _generator_state(solver.rng)}, arrays
 
 
-def restore(solver: CertifiedSolver, progress: Any, snapshot: Snapshot) -> None:
+def restore(solver: Any, progress: Any, snapshot: Snapshot) -> None:
     """Put a fresh solver and loop where those of the snapshot were."""
     meta, arrays = snapshot
     try:
@@ -99,7 +98,7 @@ def _set_numbers(owner: Any, names: tuple[str, ...], values: Array) -> None:
         setattr(part, last, type(getattr(part, last))(value))
 
 
-def _set_array(solver: CertifiedSolver, name: str, value: Array | None) -> None:
+def _set_array(solver: Any, name: str, value: Array | None) -> None:
     current = getattr(solver, name)
     if value is None:
         if current is not None:

@@ -89,14 +89,16 @@ def read_images(source: Source, labels: Source | None = None) -> FlatData:
     """
     if labels is None:
         labels = file_beside(source, ("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"))
-    images = read_idx(source)
+    text = open_text(source)
+    images = read_idx(text)
     y = None if labels is None else read_idx(labels)
     if images.ndim < 2:
-        raise ValueError(f"there are no images in an array of shape {images.shape}.")
+        raise text.error(None, f"an array of shape {images.shape} holds no images.")
     if y is not None and y.shape != images.shape[:1]:
-        raise ValueError(
-            f"the images have the shape {images.shape} and the labels {y.shape}: there must be "
-            "one label per image."
+        raise text.error(
+            None,
+            f"the images have the shape {images.shape} and the labels {y.shape}; there must be "
+            "one label per image.",
         )
     X = images.reshape(len(images), -1) if images.size else np.zeros((0, 0))
     return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))

@@ -212,8 +212,8 @@ class BaseSSVM:
         return registry.find(self.solver, self.slack, all_outputs=few)
 
     def _check_parameters(self) -> None:
-        check_common(self)
         solver = self._solver_class(None)
+        check_common(self)
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
         registry.check_options(solver, self.solver_options, self.solver, self.slack)
 

@@ -77,9 +77,9 @@ class GraphModel:
         self._refuse_without_oracle(False, "graphs")
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
-        asked = self.solver == "auto" and self.slack == "max" and not math.isinf(self.C)
-        if asked and compiled is not None and self._relaxes(compiled.problem):
-            return registry.find(LOOPY_DEFAULT, self.slack)
+        if compiled is not None and self.solver == "auto" and self.slack == "max":
+            loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
+            return registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
         return super()._solver_class(compiled)  # type: ignore[misc]
 
     def _relaxes(self, problem: graph.GraphProblem) -> bool:

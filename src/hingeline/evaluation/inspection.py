@@ -373,7 +373,7 @@ class Explanation:
                 ("chosen", *map(str, self.chosen)),
                 ("other", *map(str, self.other)),
             ],
-            left=1 + len(self.chosen),
+            left=range(1 + len(self.chosen)),
         )
         head = f"margin {self.margin:.6g} = {self.score:.6g} − {self.other_score:.6g}"
         if not self.rows:
@@ -383,7 +383,7 @@ class Explanation:
             words = (str(row.position), row.name, row.chosen, row.other)
             numbers = (f"{row.value:.4g}", f"{row.weight:+.4f}", f"{row.contribution:+.4f}")
             table.append((*words, *numbers))
-        lines = [labels, head, "", align(table, left=4)]
+        lines = [labels, head, "", align(table, left=range(4))]
         if len(self.rows) > n:
             rest = sum(row.contribution for row in self.rows[n:])
             lines.append(f"and {len(self.rows) - n} more, {rest:+.4f} together")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,13 +14,14 @@ from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arra
 # Rows of text as aligned columns.
 
 
-def align(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Lines of aligned cells; the first ``left`` columns to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
+    """Lines of aligned cells; the columns ``left`` to the left, the others to the right."""
+    texts = [[f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in r] for r in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     lines = []
-    for row in rows:
+    for row in texts:
         cells = [
-            cell.ljust(width) if k < left else cell.rjust(width)
+            cell.ljust(width) if k in left else cell.rjust(width)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())

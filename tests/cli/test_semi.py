@@ -1,4 +1,4 @@
-"""``hingeline train --unlabelled`` and ``--constraints`` of all commands."""
+"""``hingeline semi``, and ``--constraints`` of all commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import hingeline
 from cli.commands import conll, conllu, crfsuite, done, refused, run, sentences, svmlight, write
 from hingeline import ChainSSVM, SemiSupervisedSSVM
-from hingeline.cli.constraints import unknown_labels
+from hingeline.cli.check import unknown_labels
 from hingeline.constraints import check, compile_constraints, load_constraints
 from hingeline.data import read_conll
 from hingeline.features.templates import TokenTemplates
@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
 def trained(folder):
     """The model of a small annealing, and what the command printed."""
     command = [
-        "train",
+        "semi",
         folder / "few",
         "-m",
         folder / "m.hinge",
@@ -124,7 +124,7 @@ def test_what_was_read_is_said(trained, folder):
 
 def test_json_and_choice_without_labels(folder, tmp_path):
     model = tmp_path / "m.hinge"
-    command = ["train", folder / "few", "-m", model, "--unlabelled", folder / "text.gz", "--json"]
+    command = ["semi", folder / "few", "-m", model, "--unlabelled", folder / "text.gz", "--json"]
     command += ["--constraints", folder / "c.toml", "--unlabelled-C", "1,10"]
     result = json.loads(done(*command))
     steps = result["steps"]
@@ -223,9 +223,8 @@ def test_constraints_work_with_supervised_models(folder, tmp_path):
     assert "names labels that are not in the model: B-ORG; they are left out" in result.stderr
     firsts = [block.split("\n")[0] for block in result.stdout.strip().split("\n\n")]
     assert {line.split()[-1] for line in firsts} == {"B-LOC"}
-    assert "exclude" not in refused(
-        "predict", model, folder / "test", "--constraints", rules, "--margin"
-    )
+    both = ("predict", model, folder / "test", "--constraints", rules, "--margin")
+    assert "--margin, --nbest and --constraints exclude each other" in refused(*both)
 
 
 def test_unknown_labels_are_those_that_compiling_leaves_out():
@@ -243,7 +242,7 @@ def test_unknown_labels_are_those_that_compiling_leaves_out():
 
 def test_training_names_labels_that_are_missing(folder, tmp_path):
     rules = write(tmp_path / "r.toml", '[[words]]\nwords = ["x"]\nlabel = ["O", "B-ORG"]\n')
-    command = ["train", folder / "few", "-m", tmp_path / "m.hinge", "--constraints", rules]
+    command = ["semi", folder / "few", "-m", tmp_path / "m.hinge", "--constraints", rules]
     command += ["--unlabelled", folder / "text.gz", "--unlabelled-C", 1]
     result = run(*command)
     assert result.exit_code == 0, result.output
@@ -291,16 +290,6 @@ def test_check_reads_conllu(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--grid", "C=1,2", "--dev", "test"], "--grid does not go with --unlabelled"),
-        (["--update", "m.hinge"], "--update does not go with --unlabelled"),
-        (["--checkpoint", "c"], "--checkpoint does not go with --unlabelled"),
-        (["--nu", "auto", "--slack", "nu"], "--nu does not go with --unlabelled"),
-        (["--slack", "sum"], "--slack does not go with --unlabelled"),
-        (["--rescale", "slack"], "--rescale does not go with --unlabelled"),
-        (["--solver", "bcfw"], "--solver does not go with --unlabelled"),
-        (["--max-time", "3"], "--max-time does not go with --unlabelled"),
-        (["--keep-state"], "--keep-state does not go with --unlabelled"),
-        (["--patience", "2"], "--patience does not go with --unlabelled"),
         (["--select", "dev"], "pass --dev FILE"),
         (["--select", "best"], "select"),
         (["--unlabelled-C", "1,x"], "--unlabelled-C: expected"),
@@ -318,33 +307,30 @@ def test_what_does_not_go_together(folder, tmp_path, monkeypatch, options, words
         os.link(folder / name, tmp_path / name)
     write(tmp_path / "empty", "")
     write(tmp_path / "wide", conll(UNLABELLED, 0, 1, 2))
-    command = ["train", "few", "-m", "new.hinge", "--constraints", "c.toml"]
+    command = ["semi", "few", "-m", "new.hinge", "--constraints", "c.toml"]
     if "--unlabelled" not in options:
         command += ["--unlabelled", "text.gz"]
     assert words in refused(*command, *options)
     assert not Path("new.hinge").exists()
 
 
-def test_options_that_want_unlabelled_text(folder, tmp_path):
+def test_what_there_is_to_choose_by(folder, tmp_path):
     few, model = folder / "few", tmp_path / "m.hinge"
-    for option, value in (
-        ("--constraints", "c.toml"),
-        ("--unlabelled-C", "1"),
-        ("--select", "last"),
-    ):
-        assert refused("train", few, "-m", model, option, value).startswith(f"{option} is for")
     unlabelled = ["--unlabelled", folder / "text.gz"]
-    assert "without --constraints" in refused("train", few, "-m", model, *unlabelled)
+    assert "--constraints FILE or --dev FILE" in refused("semi", few, "-m", model, *unlabelled)
     assert "name another file" in refused(
-        "train", few, "-m", folder / "text.gz", *unlabelled, "--constraints", "citations"
+        "semi", few, "-m", folder / "text.gz", *unlabelled, "--constraints", "citations"
     )
+    result = run("semi", few, "-m", model, "--constraints", folder / "c.toml")
+    assert result.exit_code == 2
+    assert "--unlabelled" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "check"])
+@pytest.mark.parametrize("command", ["semi", "predict", "evaluate", "check"])
 def test_wrong_constraints_are_explained_with_their_line(folder, trained, tmp_path, command):
     def said(source):
         arguments = {
-            "train": ["train", folder / "few", "-m", tmp_path / "new", "--unlabelled"]
+            "semi": ["semi", folder / "few", "-m", tmp_path / "new", "--unlabelled"]
             + [folder / "text.gz"],
             "predict": ["predict", trained[0], folder / "test"],
             "evaluate": ["evaluate", trained[0], folder / "test"],
@@ -367,13 +353,13 @@ def test_files_without_words_are_refused(folder, tmp_path):
         model = tmp_path / f"{form}.hinge"
         done("train", file, "-m", model, "-q", "-f", form)
         for command in (
-            ["train", file, "-m", tmp_path / "x", "--unlabelled", file, "-f", form],
+            ["semi", file, "-m", tmp_path / "x", "--unlabelled", file, "-f", form],
             ["predict", model, file],
             ["evaluate", model, file],
             ["check", file, "-f", form],
         ):
             said = refused(*command, "--constraints", folder / "c.toml")
-            assert "is for files of words in columns" in said
+            assert "is for conll, conllu files" in said
 
 
 # Real data --------------------------------------------------------------------------------------
@@ -389,7 +375,7 @@ def test_citations(tmp_path):
     rows = ["".join(f"{a}\t{b}\n" for a, b in sentence) for sentence in table]
     few = write(tmp_path / "few.tsv", "\n".join(rows))
     model, test = tmp_path / "m.hinge", data / "citations_test.tsv.gz"
-    command = ["train", few, "-m", model, "--unlabelled", data / "citations_unlabelled.txt.gz"]
+    command = ["semi", few, "-m", model, "--unlabelled", data / "citations_unlabelled.txt.gz"]
     command += ["--constraints", "citations", "--unlabelled-C", "1,10"]
     result = json.loads(done(*command, "--dev", data / "citations_dev.tsv.gz", "--json"))
     assert result["unlabelled"] == {

@@ -1,4 +1,4 @@
-"""Constraints on the command line: reading, decoding under them, and ``hingeline check``."""
+"""``hingeline check``, and constraints as other commands use them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from hingeline import ChainSSVM, SemiSupervisedSSVM
-from hingeline.cli.app import CommandError, Json, app, blaming
-from hingeline.cli.encoders import split_names
-from hingeline.cli.results import aligned
-from hingeline.cli.samples import Samples, read_training
-from hingeline.constraints import check as check_labels
-from hingeline.constraints import load_constraints
+from hingeline.cli import app
+from hingeline.cli.app import blame, split_names
+from hingeline.cli.samples import Samples, check_options, open_training, read_training
 from hingeline.data.text import open_text
+from hingeline.evaluation.metrics import align
 
 BROKEN = 1
-_HELP = "TOML file, citations or seminars"
-Constraints = Annotated[str | None, typer.Option(help=f"{_HELP}: what the labels must keep.")]
 
 #: Attributes of constraints that hold labels, or groups of them.
 _LABELS = ("labels", "label", "after", "first", "second")
@@ -29,7 +24,9 @@ _LABELS = ("labels", "label", "after", "first", "second")
 
 def read_constraints(source: str, y: Any) -> list[Any]:
     """The constraints of a file, or of a set by name; shares of labels are those in y."""
-    with blaming("--constraints"):
+    from hingeline.constraints import load_constraints
+
+    with blame("--constraints"):
         return load_constraints(source, y)
 
 
@@ -40,98 +37,63 @@ def unknown_labels(constraints: Iterable[Any], classes: Iterable[Any]) -> list[s
         for name in _LABELS:
             found = getattr(constraint, name, None)
             if isinstance(found, tuple):  # labels are; what words come after is a pattern
-                named.update(_flat(found))
+                named.update(_flatten(found))
     return sorted(named - set(classes))
 
 
-def _flat(labels: Any) -> list[str]:
-    return [a for part in labels for a in _flat(part)] if isinstance(labels, tuple) else [labels]
+def _flatten(labels: Any) -> list[str]:
+    return [a for part in labels for a in _flatten(part)] if isinstance(labels, tuple) else [labels]
 
 
-def unknown_words(source: str, labels: list[str], where: str) -> str:
+def unknown_text(source: str, labels: list[str], where: str) -> str:
     """A warning about labels that constraints name."""
     names = ", ".join(labels)
     return f"{source} names labels that are not in {where}: {names}; they are left out"
 
 
-def check_words(samples: Samples, option: str = "--constraints") -> None:
-    """Refuse files that have no words."""
-    if samples.layout.kind != "tokens":
-        raise CommandError(
-            f"{option} is for files of words in columns; {samples.layout.format} has features."
-        )
-
-
-def shares_of(estimator: Any, otherwise: Any) -> Any:
-    """Labels as often as a model saw them in training, or others where it does not say."""
-    counts: Any = getattr(estimator, "metadata_", {}).get("label_counts")
-    try:
-        return [[label] * int(count) for label, count in counts.items()]
-    except (AttributeError, TypeError, ValueError, OverflowError):
-        return otherwise
-
-
 def constraints_for(estimator: Any, samples: Samples, source: str, y: Any) -> list[Any]:
     """Constraints on what a model predicts; labels that it does not know are told."""
-    check_words(samples)
+    check_options(["constraints"], samples.layout.format)
     found = read_constraints(source, y)
     unknown = unknown_labels(found, estimator.classes_.tolist())
     if unknown:
-        typer.echo(unknown_words(source, unknown, "the model"), err=True)
+        typer.echo(unknown_text(source, unknown, "the model"), err=True)
     return found
 
 
 def predict_under(estimator: Any, samples: Samples, constraints: list[Any]) -> list[Any]:
     """Labels of the highest score minus penalty; corpus-level constraints count for nothing."""
-    assert isinstance(estimator, ChainSSVM)  # files of words have no other models
+    from hingeline import SemiSupervisedSSVM
+
     decoder = SemiSupervisedSSVM(constraints=constraints)
     decoder.base_, decoder.classes_ = estimator, estimator.classes_
     return decoder.predict(samples.X, constrained=True)
 
 
-def compare_violations(
-    constraints: list[Any], samples: Samples, predicted: list[Any]
-) -> list[dict[str, Any]]:
-    """How much true and predicted labels break each constraint."""
-    words = samples.X.sentences(0)
-    reports = [
-        check_labels(constraints, words, y).rows
-        for y in (samples.y, [labels.tolist() for labels in predicted])
-    ]
-    return [
-        {"name": a.constraint.title, "true": a.violation, "predicted": b.violation}
-        for a, b in zip(*reports, strict=True)
-    ]
-
-
-def violation_table(rows: list[dict[str, Any]]) -> str:
-    """The same as text."""
-    cells: list[list[Any]] = [["violations of", "true", "predicted"]]
-    cells += [[row["name"], f"{row['true']:.6g}", f"{row['predicted']:.6g}"] for row in rows]
-    total = [f"{sum(row[side] for row in rows):.6g}" for side in ("true", "predicted")]
-    return aligned([*cells, ["total", *total]])
-
-
-@app.command()
 def check(
-    data: Annotated[str, typer.Argument(metavar="FILE", help="A labelled file; - is a pipe.")],
-    constraints: Annotated[str, typer.Option(help=f"{_HELP}.")],
-    format: Annotated[str, typer.Option("--format", "-f", help="Format; auto guesses.")] = "auto",
-    columns: Annotated[
-        str | None, typer.Option(help="Names of the file's columns, separated by commas.")
+    data: Annotated[str, typer.Argument(metavar="FILE", help="A labelled file; - reads a pipe.")],
+    constraints: Annotated[
+        str, typer.Option(help="A TOML file of constraints, citations or seminars.")
+    ],
+    format: app.Format = "auto",
+    columns: app.Columns = None,
+    use: Annotated[
+        str | None, typer.Option(help="Column of the words.", show_default="the first")
     ] = None,
-    use: Annotated[str | None, typer.Option(help="Column of the words; default: first.")] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column of the labels; default: the last, upos in CoNLL-U.")
+        str | None,
+        typer.Option(help="Column of the labels.", show_default="the last; upos in CoNLL-U"),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=0, help="Places to name for each constraint.")] = 3,
-    as_json: Json = False,
+    as_json: app.Json = False,
 ) -> None:
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""
-    samples = read_training(data, format, split_names(columns), split_names(use), label)
-    check_words(samples)
+    from hingeline.constraints import check as check_labels
+
+    file = open_training(data, format, ["constraints"])
+    samples = read_training(file, split_names(columns), split_names(use), label)
     found = read_constraints(constraints, samples.y)
-    with blaming(data):
+    with blame(data):
         report = check_labels(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
     rows = [
@@ -152,12 +114,12 @@ def check(
         typer.echo(json.dumps({**total, "unknown_labels": unknown, "constraints": rows}))
     else:
         if unknown:
-            typer.echo(unknown_words(constraints, unknown, data), err=True)
+            typer.echo(unknown_text(constraints, unknown, data), err=True)
         cells = [["constraint", "violations", "sequences", "first in"]]
         cells += [[*_cells(row, report.n_sequences), _places(data, row, n)] for row in rows]
         broken = f"{len(report.sequences)} of {report.n_sequences}"
         cells.append(["total", f"{report.violation:.6g}", broken, ""])
-        typer.echo(aligned(cells, left=(0, 3)))
+        typer.echo(align(cells, left=(0, 3)))
     if not report.ok:
         raise typer.Exit(BROKEN)
 
@@ -195,6 +157,6 @@ def _first_lines(data: str, samples: Samples) -> list[int] | None:
                     yield number
                 inside = token
 
-    with blaming():
+    with blame():
         found = list(islice(starts(), samples.n_sequences + 1))
     return found if len(found) == samples.n_sequences else None

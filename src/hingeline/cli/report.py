@@ -1,0 +1,56 @@
+"""``hingeline report``: a page about a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hingeline.cli import app
+from hingeline.cli.app import blame
+from hingeline.cli.evaluate import judge
+from hingeline.cli.info import Annealed
+from hingeline.cli.samples import load_model, read_labelled, refuse_sets, source_of
+from hingeline.features.tables import TokenTable
+
+
+def report(
+    model: app.Model,
+    test: Annotated[str | None, typer.Option(help="A labelled file to evaluate on.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The page to write.", show_default="MODEL.html"),
+    ] = None,
+    format: app.KnownFormat = "auto",
+    bootstrap: Annotated[
+        int, typer.Option(min=0, help="Resamples for 95 % intervals; 0 for none.")
+    ] = 0,
+    n_jobs: app.NJobs = None,
+) -> None:
+    """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
+    from hingeline.report.page import write_report
+
+    estimator = load_model(model)
+    refuse_sets("report", estimator)
+    estimator.set_params(n_jobs=n_jobs)
+    annealed = Annealed.of(estimator)
+    if annealed is not None:
+        estimator.stop_reason_ = annealed.why_no_gap()
+    known: dict[str, Any] = {}
+    metadata = getattr(estimator, "metadata_", {})
+    files = [file for file in metadata.get("data", []) if file.get("sha256")]  # no pipes
+    if test is not None:
+        samples = read_labelled(estimator, model, test, format)
+        with blame(test):
+            result, predicted = judge(estimator, samples, bootstrap=bootstrap)
+        known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
+        if isinstance(samples.X, TokenTable):
+            known["tokens"] = samples.X.sentences(0)
+        files.append(source_of(test))
+    path = output or model.with_suffix(".html")
+    with blame("--output"):
+        write_report(
+            path, estimator, command=metadata.get("command"), data=files, title=model.name, **known
+        )
+    typer.echo(f"The report is in {path}")

@@ -1,0 +1,217 @@
+"""``hingeline semi``: few labels, text without labels, and constraints on it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from hingeline import ChainSSVM, SemiSupervisedSSVM
+from hingeline.cli import app
+from hingeline.cli.app import CommandError, blame, check_sources, check_target, split_names
+from hingeline.cli.check import read_constraints, unknown_labels, unknown_text
+from hingeline.cli.info import WHY_NO_GAP, choice_text
+from hingeline.cli.progress import Clock, FitProgress, count, finite, metadata_of, print_result
+from hingeline.cli.samples import (
+    Samples,
+    open_training,
+    read_held_out,
+    read_like,
+    read_training,
+    source_of,
+)
+from hingeline.cli.train import check_parameters, check_template, make_encoder
+from hingeline.features.tables import TokenTable
+from hingeline.semisupervised.annealing import AnnealingStep
+
+
+def semi(
+    data: Annotated[str, typer.Argument(metavar="TRAIN", help="Labelled file; - reads a pipe.")],
+    model: app.NewModel,
+    unlabelled: Annotated[
+        list[str], typer.Option(help="Text to learn from without labels; may be given repeatedly.")
+    ],
+    constraints: app.Constraints = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Held-out file, to choose a step by its score.")
+    ] = None,
+    unlabelled_C: Annotated[
+        str | None,
+        typer.Option(
+            "--unlabelled-C",
+            help="Weights of the slack of unlabelled text, one step for each.",
+            show_default="0.0001,0.0003,…,100",
+        ),
+    ] = None,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            help="Which step to keep: dev, violations or last.",
+            show_default="dev with --dev, else violations",
+        ),
+    ] = None,
+    format: app.Format = "auto",
+    template: app.Template = None,
+    columns: app.Columns = None,
+    use: app.Use = None,
+    label: app.Label = None,
+    min_count: app.MinCount = None,
+    hash_bits: app.HashBits = None,
+    C: app.Cost = None,
+    tol: app.Tol = 0.05,
+    scheme: app.Scheme = None,
+    max_iter: app.MaxIter = 1000,
+    dtype: app.Dtype = "float64",
+    sparse: app.Sparse = False,
+    n_jobs: app.NJobs = None,
+    seed: app.Seed = 0,
+    quiet: app.Quiet = False,
+    as_json: app.Json = False,
+) -> None:
+    """Learn from few labels, from text without labels, and from constraints on that text.
+
+    Text without labels is labelled during training so that it keeps the constraints, and counts
+    more with every step; --dev or the violations that are left choose the step to keep. Ctrl-C
+    ends the training early and keeps the best step so far. Files must have words in columns.
+    """
+    check_sources("--unlabelled", data, dev, *unlabelled)
+    check_target("--model", model, data, dev, *unlabelled)
+    if select == "dev" and dev is None:
+        raise CommandError("--select dev chooses by the score on held-out data: pass --dev FILE.")
+    rule = select or ("violations" if dev is None else "dev")
+    if constraints is None and rule == "violations":
+        raise CommandError(
+            "without --constraints there are no violations to choose a step by: pass --constraints "
+            "FILE or --dev FILE."
+        )
+    file = open_training(data, format, ["unlabelled"])
+    base = ChainSSVM(
+        0.1 if C is None else C,
+        tol=tol,
+        max_iter=max_iter,
+        scheme=scheme,
+        features=make_encoder(file.format.name, template, min_count, hash_bits),
+        n_jobs=n_jobs,
+        random_state=seed,
+    )
+    check_parameters(base)
+    estimator = _Annealing(
+        base, C_u=_parse_schedule(unlabelled_C), select=select, random_state=seed
+    )
+    with blame():
+        estimator._checked(None if dev is None else (None, None))
+    clock = Clock()
+    with FitProgress(quiet or as_json) as progress:
+        samples = read_training(file, split_names(columns), split_names(use), label)
+        check_template(base.features, samples)
+        progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
+        others = [read_like(name, samples.layout, None) for name in unlabelled]
+        for name, other in zip(unlabelled, others, strict=True):
+            note = "unlabelled" if other.y is None else "its labels are not read"
+            progress.say(f"{name}: {other.size_text()} ({note})")
+        known = [] if constraints is None else read_constraints(constraints, samples.y)
+        counts = Counter(label for labels in samples.y for label in labels)
+        unknown = unknown_labels(known, counts)
+        if constraints is not None:
+            progress.say(f"{constraints}: {count(len(known), 'constraint')}")
+            if unknown:
+                progress.say(unknown_text(constraints, unknown, data))
+        held_out = read_held_out(dev, samples.layout, None)
+        clock.stop("read")
+        estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
+        estimator.progress = progress
+        words = _stack([samples, *others])
+        y = [*samples.y, *[None] * (len(words) - len(samples.y))]
+        with blame(data), progress.show_warnings():
+            warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
+            estimator.fit(words, y, dev=None if held_out is None else (held_out.X, held_out.y))
+        clock.stop("train")
+        progress.say(f"chosen: {choice_text(estimator.steps_, estimator.selected_, rule)}")
+    metadata = metadata_of(samples.layout, [source_of(name) for name in (data, *unlabelled)])
+    metadata["unlabelled"] = {
+        "sequences": sum(other.n_sequences for other in others),
+        "tokens": sum(other.n_tokens for other in others),
+        "files": [Path(name).name for name in unlabelled],
+    }
+    metadata["constraints"] = {
+        **({} if constraints is None else source_of(constraints)),
+        "titles": [constraint.title for constraint in known],
+    }
+    metadata["select"] = rule
+    metadata["label_counts"] = dict(counts)
+    with blame("--model"):
+        written = estimator.save(model, dtype=dtype, sparse=sparse, metadata=metadata)
+    clock.stop("write")
+    found = estimator.base_
+    interrupted = estimator.stop_reason_ == "interrupted"
+    print_result(
+        {
+            "model": str(model),
+            "bytes": written["bytes"],
+            "C": float(base.C),
+            "C_u": estimator.steps_[estimator.selected_].C_u,
+            "relative_gap": None,
+            "restricted_gap": None,
+            "why_no_gap": WHY_NO_GAP,
+            "converged": found.converged_,
+            "stop_reason": "interrupted" if interrupted else found.stop_reason_,
+            "passes": found.n_iter_,
+            "unlabelled": metadata["unlabelled"],
+            "constraints": metadata["constraints"],
+            "unknown_labels": unknown,
+            "select": rule,
+            "selected": estimator.selected_,
+            "steps": [_plain(step) for step in estimator.steps_],
+            "seconds": clock.seconds,
+        },
+        as_json,
+    )
+
+
+def _parse_schedule(text: str | None) -> list[float] | None:
+    """Values of C_u in ascending order, None for the default."""
+    try:
+        return None if text is None else sorted({float(value) for value in text.split(",")})
+    except ValueError:
+        raise CommandError(
+            f"--unlabelled-C: expected 0.01,0.1,1 or the like, got {text!r}."
+        ) from None
+
+
+class _Annealing(SemiSupervisedSSVM):
+    """Shows every step in a row of a table."""
+
+    progress: FitProgress
+
+    def _report(self, number: int, step: AnnealingStep) -> None:
+        if number == 0:
+            self.progress.say(_row("C_u", "objective", "violations", "dev", "seconds"))
+        dev = "" if math.isnan(step.dev_score) else f"{100 * step.dev_score:.2f} %"
+        numbers = (f"{step.C_u:g}", f"{step.objective:.6g}", f"{step.violations:.6g}")
+        self.progress.say(_row(*numbers, dev, f"{step.time:.1f}"))
+
+
+def _row(*cells: str) -> str:
+    return "  ".join(
+        cell.rjust(width) for cell, width in zip(cells, (8, 11, 11, 8, 7), strict=True)
+    )
+
+
+def _stack(parts: list[Samples]) -> TokenTable:
+    """The sentences of several files of the same columns."""
+    tables = [part.X for part in parts]
+    columns = {
+        name: [value for table in tables for value in table.column(name).tolist()]
+        for name in tables[0].names
+    }
+    lengths = np.concatenate([table.lengths for table in tables])
+    return TokenTable.from_columns(columns, np.append(0, np.cumsum(lengths)))
+
+
+def _plain(step: AnnealingStep) -> dict[str, Any]:
+    return {k: finite(v) if isinstance(v, float) else v for k, v in step._asdict().items()}
