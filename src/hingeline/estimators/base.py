@@ -229,7 +229,7 @@ class BaseSSVM:
         """The problem with what solvers need."""
         raise NotImplementedError
 
-    def _weighted(self, weights: Array, labels: Array) -> Array:
+    def _weigh(self, weights: Array, labels: Array) -> Array:
         """Weights of the examples with those of their classes."""
         return weights
 
@@ -246,7 +246,7 @@ class BaseSSVM:
 
     def _train(self: Any, problem: Any, weights: Array, start: DualMemory | None) -> DualMemory:
         """Solve a problem and take over the certificate; the multipliers."""
-        weighted = self._weighted(weights, problem.labels)
+        weighted = self._weigh(weights, problem.labels)
         result, dual = self._solve(self._compile(problem), weighted, start)
         self._store(result)
         dual.weights, dual.settings = weights, self._settings()

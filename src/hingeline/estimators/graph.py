@@ -55,7 +55,7 @@ class Decoded(NamedTuple):
     exact: Array
 
 
-def tight(bounds: Array, values: Array) -> Array:
+def is_tight(bounds: Array, values: Array) -> Array:
     """Where bounds are met, up to rounding and the accuracy of inference."""
     return np.asarray(bounds - values <= TIGHT * (1.0 + np.abs(values)))
 
@@ -69,6 +69,14 @@ class GraphModel:
     slack: str
     solver: str
     weights_: Array
+
+    def _prepare(self, X: Any) -> graph.GraphProblem:
+        """New inputs as the kernels of prediction want them."""
+        raise NotImplementedError
+
+    def _as_output(self, problem: graph.GraphProblem, states: Array) -> Any:
+        """States of all variables as ``predict`` gives them."""
+        raise NotImplementedError
 
     def _check_parameters(self: Any) -> None:
         """Check what does not depend on the data."""
@@ -108,7 +116,7 @@ class GraphModel:
             self.oracle_exact_ = False  # nothing was decoded: the certificate is the relaxation's
         elif not self.oracle_exact_:  # the bounds may be met all the same
             _, bounds, values = self._decode(problem, 1.0)
-            self.oracle_exact_ = bool(tight(bounds, values).all())
+            self.oracle_exact_ = bool(is_tight(bounds, values).all())
 
     def _decode(
         self, problem: graph.GraphProblem, loss_scale: float = 0.0
@@ -120,6 +128,28 @@ class GraphModel:
         self._over_examples(graph.decode_all, problem, loss_scale, states, bounds, values)
         return states, np.maximum(bounds, values), values
 
+    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
+        """Predictions with what is known of their quality.
+
+        Parameters
+        ----------
+        X : as for :meth:`predict`
+        settle : bool, default=False
+            Find the best labelling of the graphs where inference left it open, by integer
+            programming (HiGHS): exact, and slow for large graphs.
+
+        Returns
+        -------
+        Decoded
+            ``labels`` as :meth:`predict` gives them, their ``scores``, upper ``bounds`` on the
+            score of any labelling, and ``exact``: where the two meet.
+        """
+        problem = self._prepare(X)
+        states, bounds, scores = self._decode(problem)
+        if settle:
+            self._settle(problem, states, bounds, scores)
+        return Decoded(self._as_output(problem, states), scores, bounds, is_tight(bounds, scores))
+
     def _settle(
         self, problem: graph.GraphProblem, states: Array, bounds: Array, values: Array
     ) -> None:
@@ -127,7 +157,7 @@ class GraphModel:
         from hingeline.inference.milp import map_milp  # loads SciPy's optimisers
 
         w = self.weights_
-        for i in np.flatnonzero(~tight(bounds, values)).tolist():
+        for i in np.flatnonzero(~is_tight(bounds, values)).tolist():
             tables = graph.table_scores(problem, i, w)
             bound, y = map_milp(
                 topology(problem.graphs, problem.graph[i]),
@@ -199,11 +229,6 @@ def check_graphs(X: Any) -> list[Graph]:
                 f"{X[0].node_features.shape[1]}: all graphs must have the same features."
             )
     return list(X)
-
-
-def node_matrix(graphs: list[Graph]) -> tuple[sp.csr_matrix, Array]:
-    """Features of all nodes, and the offsets of the graphs."""
-    return stack_sequences([x.node_features for x in graphs])
 
 
 def _edge_width(graphs: list[Graph]) -> int:
@@ -474,7 +499,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         n_labels = len(self.classes_)
         cost = check_loss(self.loss, "hamming", n_labels, vector=True)
         cost = check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None] * cost
-        matrix, _ = node_matrix(graphs)
+        matrix, _ = stack_sequences([x.node_features for x in graphs])
         self.n_features_in_ = matrix.shape[1]
         matrix = self._with_constant(matrix)
         templates = find_templates(whole, matrix.shape[1], n_labels)
@@ -569,7 +594,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         templates = self._templates
         graphs = check_graphs(X)
         check_templates(graphs, templates)
-        matrix: sp.csr_matrix = node_matrix(graphs)[0]
+        matrix, _ = stack_sequences([x.node_features for x in graphs])
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} node features, but {type(self).__name__} was fitted with "
@@ -593,31 +618,10 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         list of ndarray, one per graph
         """
         problem = self._prepare(X)
-        states = self._decode(problem)[0]
+        return self._as_output(problem, self._decode(problem)[0])
+
+    def _as_output(self, problem: graph.GraphProblem, states: Array) -> list[Array]:
         return np.split(self.classes_[states], problem.node_offset[1:-1])
-
-    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
-        """Predictions with what is known of their quality.
-
-        Parameters
-        ----------
-        X : list of Graph
-        settle : bool, default=False
-            Find the best labelling of the graphs where inference left it open, by integer
-            programming (HiGHS): exact, and slow for large graphs.
-
-        Returns
-        -------
-        Decoded
-            ``labels`` as :meth:`predict` gives them, their ``scores``, upper ``bounds`` on the
-            score of any labelling, and ``exact``: where the two meet.
-        """
-        problem = self._prepare(X)
-        states, bounds, scores = self._decode(problem)
-        if settle:
-            self._settle(problem, states, bounds, scores)
-        labels = np.split(self.classes_[states], problem.node_offset[1:-1])
-        return Decoded(labels, scores, bounds, tight(bounds, scores))
 
     def decision_function(self, X: Any) -> list[Array]:
         """Score of every label of every node, the other nodes being as predicted.

@@ -280,7 +280,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
             matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost, stride
         )
 
-    def _weighted(self, weights: Array, labels: Array) -> Array:
+    def _weigh(self, weights: Array, labels: Array) -> Array:
         by_class = check_class_weight(self.class_weight, list(self.classes_), labels)
         weighted = weights * by_class[labels]
         if not weighted.any():

@@ -13,13 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
 from hingeline.core.primitives import Layout
 from hingeline.estimators.base import BaseModel, BaseSSVM
-from hingeline.estimators.graph import Decoded, GraphModel, tight
+from hingeline.estimators.graph import GraphModel
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.structures import graph
 
 Array = np.ndarray[Any, Any]
-
-EDGES = ("full", "tree", "none")
 
 
 def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
@@ -33,7 +31,7 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 1:
-        return _single(y)
+        return _read_single(y)
     bad = y[(y != 0) & (y != 1)]
     if bad.size:
         raise ValueError(
@@ -45,7 +43,7 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     return y.astype(np.int32), classes
 
 
-def _single(y: Array) -> tuple[Array, Array]:
+def _read_single(y: Array) -> tuple[Array, Array]:
     if y.dtype == object and len(y) and isinstance(y[0], (list, tuple, set, frozenset)):
         raise ValueError(
             "y is a list of label sets: turn it into indicators first, with "
@@ -77,8 +75,9 @@ def check_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
             return chow_liu(indicator, weights)
         if edges == "none":
             return np.zeros((0, 2), dtype=np.int64)
-        words = ", ".join(repr(word) for word in EDGES)
-        raise ValueError(f"edges={edges!r} is not known; choose one of {words}, or give pairs.")
+        raise ValueError(
+            f"edges={edges!r} is not known; choose one of 'full', 'tree', 'none', or give pairs."
+        )
     try:
         pairs = np.asarray(edges)
     except ValueError as error:
@@ -116,7 +115,7 @@ def mutual_information(indicator: Array, weights: Array) -> Array:
     for a in (0, 1):
         for b in (0, 1):
             left, right = ones if a else 1.0 - ones, ones if b else 1.0 - ones
-            joint = both if b else left_only(ones, both)
+            joint = both if b else ones[:, None] - both  # with one label and not the other
             if not a:
                 joint = right[None, :] - joint
             joint = np.maximum(joint, 0.0)
@@ -124,11 +123,6 @@ def mutual_information(indicator: Array, weights: Array) -> Array:
             seen = (joint > 0.0) & (apart > 0.0)
             found[seen] += joint[seen] * np.log(joint[seen] / apart[seen])
     return found
-
-
-def left_only(ones: Array, both: Array) -> Array:
-    """Shares of examples with the row's label but not the column's."""
-    return np.asarray(ones[:, None] - both)
 
 
 def chow_liu(indicator: Array, weights: Array) -> Array:
@@ -367,7 +361,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
         return self._make(X, labels, np.zeros((2, 2)))
 
-    def _as_output(self, states: Array) -> Array:
+    def _as_output(self, problem: graph.GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:
             return np.asarray(self.classes_[states])
         return states.reshape(-1, self.n_labels_).astype(np.int64)
@@ -383,21 +377,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         -------
         ndarray of shape (n_samples, n_labels); classes (n_samples,) if y had one dimension
         """
-        return self._as_output(self._decode(self._prepare(X))[0])
-
-    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
-        """Predictions with what is known of their quality; as :meth:`hingeline.GraphSSVM.certify`.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        settle : bool, default=False
-        """
         problem = self._prepare(X)
-        states, bounds, scores = self._decode(problem)
-        if settle:
-            self._settle(problem, states, bounds, scores)
-        return Decoded(self._as_output(states), scores, bounds, tight(bounds, scores))
+        return self._as_output(problem, self._decode(problem)[0])
 
     def decision_function(self, X: Any) -> Array:
         """How far the score falls without a label, or rises with it, the others as predicted.

@@ -101,8 +101,8 @@ def nu_path(
     >>> bool((path.margin_error_risks <= path.values).all())
     True
     """
-    values = None if nus is None else _checked("nus", nus)[::-1]
-    model = _started(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
+    values = None if nus is None else _check_values("nus", nus)[::-1]
+    model = _start(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
     path = Path("nu")
     if values is None:
         # Only the data know the largest ν: pose the problem at a loose tolerance first.
@@ -145,9 +145,9 @@ def C_path(
         Its risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
     """
     default = signature(type(estimator)).parameters["C"].default
-    values = _checked("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
+    values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
     slack = "max" if estimator.slack == "nu" else estimator.slack
-    model = _started(estimator, slack=slack, nu=None)
+    model = _start(estimator, slack=slack, nu=None)
     path = Path("C")
     for C in values:
         seconds = _fit(model, {"C": float(C)}, X, y, fit_params)
@@ -157,7 +157,7 @@ def C_path(
     return path
 
 
-def _checked(name: str, values: Any) -> Array:
+def _check_values(name: str, values: Any) -> Array:
     """Positive numbers, sorted."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
@@ -170,7 +170,7 @@ def _checked(name: str, values: Any) -> Array:
     return np.unique(numbers)
 
 
-def _started(estimator: BaseSSVM, **params: Any) -> Any:
+def _start(estimator: BaseSSVM, **params: Any) -> Any:
     """A copy to walk the path with."""
     if not isinstance(estimator, BaseSSVM):
         raise TypeError(

@@ -217,7 +217,7 @@ class StoredState:
 
     def formulation(self, model: Any) -> Formulation:
         """What bounds the multipliers."""
-        weights = model._weighted(self.arrays["weights"], self.arrays["labels"])
+        weights = model._weigh(self.arrays["weights"], self.arrays["labels"])
         return make_formulation(float(model.C), model.slack, model.rescale, weights)
 
     @property

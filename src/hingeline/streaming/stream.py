@@ -10,7 +10,7 @@ The multipliers of all blocks make one dual state. Its weights are kept beside i
 come one after the other (:class:`hingeline.streaming.live_weights.LiveWeights`).
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
-``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weighted`` and
+``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
 ``_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
 solves a problem; and ``_store``.
 """
@@ -274,7 +274,7 @@ class Stream:
 
     def _make_form(self, weights: Array, labels: Array) -> Formulation:
         owner = self.owner
-        weighted = owner._weighted(weights, labels)
+        weighted = owner._weigh(weights, labels)
         return make_formulation(float(owner.C), owner.slack, owner.rescale, weighted)
 
     @staticmethod
