@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import scipy.sparse as sp
+from sklearn.preprocessing import StandardScaler
 
 import hingeline as hl
-from hingeline import constraints as cs
-from hingeline.features import DictEncoder, TokenTemplates
+from guard_data import (
+    N_CLASSES,
+    Data,
+    Params,
+    graphs,
+    knowledge,
+    label_sets,
+    make_structure,
+    rows,
+    sequences,
+    words,
+)
+from hingeline.features import DictEncoder, GaussianEmissions, PerToken, TokenTemplates
 
 #: Names that are on the move: name -> modules that may hold it, the new one first.
 _HOMES = {
@@ -38,9 +52,6 @@ INFERENCE = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "ic
 
 #: What every fit shares; few passes are enough to go through every branch of a solver.
 COMMON: dict[str, Any] = {"tol": 1e-4, "max_iter": 8, "random_state": 0}
-
-Params = dict[str, Any]
-Data = tuple[Any, Any]
 
 
 class Fitted(NamedTuple):
@@ -73,103 +84,6 @@ def look_up(name: str) -> Any:
         if importlib.util.find_spec(parent) and importlib.util.find_spec(home):
             return getattr(importlib.import_module(home), name)
     raise ImportError(f"none of {', '.join(_HOMES[name])} is there to import {name} from")
-
-
-# --- data ------------------------------------------------------------------------------------
-
-
-def rows(seed: int = 0, n: int = 24, d: int = 5, k: int = 4) -> Data:
-    """Return a multi-class problem whose classes overlap."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(k, size=n)
-    X = rng.normal(size=(n, d)) + 1.5 * rng.normal(size=(k, d))[y]
-    return X * (rng.random((n, d)) < 0.8), y
-
-
-def sequences(seed: int = 0, n: int = 10, d: int = 4, k: int = 3) -> Data:
-    """Return sequences of 1 to 6 tokens with sparse features, and labels that hang together."""
-    rng = np.random.default_rng(seed)
-    centres = 1.5 * rng.normal(size=(k, d))
-    X, y = [], []
-    for _ in range(n):
-        labels = np.cumsum(rng.random(rng.integers(1, 7)) < 0.5) % k
-        noise = rng.normal(size=(len(labels), d))
-        X.append((centres[labels] + noise) * (rng.random(noise.shape) < 0.8))
-        y.append(labels)
-    return X, y
-
-
-def words(seed: int = 0, n: int = 10) -> tuple[list[list[str]], list[list[str]]]:
-    """Return records of words: field A first, then B and C in any order, each ended by a comma."""
-    rng = np.random.default_rng(seed)
-    X, y = [], []
-    for _ in range(n):
-        tokens, labels = [], []
-        for name in ["A", *rng.permutation(["B", "C"]).tolist()]:
-            count = int(rng.integers(1, 4))
-            for s in range(count):
-                cue = s == 0 and rng.random() < 0.7
-                sure = f"{name}{rng.integers(5)}" if rng.random() < 0.8 else f"w{rng.integers(4)}"
-                tokens.append(f"cue{name}" if cue else sure)
-            tokens.append(",")
-            labels += [name] * (count + 1)
-        X.append(tokens)
-        y.append(labels)
-    return X, y
-
-
-def knowledge() -> list[Any]:
-    """Return what is known of the records of `words`."""
-    cues = [cs.Words([f"cue{name}"], name) for name in "ABC"]
-    share = cs.Share("A", at_least=0.25, at_most=0.4)
-    return [cs.StartsWith("A"), cs.NoRepeats(), cs.ChangeOnlyAt(","), *cues, share]
-
-
-def grid_edges(rows: int, columns: int) -> list[tuple[int, int]]:
-    """Return the pairs of neighbours in a grid numbered row by row."""
-    number = np.arange(rows * columns).reshape(rows, columns)
-    across = zip(number[:, :-1].ravel().tolist(), number[:, 1:].ravel().tolist(), strict=True)
-    down = zip(number[:-1].ravel().tolist(), number[1:].ravel().tolist(), strict=True)
-    return [*across, *down]
-
-
-def graphs(kind: str, seed: int = 0, n: int = 5) -> Data:
-    """Return graphs of a kind: forests, small loops, binary grids, larger grids, or with all."""
-    rng = np.random.default_rng(seed)
-    k = 2 if kind == "binary" else 3
-    centres = 1.5 * rng.normal(size=(k, 4))
-    X, y = [], []
-    for _ in range(n):
-        if kind == "forest":
-            nodes = int(rng.integers(2, 6))
-            edges = [(int(rng.integers(v)), v) for v in range(1, nodes) if rng.random() < 0.8]
-        elif kind in ("loops", "rich"):
-            nodes = int(rng.integers(3, 6))
-            edges = [(v, (v + 1) % nodes) for v in range(nodes)]
-        else:
-            nodes, edges = (12, grid_edges(3, 4)) if kind == "large" else (9, grid_edges(3, 3))
-        labels = (np.cumsum(rng.random(nodes) < 0.3) + rng.integers(k)) % k
-        features = centres[labels] + rng.normal(size=(nodes, 4))
-        more: Params = {}
-        if kind == "rich":
-            more = {
-                "edge_features": rng.normal(size=(len(edges), 2)),
-                "node_weights": rng.uniform(0.5, 2.0, nodes),
-                "node_types": np.arange(nodes) % 2,
-                "edge_types": np.arange(len(edges)) % 2,
-                "factors": {"triple": [(0, 1, 2)]},
-            }
-        X.append(hl.Graph(features, edges, **more))
-        y.append(labels)
-    return X, y
-
-
-def label_sets(seed: int = 0, n: int = 20, d: int = 4, k: int = 4) -> Data:
-    """Return a multi-label problem."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    scores = X @ rng.normal(size=(d, k)) + 0.5 * rng.normal(size=(n, k))
-    return X, (scores > 0.3).astype(int)
 
 
 # --- cases -----------------------------------------------------------------------------------
@@ -303,9 +217,22 @@ def chain_inputs() -> Iterator[Case]:
     texts = {"strings": W, "dicts": D, "tuples": T, "lists": [[[w, w[0]] for w in t] for t in W]}
     for name, given in texts.items():
         yield from combine(f"chain {name}", make, (given, labels), **solvers)
-    encoders = {"templates": TokenTemplates(["0[0]", "0[-1]|0[0]"]), "dict encoder": DictEncoder()}
+    pairs = ["0[0]", "0[-1]|0[0]"]
+    encoders = {
+        "templates": TokenTemplates(pairs),
+        "templates twice": TokenTemplates(pairs, min_count=2),
+        "templates hashed": TokenTemplates(pairs, hash_bits=8),
+        "templates float64": TokenTemplates(pairs, dtype=np.float64),
+        "dict encoder": DictEncoder(),
+    }
     for name, encoder in encoders.items():
         yield one(f"chain {name}", make, (W, labels), {"features": encoder})
+    given = [x + 0.1 for x in X]
+    for name, encoder in (
+        ("gaussian", GaussianEmissions()),
+        ("scaled", PerToken(StandardScaler())),
+    ):
+        yield one(f"chain {name}", make, (encoder.fit(given, y).transform(given), y), {})
     cost = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
     settings: dict[str, Params] = {
         "cost matrix": {"loss": cost},
@@ -374,8 +301,8 @@ def graph() -> Iterator[Case]:
     make = hl.GraphSSVM
     for kind in ("forest", "loops", "binary", "large", "rich"):
         yield from combine(f"graph {kind}", make, graphs(kind), **GRAPH_SOLVERS)
-    for kind in ("forest", "loops", "binary"):
-        axes = {"slack": ("max", "sum"), "solver": SOLVERS, "inference": INFERENCE[1:]}
+    for kind in ("forest", "loops", "binary", "attractive", "rich"):
+        axes = {"slack": ("max", "sum", "nu"), "solver": SOLVERS, "inference": INFERENCE[1:]}
         yield from combine(f"graph {kind}", make, graphs(kind), **axes)
     yield from combine("graph loops C=inf", make, graphs("loops"), C=(np.inf,), **GRAPH_SOLVERS)
     settings: dict[str, Params] = {
@@ -431,10 +358,10 @@ def multilabel() -> Iterator[Case]:
     make, data = hl.MultilabelSSVM, label_sets()
     for edges in ("full", "tree", "none"):
         yield from combine("labels", make, data, edges=(edges,), **GRAPH_SOLVERS)
-        axes = {"edges": (edges,), "slack": ("max",), "solver": SOLVERS, "inference": INFERENCE[1:]}
-        yield from combine("labels", make, data, **axes)
-    many = label_sets(2, 16, 5, 11)  # more than ten labels: the default is the relaxation
-    yield from combine("labels eleven", make, many, edges=("full", "tree"), solver=("auto", "sdm"))
+        axes = {"slack": ("max", "sum", "nu"), "solver": SOLVERS, "inference": INFERENCE[1:]}
+        yield from combine("labels", make, data, edges=(edges,), **axes)
+    many = label_sets(2, 10, 5, 15)  # so many that the default is the relaxation
+    yield from combine("labels fifteen", make, many, edges=("full", "tree"), solver=("auto", "sdm"))
     settings: dict[str, Params] = {
         "csr": {},
         "pairs": {"edges": [(0, 1), (2, 3)]},
@@ -449,65 +376,6 @@ def multilabel() -> Iterator[Case]:
 
 
 # --- structures of one's own -----------------------------------------------------------------
-
-
-N_CLASSES = 3
-
-
-def _joint_feature(x: Any, y: Any) -> Any:
-    f = np.zeros(N_CLASSES * len(x))
-    for j in range(len(x)):
-        f[y[0] * len(x) + j] = x[j]
-    return f
-
-
-def _loss(y_true: Any, y: Any) -> float:
-    return float(abs(y_true[0] - y[0]))
-
-
-def make_structure(wrap: Callable[[Any], Any]) -> Any:
-    """Return ordered classes as a structure of one's own, its methods wrapped."""
-    joint_feature, loss = wrap(_joint_feature), wrap(_loss)
-
-    def scores(x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
-        values = np.empty(N_CLASSES)
-        for k in range(N_CLASSES):
-            y = np.array([k], dtype=np.int32)
-            values[k] = np.sum(w * joint_feature(x, y))
-            if loss_scale != 0.0:
-                values[k] += loss_scale * loss(y_true, y)
-        return values
-
-    scores = wrap(scores)
-
-    def decode(x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
-        return np.array([np.argmax(scores(x, w, y_true, loss_scale))], dtype=np.int32)
-
-    def decode_by_loss(x: Any, w: Any, y_true: Any) -> Any:
-        values = scores(x, w, y_true, 0.0)
-        best = np.full(N_CLASSES, -np.inf)
-        ys = np.zeros((N_CLASSES, 1), dtype=np.int32)
-        for k in range(N_CLASSES):
-            cost = abs(k - y_true[0])
-            if values[k] > best[cost]:
-                best[cost] = values[k]
-                ys[cost, 0] = k
-        there = np.flatnonzero(best > -np.inf)
-        return there.astype(np.float64), ys[there]
-
-    def decode_best(x: Any, w: Any, y_true: Any, loss_scale: float, k: int) -> Any:
-        order = np.argsort(-scores(x, w, y_true, loss_scale))[:k]
-        return order.astype(np.int32).reshape(-1, 1)
-
-    methods = {
-        "joint_feature": joint_feature,
-        "loss": loss,
-        "decode": wrap(decode),
-        "decode_by_loss": wrap(decode_by_loss),
-        "decode_best": wrap(decode_best),
-    }
-    members = {name: staticmethod(method) for name, method in methods.items()}
-    return type("Ordered", (hl.Structure,), members)()
 
 
 def _own(prefix: str, structure: Any) -> Iterator[Case]:
@@ -617,8 +485,8 @@ def streams() -> Iterator[Case]:
     def stream(kind: str, params: Params, given: Params, forget: Params) -> Callable[[int], Fitted]:
         def run(n_jobs: int) -> Fitted:
             make, (X, y) = kinds[kind]
-            order = np.argsort([np.max(labels) for labels in y], kind="stable") if (
-                kind != "chain strings") else np.arange(len(y))  # fmt: skip
+            late = [0 if kind == "chain strings" else np.max(labels) > 1 for labels in y]
+            order = np.argsort(late, kind="stable")  # labels 2 and 3 come after the others
             X, y = [X[i] for i in order], [y[i] for i in order]
             model = make(**COMMON, **params, n_jobs=n_jobs)
             seen, predictions = [], []
@@ -710,3 +578,46 @@ def paths() -> Iterator[Case]:
         for before, after in product(SOLVERS_OF, repeat=2):
             run = restart(kind, {"slack": before}, {"slack": after})
             yield Case(f"warm {kind} {before} then {after} slack", run)
+
+
+@family
+def files() -> Iterator[Case]:
+    """Models that were saved and loaded, and fits that go on from a checkpoint."""
+
+    def reload(kind: str, params: Params, given: Params) -> Callable[[int], Fitted]:
+        def run(n_jobs: int) -> Fitted:
+            make, (X, y) = PATH_DATA[kind]
+            model = make(**COMMON, n_jobs=n_jobs, **params).fit(X, y)
+            with tempfile.TemporaryDirectory() as folder:
+                model.save(Path(folder, "model"), **given)
+                again = hl.load(Path(folder, "model"))
+            return Fitted([model, again], again.predict(X))
+
+        return run
+
+    def resume(kind: str, params: Params) -> Callable[[int], Fitted]:
+        def run(n_jobs: int) -> Fitted:
+            make, (X, y) = PATH_DATA[kind]
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "checkpoint")
+                model = make(**COMMON, n_jobs=n_jobs, **params)
+                model.set_params(max_iter=4, callbacks=hl.Checkpoint(path, every=0.0)).fit(X, y)
+                before = model.weights_.copy()
+                model.set_params(max_iter=8, callbacks=hl.Checkpoint(path, resume=True)).fit(X, y)
+            return Fitted([model], [before, model.predict(X)])
+
+        return run
+
+    writing: dict[str, Params] = {
+        "plain": {},
+        "float32": {"dtype": "float32"},
+        "sparse": {"sparse": True},
+        "threshold": {"sparse": 0.05},
+        "state": {"state": True},
+    }
+    for kind, (name, given) in product(PATH_DATA, writing.items()):
+        params: Params = {"warm_start": True} if "state" in given else {}
+        yield Case(f"saved {kind} {name}", reload(kind, params, given))
+    for kind, slack, solver in product(PATH_DATA, SLACKS, SOLVERS):
+        params = {"slack": slack, "solver": solver, **({"nu": 0.3} if slack == "nu" else {})}
+        yield Case(f"resumed {kind} slack={slack} solver={solver}", resume(kind, params))

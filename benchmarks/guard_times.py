@@ -267,7 +267,7 @@ def cold_labels(*_: Any) -> Timing:
     from hingeline import MultilabelSSVM
 
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(30, 5)), rng.integers(2, size=(30, 12))
+    X, y = rng.normal(size=(30, 5)), rng.integers(2, size=(30, 6))
     model = MultilabelSSVM(edges="full", random_state=0, max_iter=20)
     return timed(lambda: model.fit(X, y).predict(X))[1]
 

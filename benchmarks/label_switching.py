@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,17 @@ import numpy as np
 from harness import write_results
 from hingeline import constraints as cs
 from hingeline._jit import uncached
-from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.workers import Workers
 from hingeline.inference.chain import max_sum, path_score
-from hingeline.semisupervised.naive import naive_sweep
 from hingeline.semisupervised.starting import best_labels
 from hingeline.semisupervised.switching import is_lower, sweep_in_order
 from hingeline.structures import chain
 from hingeline.structures.chain import moves, position_scores
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+from naive_switching import naive_sweep
 
 Array = np.ndarray[Any, Any]
 NO_LIMIT = np.iinfo(np.int64).max
@@ -120,7 +123,7 @@ def decode_one(problem: Any, i: int, w: Array, violator: Array) -> float:
 
 def python_sweep(problem: Any, w: Array, scale: float, penalties: Penalties) -> int:
     """The printed sweep in Python over the first sequence of the problem; penalties of all."""
-    evaluator = penalties.evaluator(problem.labels)
+    evaluator = SwitchEvaluator(penalties, problem.labels)
     length = int(problem.offsets[1])
     violator = np.empty(length, dtype=np.int32)
     m, d = problem.n_labels, problem.n_features

@@ -39,7 +39,7 @@ from harness import (
     write_results,
 )
 from hingeline import ChainCRF
-from hingeline.semisupervised.annealing import least_violating
+from hingeline.semisupervised.annealing import choose_by_violations
 from semisupervised_tasks import (
     SCHEDULE,
     Part,
@@ -121,7 +121,7 @@ def ours(run: Run, part: str, costs: Any, schedule: Any, n_jobs: int) -> Row:
     key = KEYS[part]
     path = [scores(run.test, part, m) for m in model.step_models_]
     best = max(range(len(path)), key=lambda k: path[k][key])
-    free = least_violating(model.steps_)
+    free = choose_by_violations(model.steps_)
     models = [model.with_step(k) for k in range(len(path))]
     devs = [scores(run.dev, part, m)[key] for m in models]
     chosen = max(range(len(path)), key=devs.__getitem__)

@@ -45,7 +45,7 @@ def main() -> None:
     found = model.certify(X_test)
     print(f"best sets proven for {np.mean(found.exact):.0%} of the test examples")
     if options.picture:
-        from hingeline.report.label_pictures import label_affinities, plot_affinities
+        from hingeline.report import label_affinities, plot_affinities
 
         names = [*(f"topic {k}" for k in range(6)), "0 or 1, not both", "2 and 3"]
         plot_affinities(label_affinities(model), names, path=options.picture)

@@ -68,7 +68,7 @@ def main() -> None:
     found = model.certify(X[20:])
     print(f"best labelling proven for {int(found.exact.sum())} of {len(found.exact)} test images")
     if options.picture:
-        from hingeline.report.label_pictures import plot_segmentation
+        from hingeline.report import plot_segmentation
 
         plot_segmentation(
             np.array(NAMES)[found.labels[0]],

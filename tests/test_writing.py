@@ -15,7 +15,7 @@ from cli.commands import run
 from hingeline import ChainSSVM, Checkpoint
 from hingeline.data import convert
 from hingeline.report import write_report
-from hingeline.report.curve import plot_curve
+from hingeline.report.figures import plot_curve
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes and devices")
 

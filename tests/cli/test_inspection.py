@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -36,6 +37,19 @@ def folder(tmp_path_factory):
         write(path / name, content(TEST))
         done("train", path / f"train-{name}", "-m", path / f"{name[0]}.hinge")
     return path
+
+
+# report -----------------------------------------------------------------------------------------
+
+
+def test_report(folder, tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    assert str(page) in done("report", folder / "t.hinge", "--test", folder / "t.conll", "-o", page)
+    assert "Most costly errors" in page.read_text(encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    message = refused("report", folder / "t.hinge", "-o", tmp_path / "other.html")
+    assert message.startswith("a report needs jinja2: install hingeline[plot]")
+    assert not (tmp_path / "other.html").exists()
 
 
 # explain ----------------------------------------------------------------------------------------

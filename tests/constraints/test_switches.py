@@ -22,6 +22,7 @@ from hingeline.constraints import (
     NoRepeats,
     Occurs,
     OnlyWords,
+    Penalties,
     Predicate,
     Share,
     StartsWith,
@@ -115,7 +116,7 @@ def follow_switches(constraints, seed, switches=12):
     rng = np.random.default_rng(seed)
     X, offsets = corpus(rng, 4)
     labels = rng.integers(0, len(CLASSES), offsets[-1]).astype(np.int32)
-    evaluator = SwitchEvaluator(constraints, X, CLASSES, labels)
+    evaluator = SwitchEvaluator(Penalties(constraints, X, CLASSES), labels)
     now = full_penalty(constraints, X, spell(labels, offsets))
     close(evaluator.total_penalty(), now)
     for _ in range(switches if offsets[-1] else 0):
@@ -172,9 +173,9 @@ def test_plain_python_and_compiled_agree():
     constraints = [make() for name, make in KINDS.items() if "predicate" not in name]
     constraints.append(Words(str.isdigit, label="b"))
     labels = rng.integers(0, len(CLASSES), offsets[-1]).astype(np.int32)
-    evaluator = SwitchEvaluator(constraints, X, CLASSES, labels)
-    c = evaluator.compiled
-    state = forms.start_state(c, offsets, labels)
+    evaluator = SwitchEvaluator(Penalties(constraints, X, CLASSES), labels)
+    c = evaluator.penalties.compiled
+    state = forms.start_state(c, labels)
     out = np.empty(len(CLASSES))
     for _ in range(30):
         i = int(rng.integers(0, 4))
@@ -202,10 +203,10 @@ def test_what_decomposes_over_a_chain_is_the_penalty_of_the_chain_constraints():
     rng = np.random.default_rng(0)
     for _ in range(50):
         labels = rng.integers(0, 4, 5).astype(np.int32)
-        total = forms.unary_costs(compiled)[np.arange(5), labels].sum()
+        total = compiled.unary[np.arange(5), labels].sum()
         for t in (1, 2, 4):
-            total += forms.pair_costs(compiled)[labels[t - 1], labels[t]]
-            total += forms.change_costs(compiled)[t] * (labels[t] != labels[t - 1])
+            total += compiled.pair[labels[t - 1], labels[t]]
+            total += compiled.change[t] * (labels[t] != labels[t - 1])
         assert total == full_penalty(constraints, X, spell(labels, compiled.offsets))
 
 
@@ -236,10 +237,10 @@ def test_bad_calls_are_explained():
     with pytest.raises(TypeError, match=r"constraints\[1\] is not a constraint"):
         compile_constraints([StartsWith("a"), "b"], [["x"]], CLASSES)
     with pytest.raises(ValueError, match="shape"):
-        SwitchEvaluator([], [["x"]], CLASSES, np.zeros(2))
+        SwitchEvaluator(Penalties([], [["x"]], CLASSES), np.zeros(2))
     with pytest.raises(ValueError, match="numbers from 0 to 3"):
-        SwitchEvaluator([], [["x"]], CLASSES, [4])
-    evaluator = SwitchEvaluator([], [["x"]], CLASSES, [0])
+        SwitchEvaluator(Penalties([], [["x"]], CLASSES), [4])
+    evaluator = SwitchEvaluator(Penalties([], [["x"]], CLASSES), [0])
     with pytest.raises(IndexError, match="no position 1 in sequence 0"):
         evaluator.switch_costs(0, 1)
     with pytest.raises(IndexError, match="k=4"):

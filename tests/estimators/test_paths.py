@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hingeline import C_path, ChainSSVM, MulticlassSSVM, Path, nu_path
-from hingeline.report.path import plot_path
+from hingeline.report import plot_path
 
 # isort: split
 from reference import random_chains

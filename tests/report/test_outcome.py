@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 from hingeline import SSVM
 from hingeline.evaluation.metrics import evaluate, pair_labels
 from hingeline.report import render_report
-from hingeline.report.errors import LONG, MOST_TOKENS, NEAR, excerpts, most_costly
-from hingeline.report.matrices import LEVELS, level
-from hingeline.report.outcome import Outcome, compare, label_losses
-from hingeline.report.scores import merged
+from hingeline.report.outcome import (
+    LONG,
+    MOST_TOKENS,
+    NEAR,
+    Outcome,
+    compare,
+    find_excerpts,
+    find_losses,
+    merge_labels,
+)
+from hingeline.report.sections import LEVELS, find_level
 
 LABELS = st.sampled_from(["a", "b", "c", "?"])  # the model does not know the last
 SEQUENCES = st.lists(st.lists(st.tuples(LABELS, LABELS), max_size=5), min_size=1, max_size=6)
@@ -34,7 +41,7 @@ def test_losses_against_a_loop(sequences):
     pairs = pair_labels(
         [[a for a, _ in s] for s in sequences], [[b for _, b in s] for s in sequences]
     )
-    np.testing.assert_allclose(label_losses(pairs, classes, cost), expected)
+    np.testing.assert_allclose(find_losses(pairs, classes, cost), expected)
 
 
 def test_loss_of_the_model_ranks_errors(make_chain):
@@ -44,20 +51,20 @@ def test_loss_of_the_model_ranks_errors(make_chain):
     y_pred = [["b", "b", "a"], ["a", "a"], ["b", "b"]]
     outcome = compare(model, None, y_true, y_pred, None)
     assert outcome.losses.tolist() == [3.0, 50.0, 0.0]
-    assert most_costly(outcome, 5) == [1, 0]
-    assert most_costly(outcome, 1) == [1]
+    assert outcome.most_costly(5) == [1, 0]
+    assert outcome.most_costly(1) == [1]
 
 
 def test_of_equal_losses_the_shorter_comes_first():
     true = [["a"] * 4, ["a"] * 2, ["a"] * 3, ["a"] * 2]
     outcome = Outcome(False, None, true, true, np.array([1.0, 1.0, 2.0, 1.0]))
-    assert most_costly(outcome, 10) == [2, 1, 3, 0]
+    assert outcome.most_costly(10) == [2, 1, 3, 0]
 
 
 @given(st.lists(st.booleans(), max_size=700))
 def test_excerpts(wrong):
     wrong = np.array(wrong, dtype=bool)
-    found = excerpts(wrong)
+    found = find_excerpts(wrong)
     shown = [t for start, stop in found for t in range(start, stop)]
     assert shown == sorted(set(shown))
     assert all(0 <= start < stop <= len(wrong) for start, stop in found) or len(wrong) == 0
@@ -78,7 +85,7 @@ def test_labels_taken_together_keep_their_counts(n, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     confusion = rng.integers(0, 9, (n, n))
     kept = np.flatnonzero(rng.random(n) < 0.5)
-    out = merged(confusion, kept)
+    out = merge_labels(confusion, kept)
     assert out.sum() == confusion.sum()
     np.testing.assert_array_equal(out[:-1, :-1], confusion[np.ix_(kept, kept)])
     np.testing.assert_array_equal(out[:-1].sum(axis=1), confusion[kept].sum(axis=1))
@@ -87,9 +94,9 @@ def test_labels_taken_together_keep_their_counts(n, data):
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_shades_grow_with_the_share(a, b):
     low, high = sorted((a, b))
-    assert level(low) <= level(high) <= LEVELS
-    assert (level(low) == 0) == (low == 0.0)
-    assert level(1.0) == LEVELS
+    assert find_level(low) <= find_level(high) <= LEVELS
+    assert (find_level(low) == 0) == (low == 0.0)
+    assert find_level(1.0) == LEVELS
 
 
 # Structures of a user's own ----------------------------------------------------------------------
@@ -125,7 +132,9 @@ def test_own_structure_with_outputs_of_other_lengths(custom, parse):
     other = model.with_weights(model.weights_)
     other.structure = Lengths()
     page = parse(render_report(other, y_true=[[0, 1], [2]], y_pred=[[0], [2]]))
-    assert "The mean loss is 0.5 per example; 50.0\u00a0% of all 2 examples have none." in page.text
+    assert (
+        "The mean loss is 0.5 per example; 50.0\u00a0% of the 2 examples have no loss." in page.text
+    )
     rows = page.one(id="errors").one("tbody").all("tr")
     assert [[c.text for c in row.children] for row in rows] == [["0", "1", "0 1", "0"]]
     with pytest.raises(ValueError, match="leave tokens out"):

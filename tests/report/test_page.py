@@ -6,19 +6,22 @@ import gzip
 import math
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.feature_extraction import DictVectorizer
 
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.evaluation.metrics import evaluate
 from hingeline.modelfile.foreign import import_liblinear
+from hingeline.report import page as page_module
 from hingeline.report import render_report, write_report
-from hingeline.report.facts import Facts
-from hingeline.report.overview import certificate_words, value_text
-from hingeline.report.style import STYLE
+from hingeline.report.sections import Facts, certificate_words, parameter_text
+from hingeline.report.words import show
 
 SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenance"]
 
@@ -142,15 +145,15 @@ def test_the_certified_bound_holds(flat):
         (np.float64(0.5), "0.5"),
         (math.inf, "inf"),
         (True, "True"),
-        ("<b>", "&#x27;&lt;b&gt;&#x27;"),
+        ("<b>", "'<b>'"),
         (np.zeros((3, 3)), "array of shape (3, 3)"),
-        ({"a": [1, object()]}, "{&#x27;a&#x27;: [1, object]}"),
+        ({"a": [1, object()]}, "{'a': [1, object]}"),
         (print, "print"),
-        ((2.0, "hamming"), "(2, &#x27;hamming&#x27;)"),
+        ((2.0, "hamming"), "(2, 'hamming')"),
     ],
 )
 def test_parameters_are_the_same_on_every_machine(value, shown):
-    assert value_text(value) == shown
+    assert parameter_text(value) == shown
 
 
 def test_changed_parameters_stand_out(make_chain, page_of, rows_of):
@@ -189,7 +192,7 @@ def test_hostile_text_is_text(make_chain, hostile, page_of):
     assert first in chips
     assert hostile[4] in chips  # right-to-left letters stay
     assert "\u202e" not in root.text
-    assert root.one("style").text.strip() == STYLE.strip()
+    assert root.one("style").text == page_of(model)[0].one("style").text
 
 
 def test_right_to_left_sentences(make_chain, page_of):
@@ -242,20 +245,57 @@ def test_bad_paths(chain, tmp_path):
         write_report(tmp_path / "missing" / "report.html", chain[0])
 
 
-def test_style_has_screen_print_and_dark():
-    assert "@media print" in STYLE
-    assert "@media screen and (prefers-color-scheme: dark)" in STYLE
-    assert "url(" not in STYLE
-    assert "@import" not in STYLE
-    assert STYLE.count("{") == STYLE.count("}")
-
-
-def test_classes_of_the_page_are_in_the_style_sheet(chain, page_of):
+def test_style_has_screen_print_and_dark(chain, page_of):
     model, X, y = chain
     root, _ = page_of(model, y_true=y, y_pred=model.predict(X))
+    style = root.one("style").text
+    assert "@media print" in style
+    assert "@media screen and (prefers-color-scheme: dark)" in style
+    assert "url(" not in style
+    assert "@import" not in style
+    assert style.count("{") == style.count("}")
     used = {name for e in root.all() for name in e.attrs.get("class", "").split()}
-    known = set(re.findall(r"\.([a-z][a-z0-9]*)", STYLE))
-    assert used <= known
+    assert used <= set(re.findall(r"\.([a-z][a-z0-9]*)", style))
+
+
+@pytest.fixture(scope="module")
+def template():
+    return page_module._load_template().environment.from_string(
+        '<p title="{{ value }}">{{ value }}</p><b title="{{ value | show }}">{{ value | show }}</b>'
+    )
+
+
+@given(st.text(st.characters(), max_size=40))  # surrogates and controls too
+def test_whatever_the_template_prints_is_text(template, parse, value):
+    root = parse(template.render(value=value))
+    plain, shown = root.children
+    for element in (plain, shown):
+        assert all(isinstance(child, str) for child in element.children)
+        assert element.attrs["title"] == element.text
+    assert shown.text == show(value)
+    assert not set(plain.text) & set("\n\t\x00\u202e\ud800")
+
+
+def test_tables_have_captions_and_scopes(chain, page_of):
+    model, X, y = chain
+    root, _ = page_of(model, y_true=y, y_pred=model.predict(X))
+    (table,) = [t for t in root.all("table") if t.one("caption").text == "Spans by type"]
+    (box,) = [d for d in root.all("div") if d.attrs.get("aria-label") == "Spans by type"]
+    assert table in box.children
+    rows = table.one("tbody").all("tr")
+    assert {th.attrs["scope"] for th in table.one("thead").all("th")} == {"col"}
+    assert [[c.tag for c in tr.children] for tr in rows] == [["th"] + ["td"] * 4] * len(rows)
+    assert {tr.children[0].attrs["scope"] for tr in rows} == {"row"}
+    assert [tr.attrs.get("class") for tr in rows] == [None, None, "sum", "sum", "sum"]
+    assert {td.attrs["class"] for td in table.all("td")} == {"n"}
+
+
+@pytest.mark.parametrize("name", ["jinja2", "matplotlib"])
+def test_without_the_extra(chain, name, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=rf"a report needs {name}.*hingeline\[plot\]"):
+        write_report(tmp_path / "report.html", chain[0])
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.data

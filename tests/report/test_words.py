@@ -1,9 +1,10 @@
-"""Numbers as they are shown."""
+"""Numbers as they are shown, and texts of users, of which every character shows."""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -12,13 +13,15 @@ from hypothesis import strategies as st
 from hingeline.report.words import (
     brief,
     count,
-    counted,
+    count_of,
+    decimal,
     decimals_for,
-    fixed,
-    listed,
+    find_direction,
+    join_words,
     percent,
     percent_at_most,
     seconds,
+    show,
     significant,
 )
 
@@ -69,13 +72,14 @@ def test_a_bound_that_is_round_stays():
 
 
 def test_other_numbers():
-    assert fixed(-0.001, 2) == "0.00"
-    assert fixed(-1234.5, 1) == "−1,234.5"
+    assert decimal(-0.001, 2) == "0.00"
+    assert decimal(-1234.5, 1) == "−1,234.5"
     assert percent(0.93214) == "93.21\u00a0%"
     assert count(1234567) == "1,234,567"
-    assert (counted(1, "pass", "passes"), counted(2, "pass", "passes")) == ("1 pass", "2 passes")
+    assert (count_of(1, "pass", "passes"), count_of(2, "pass", "passes")) == ("1 pass", "2 passes")
     assert (brief(13.0), brief(0.19), brief(1e-7)) == ("13", "0.19", "1 × 10⁻⁷")
-    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert join_words(["a", "b", "c"]) == "a, b and c"
+    assert join_words(["a"]) == "a"
     assert [decimals_for(v, 3) for v in (0.0, 12.0, 0.012, 12345.0, math.inf)] == [0, 1, 4, 0, 0]
 
 
@@ -86,3 +90,54 @@ def test_other_numbers():
 )
 def test_times(value, shown):
     assert seconds(value) == shown.replace(" ", "\u00a0")
+
+
+# Texts -------------------------------------------------------------------------------------------
+
+
+@given(st.text(st.characters(), max_size=40))  # surrogates and controls too
+def test_nothing_invisible_is_left(value):
+    shown = show(value)
+    shown.encode("utf-8")  # no surrogates
+    for character in shown:
+        assert unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp")
+        assert unicodedata.bidirectional(character) not in (
+            "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI",
+        )  # fmt: skip
+    assert shown.strip()
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=200))
+def test_what_is_visible_stays(value):
+    assert show(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a\nb\tc\x00", "a␊b␉c␀"),
+        ("\u202eabc", "⟨U+202E⟩abc"),
+        ("\x85", "⟨U+0085⟩"),
+        ("", "(empty)"),
+        ("  ", "␠␠"),
+        ("x" * 300, "x" * 200 + "…"),
+        (17, "17"),
+        ("שלום", "שלום"),
+    ],
+)
+def test_texts(value, shown):
+    assert show(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (["12", "שלום", "abc"], "rtl"),
+        (["(", "مرحبا"], "rtl"),
+        (["...", "abc", "שלום"], "ltr"),
+        (["1", "?"], "ltr"),
+        ([], "ltr"),
+    ],
+)
+def test_direction_of_writing(tokens, expected):
+    assert find_direction(tokens) == expected

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline import constraints as cs
-from hingeline.constraints.penalties import Penalties, penalty_of
+from hingeline.constraints.penalties import Penalties, measure_penalty
 from hingeline.core.workers import Workers
-from hingeline.semisupervised.naive import naive_sweep
 from hingeline.semisupervised.starting import best_labels
 from hingeline.semisupervised.switching import all_slacks, switch_labels
 from hingeline.structures import chain
+
+# isort: split
+from naive_switching import naive_sweep
 
 
 def random_problem(seed: int, n_labels: int = 3, general: bool = False, masked: bool = False):
@@ -150,7 +152,7 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
     assert fast.labels.tolist() == problem.labels[at:].tolist()
     if limit is None:
         assert slack == pytest.approx(fast.slack, abs=1e-9)
-    assert penalty_of(penalties.compiled, state) == pytest.approx(fast.penalty, abs=1e-9)
+    assert measure_penalty(penalties.compiled, state) == pytest.approx(fast.penalty, abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,10 +1,10 @@
-"""Semi-supervised baselines: the systems that the semi-supervised structural SVM is compared with.
+"""The systems that the semi-supervised structural SVM is compared with, with the same constraints.
 
-All take the same features and constraints as :class:`hingeline.SemiSupervisedSSVM`; the methods
-themselves are in :mod:`hingeline.semisupervised`, one file each.
+Nothing else in the package imports this folder.
 """
 
-from hingeline.baselines.likelihood import DASO, PosteriorRegularization
-from hingeline.baselines.margin import CODL, TransductiveSSVM
+from hingeline.baselines.codl import CODL
+from hingeline.baselines.posterior import DASO, PosteriorRegularization
+from hingeline.baselines.transductive import TransductiveSSVM
 
 __all__ = ["CODL", "DASO", "PosteriorRegularization", "TransductiveSSVM"]

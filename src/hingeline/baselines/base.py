@@ -1,4 +1,4 @@
-"""What the semi-supervised baselines share: data with and without labels, and what a fit leaves."""
+"""What the semi-supervised baselines share: the fit around a method, and what it leaves."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_sample_weight
+from hingeline._checks import one_of, positive
+from hingeline.constraints.decode import decode_compiled
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.results import Result
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.allowed import choose_scheme
+from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
-from hingeline.semisupervised.partial_labels import rows_in, split_labels, words_in
-from hingeline.structures.chain import ChainProblem
-
-# What the baselines leave behind: a row and the weights of every round.
+from hingeline.semisupervised.annealing import WarmSolver
+from hingeline.semisupervised.starting import PartlyLabelled, prepare
+from hingeline.structures.chain import layout_of
 
 Array = np.ndarray[Any, Any]
+
+#: What a move that a tag scheme forbids costs in a beam, which wants finite numbers.
+BEAM_FORBIDDEN = -1e8
 
 
 class BaselineRound(NamedTuple):
@@ -41,13 +43,7 @@ class BaselineRound(NamedTuple):
 
 @dataclass
 class Rounds:
-    """All rounds so far.
-
-    Parameters
-    ----------
-    score : callable, optional
-        Weights to a score on development data.
-    """
+    """All rounds so far; ``score`` maps weights to a score on development data."""
 
     score: Callable[[Array], float] | None = None
     rows: list[BaselineRound] = field(default_factory=list)
@@ -64,7 +60,7 @@ class Rounds:
         penalty: float = math.nan,
         temperature: float = math.nan,
     ) -> float:
-        """Note a round; the share of labels that changed."""
+        """Note a round and return the share of labels that changed."""
         changed = float(np.mean(labels != self.labels[-1])) if self.labels else math.nan
         now = time.perf_counter()
         score = math.nan if self.score is None else self.score(result.weights)
@@ -77,44 +73,17 @@ class Rounds:
         return changed
 
 
-@dataclass
-class BaselineData:
-    """Sequences ready for a method; those with labels first."""
-
-    model: Any
-    order: Array  # numbers of the sequences as the caller counts them
-    first: int  # how many are labelled
-    matrix: sp.csr_matrix
-    offsets: Array
-    labels: Array  # of the labelled tokens
-    weights: Array  # of the labelled sequences
-    penalties: Penalties
-
-    @property
-    def n(self) -> int:
-        """Number of sequences."""
-        return len(self.order)
-
-    def problem(self, lo: int, hi: int) -> ChainProblem:
-        """The sequences ``lo ≤ i < hi``; unlabelled tokens have label 0 for the time being."""
-        a, b = int(self.offsets[lo]), int(self.offsets[hi])
-        labels = np.zeros(b - a, dtype=np.int32)
-        known = self.labels[a:b]
-        labels[: len(known)] = known
-        offsets = self.offsets[lo : hi + 1] - a
-        made: ChainProblem = self.model._make(
-            self.model._with_constant(self.matrix[a:b]), offsets, labels
-        )
-        return made
-
-
+@dataclass(eq=False, repr=False)
 class Baseline(BaseEstimator):
-    """Fit, predict and score around a method; subclasses run it."""
+    """Fit, predict and score around a method, which subclasses run."""
 
-    base: Any
-    constraints: Any
-    classes: Any
-    _default: Any = ChainSSVM
+    base: Any = None
+    constraints: Any = ()
+    classes: Any = field(default=None, kw_only=True)
+
+    _base_class: ClassVar[Any] = ChainSSVM
+    #: Why a method cannot use Python predicates.
+    _no_predicates: ClassVar[str]
 
     def fit(
         self,
@@ -145,14 +114,26 @@ class Baseline(BaseEstimator):
         -------
         self
         """
-        if self.base is not None and not isinstance(self.base, self._default):
-            raise TypeError(f"base must be a {self._default.__name__}, got {self.base!r:.60}.")
+        kind = self._base_class
+        if self.base is not None and not isinstance(self.base, kind):
+            raise TypeError(f"base must be a {kind.__name__}, got {self.base!r:.60}.")
         if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
             raise TypeError("dev must be a pair (X_dev, y_dev).")
-        model = self._default() if self.base is None else clone(self.base)
+        model = kind() if self.base is None else clone(self.base)
         model._check_parameters()
         self._check(model)
-        data = self._prepare(model, X, y, lengths, sample_weight, words)
+        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
+        if data.first == data.n:
+            raise ValueError(
+                f"y has labels for all sequences: mark unlabelled ones with None, or fit "
+                f"{kind.__name__} itself."
+            )
+        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        if penalties.predicates:
+            raise ValueError(
+                f"{type(self).__name__} cannot use Python predicates, which {self._no_predicates}: "
+                "leave them out, or use SemiSupervisedSSVM."
+            )
         rounds = Rounds()
         if dev is not None:
 
@@ -162,71 +143,26 @@ class Baseline(BaseEstimator):
 
             rounds.score = score
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
-            self._run(data, rounds, workers)
-        self._keep(data, rounds)
-        return self
-
-    def _check(self, model: Any) -> None:
-        raise NotImplementedError
-
-    def _run(self, data: BaselineData, rounds: Rounds, workers: Workers) -> None:
-        raise NotImplementedError
-
-    def _prepare(
-        self, model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any
-    ) -> BaselineData:
-        encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
-        known, flat = split_labels(y, offsets, lengths)
-        if not flat:
-            raise ValueError(
-                "y is None for all sequences: at least one must be labelled to begin from."
-            )
-        if known.all():
-            raise ValueError(
-                f"y has labels for all sequences: mark unlabelled ones with None, or fit "
-                f"{type(model).__name__} itself."
-            )
-        order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
-        first = int(known.sum())
-        model.encoder_ = encoder
-        model.n_features_in_ = matrix.shape[1]
-        declared = [] if self.classes is None else plain_labels(self.classes)
-        model.classes_, index = find_classes([*declared, *flat])
-        labels = number_labels(flat, index)
-        rows, inner = rows_in(order, offsets)
-        model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
-        return BaselineData(
-            model=model,
-            order=order,
-            first=first,
-            matrix=matrix[rows],
-            offsets=inner,
-            labels=labels,
-            weights=check_sample_weight(sample_weight, len(known))[order[:first]],
-            penalties=Penalties(
-                self.constraints,
-                words_in(X, words, order[first:], offsets),
-                model.classes_.tolist(),
-            ),
-        )
-
-    def _keep(self, data: BaselineData, rounds: Rounds) -> None:
-        """Weights of the last round, or of the best one on development data."""
-        model = data.model
+            self._run(data, penalties, rounds, workers)
         scores = [row.dev_score for row in rounds.rows]
-        chosen = len(scores) - 1 if rounds.score is None else int(np.argmax(scores))
+        chosen = len(scores) - 1 if dev is None else int(np.argmax(scores))
         model._store(rounds.results[chosen])
-        numbers = np.concatenate([data.labels, rounds.labels[chosen]])
-        parts = np.split(model.classes_[numbers], data.offsets[1:-1])
-        self.transduction_: list[Array] = [parts[0]] * data.n
-        for place, part in zip(data.order.tolist(), parts, strict=True):
-            self.transduction_[place] = part
+        self.transduction_ = data.restore_order(rounds.labels[chosen])
         self.base_ = model
         self.classes_ = model.classes_
         self.n_features_in_ = model.n_features_in_
         self.rounds_ = rounds.rows
         self.round_weights_ = [result.weights for result in rounds.results]
         self.selected_ = chosen
+        return self
+
+    def _check(self, model: Any) -> None:
+        raise NotImplementedError
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        raise NotImplementedError
 
     @property
     def weights_(self) -> Array:
@@ -268,3 +204,81 @@ class Baseline(BaseEstimator):
         """
         check_is_fitted(self, "base_")
         return float(self.base_.score(X, y, lengths, sample_weight))
+
+
+# Baselines on a structural SVM -----------------------------------------------------------------
+
+
+def check_margin_base(model: Any) -> None:
+    """Refuse a structural SVM whose labels cannot be switched."""
+    one_of("base's slack", model.slack, ("max",))
+    one_of("base's rescale", model.rescale, ("margin",))
+    one_of("base's solver", model.solver, ("auto", "sdm"))
+    positive("base's C", model.C)
+
+
+def learn_supervised(data: PartlyLabelled) -> Result:
+    """The weights of the labelled sequences alone."""
+    solver = WarmSolver(data.model, data.make_problem(0, data.first))
+    return solver.solve(data.weights, np.zeros(0, dtype=np.int64))
+
+
+def make_learner(model: Any, problem: Any, weights: Array) -> Callable[[Array], Result]:
+    """Labels of the problem's last tokens to weights, from the multipliers of the call before."""
+    solver = WarmSolver(model, problem)
+
+    def learn(labels: Array) -> Result:
+        at = len(problem.labels) - len(labels)
+        differs = np.concatenate([np.zeros(at, bool), labels != problem.labels[at:]])
+        problem.labels[at:] = labels
+        changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
+        return solver.solve(weights, changed)
+
+    return learn
+
+
+def make_decoder(
+    model: Any, problem: Any, penalties: Penalties, beam: int
+) -> Callable[[Array], Array]:
+    """Weights to labels of a problem's sequences, under the constraints on single sequences."""
+    layout = layout_of(problem)
+    tokens = sp.csr_matrix(
+        (problem.values, problem.indices, problem.indptr),
+        shape=(len(problem.labels), problem.n_features),
+    )
+    first, last = problem.offsets[:-1], problem.offsets[1:] - 1
+    valid = moves_of(model.classes_, model.scheme_)
+
+    def decode(w: Array) -> Array:
+        tables = layout.split(w)
+        scores = np.asarray(tokens @ tables["emission"])
+        moves = tables["transition"].copy()
+        if problem.boundary:
+            scores[first] += tables["start"][0]
+            scores[last] += tables["end"][0]
+        if valid is not None:
+            scores[first] += np.where(valid[0], 0.0, BEAM_FORBIDDEN)
+            scores[last] += np.where(valid[2], 0.0, BEAM_FORBIDDEN)
+            moves += np.where(valid[1], 0.0, BEAM_FORBIDDEN)
+        return decode_compiled(penalties.compiled, scores, moves, beam=beam)
+
+    return decode
+
+
+def alternate(
+    supervised: Result,
+    decode: Callable[[Array], Array],
+    learn: Callable[[Array], Result],
+    penalties: Penalties,
+    rounds: Rounds,
+    max_rounds: int,
+) -> None:
+    """Label the unlabelled sequences and learn from these labels, in turn, until they settle."""
+    labels = decode(supervised.weights)
+    rounds.add(supervised, labels)
+    for _ in range(max_rounds):
+        result = learn(labels)
+        paid = penalties.total(labels)
+        labels = decode(result.weights)
+        if rounds.add(result, labels, penalty=paid, objective=result.primal) == 0.0:
+            break

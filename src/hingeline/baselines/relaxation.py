@@ -1,7 +1,8 @@
-"""Distributions over the labels of unlabelled sequences, and weights for given distributions.
+"""Constraints on expectations, distributions that keep them, and weights for distributions.
 
-With weights w, temperature T and penalties g on expectations (:mod:`.relaxation`) the distribution
-a over labellings of the unlabelled sequences minimises::
+Posterior regularisation and DASO give the unlabelled sequences distributions instead of labels.
+With weights w, temperature T and penalties g on expectations the distribution a over labellings
+minimises::
 
     Σ_j E_a[cost − w·f(x_j, y)] + Σ_c g_c(E_a[φ_c]) − T·H(a)
 
@@ -10,6 +11,24 @@ Its dual has one multiplier between 0 and a cap for each bound, the distribution
 violation: forward and backward passes, and L-BFGS with bounds on λ. At T = 1 this is the
 projection of the model's posterior of Ganchev et al. (2010): up to a constant, the divergence
 ``KL(a ‖ p_w)`` plus penalties.
+
+Only expectations of functions that decompose over a chain can be computed. From the compiled
+constraints these are taken:
+
+* costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
+  expectation is linear in the distribution;
+* numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
+  number;
+* numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with segments):
+  to the expected number of positions at which a segment of that label starts. "Each label at most
+  once" (``NoRepeats``) becomes at most one expected start of each label, a surrogate as in Dhillon
+  et al. (2012);
+* corpus constraints: shares and averages of expected numbers. The share of changes is a ratio; it
+  is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
+
+Beyond its bounds a number of one sequence costs per unit what the first unit costs there. Minimum
+lengths, orders, and segments of groups of several labels do not decompose into expectations of
+labels and starts; they are left out and named in ``left_out``.
 """
 
 from __future__ import annotations
@@ -32,31 +51,10 @@ from hingeline.core.workers import Workers
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import ChainProblem, layout_of
 
-# Constraints on expectations: what of the constraints a distribution over chains can be held to.
-#
-# Posterior regularisation and DASO give the unlabelled sequences distributions instead of labels.
-# A constraint then bounds an expectation, and only those of functions that decompose over a chain
-# can be computed. From the compiled constraints these are taken:
-#
-# * costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
-#   expectation is linear in the distribution;
-# * numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
-#   number;
-# * numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with
-#   segments): to the expected number of positions at which a segment of that label starts. "Each
-#   label at most once" (``NoRepeats``) becomes at most one expected start of each label, a
-#   surrogate as in Dhillon et al. (2012);
-# * corpus constraints: shares and averages of expected numbers. The share of changes is a ratio;
-#   it is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
-#
-# Beyond its bounds a number of one sequence costs per unit what the first unit costs there.
-# Minimum lengths, orders, and segments of groups of several labels do not decompose into
-# expectations of labels and starts; they are left out and named in ``left_out``.
-
 Array = np.ndarray[Any, Any]
 
 #: Costs above this are as good as infinite, and smaller numbers keep their digits beside it.
-LARGEST = 1e4
+LARGEST_COST = 1e4
 
 
 class Prices(NamedTuple):
@@ -144,42 +142,29 @@ class _OfCorpus(_Term):
 
 
 class Relaxation:
-    """Constraints over the unlabelled sequences as bounds on expectations.
+    """Constraints over the unlabelled sequences as bounds on ``n`` expectations.
 
-    Parameters
-    ----------
-    compiled : CompiledConstraints
-    stride : int
-        Length of a row of labels, padding included.
-
-    Attributes
-    ----------
-    n : int
-        Number of multipliers.
-    bound, cap, curve : ndarray of shape (n,)
-        Excess over ``bound`` costs ``cap`` per unit, or ``curve`` times its square.
-    pair : ndarray of shape (labels, stride)
-        Costs of pairs of neighbours.
-    left_out : list of str
-        What has no form here.
+    Excess over ``bound`` (n,) costs ``cap`` (n,) per unit, or ``curve`` (n,) times its square;
+    ``pair`` (labels, stride) holds the costs of pairs of neighbours, and ``left_out`` names what
+    has no form here. The stride is the length of a row of labels, padding included.
     """
 
     def __init__(self, compiled: CompiledConstraints, stride: int) -> None:
         self.compiled, self.stride = compiled, stride
         self.offsets = compiled.offsets
         self.n_tokens, self.n_labels = compiled.unary.shape
-        self.pair = self._wide(compiled.pair)
-        self._labels = self._wide(compiled.unary)
-        change = np.minimum(compiled.change, LARGEST)
+        self.pair = self._widen(compiled.pair)
+        self._labels = self._widen(compiled.unary)
+        change = np.minimum(compiled.change, LARGEST_COST)
         inside = np.ones(self.n_tokens)
         inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
         self._inside = inside
         self._starts = np.repeat((change * inside)[:, None], stride, axis=1)
         self.left_out: list[str] = []
         self.terms: list[_Term] = []
-        self._of_sequences()
+        self._add_sequences()
         for c in range(len(compiled.corpus_kind)):
-            self._of_corpus(c)
+            self._add_corpus(c)
         self.n = sum(term.size for term in self.terms)
         none = [np.zeros(0)]
         self.bound = np.concatenate([*none, *(term.bound for term in self.terms)])
@@ -215,9 +200,9 @@ class Relaxation:
 
     # What the constraints become -----------------------------------------------------------
 
-    def _wide(self, table: Array) -> Array:
+    def _widen(self, table: Array) -> Array:
         out = np.zeros((len(table), self.stride))
-        out[:, : table.shape[1]] = np.minimum(table, LARGEST)
+        out[:, : table.shape[1]] = np.minimum(table, LARGEST_COST)
         return out
 
     def _mask(self, g: int) -> Array:
@@ -228,7 +213,7 @@ class Relaxation:
     def _all(self) -> Array:
         return (np.arange(self.stride) < self.n_labels).astype(np.float64)
 
-    def _of_sequences(self) -> None:
+    def _add_sequences(self) -> None:
         compiled = self.compiled
         n_groups = len(compiled.member)
         single = compiled.member.sum(axis=1) == 1
@@ -245,9 +230,9 @@ class Relaxation:
         if len(compiled.order):
             self.left_out.append("orders of two labels")
         for table, of_starts in ((compiled.token_cost, False), (starts, True)):
-            self._count(table, of_starts)
+            self._add_counts(table, of_starts)
 
-    def _count(self, table: Array, of_starts: bool) -> None:
+    def _add_counts(self, table: Array, of_starts: bool) -> None:
         """Bounds on numbers, read off the costs of each number."""
         upper: list[tuple[int, float, float]] = []
         lower: list[tuple[int, float, float]] = []
@@ -257,22 +242,22 @@ class Relaxation:
                 continue
             low, high = int(free[0]), int(free[-1])
             if low > 0:
-                lower.append((g, low, min(costs[low - 1], LARGEST)))
+                lower.append((g, low, min(costs[low - 1], LARGEST_COST)))
             if high + 1 < len(costs):
-                upper.append((g, high, min(costs[high + 1], LARGEST)))
+                upper.append((g, high, min(costs[high + 1], LARGEST_COST)))
         for sign, rows in ((1.0, upper), (-1.0, lower)):
             if rows:
                 masks = np.array([self._mask(g) for g, _, _ in rows])
                 bounds, caps = (np.array([row[c] for row in rows]) for c in (1, 2))
                 self.terms.append(_PerSequence(self.offsets, masks, sign, bounds, caps, of_starts))
 
-    def _of_corpus(self, c: int) -> None:
+    def _add_corpus(self, c: int) -> None:
         compiled = self.compiled
         kind, target = int(compiled.corpus_kind[c]), int(compiled.corpus_target[c])
         low, high = (float(bound) for bound in compiled.corpus_bounds[c])
         n = len(self.offsets) - 1
         if kind == CHANGES:
-            self._of_changes(c, target, low, high)
+            self._add_changes(c, target, low, high)
             return
         if kind == SHARE:
             size, labels = float(self.n_tokens), self._mask(target)
@@ -286,11 +271,11 @@ class Relaxation:
             size, labels = float(n), self._mask(target)
         # Numbers are divided by √size, which makes multipliers of all terms alike in size.
         if np.isfinite(high):
-            self._one_side(c, 1.0, labels, kind != SHARE, 1.0, high * size, size)
+            self._add_corpus_bound(c, 1.0, labels, kind != SHARE, 1.0, high * size, size)
         if low > 0.0:
-            self._one_side(c, 1.0, labels, kind != SHARE, -1.0, low * size, size)
+            self._add_corpus_bound(c, 1.0, labels, kind != SHARE, -1.0, low * size, size)
 
-    def _of_changes(self, c: int, row: int, low: float, high: float) -> None:
+    def _add_changes(self, c: int, row: int, low: float, high: float) -> None:
         """``E[bad] − p·E[changes]`` against 0, in units of a typical number of changes."""
         bad = self.compiled.bad_change[row].astype(np.float64) * self._inside
         size = float(max(self._inside.sum() * 0.15, 1.0))  # one change in about seven tokens
@@ -298,9 +283,9 @@ class Relaxation:
             if not np.isfinite(p) or (sign < 0 and p <= 0.0):
                 continue
             per_token = bad - p * self._inside
-            self._one_side(c, per_token, self._all(), True, sign, 0.0, size)
+            self._add_corpus_bound(c, per_token, self._all(), True, sign, 0.0, size)
 
-    def _one_side(
+    def _add_corpus_bound(
         self,
         c: int,
         tokens: Any,
@@ -332,26 +317,16 @@ class Relaxation:
 class SoftLabels:
     """A distribution over the labellings of the unlabelled sequences.
 
-    Attributes
-    ----------
-    weights, unary, enter : ndarray
-        Its scores, the temperature included, as :class:`ChainExpectations` takes them.
-    multipliers : ndarray
-    value : float
-        The dual objective, a bound from below on what is minimised.
-    nodes : ndarray of shape (tokens, stride)
-        Probabilities of labels.
-    penalty : float
-        Expected costs and penalties.
+    Its scores, the temperature included, are as :class:`ChainExpectations` takes them.
     """
 
     weights: Array
     unary: Array
     enter: Array
     multipliers: Array
-    value: float
-    nodes: Array
-    penalty: float
+    value: float  # the dual objective, a bound from below on what is minimised
+    nodes: Array  # (tokens, stride) probabilities of labels
+    penalty: float  # expected costs and penalties
 
 
 def project(
@@ -366,19 +341,8 @@ def project(
 ) -> SoftLabels:
     """The distribution of smallest cost, penalty and negative entropy for weights w.
 
-    Parameters
-    ----------
-    expectations : ChainExpectations
-        Of the unlabelled sequences.
-    relaxation : Relaxation
-    w : (n_weights,)
-    temperature : float
-    start : (relaxation.n,), optional
-        Multipliers to begin with.
-    max_passes : int
-        Forward-backward passes, about.
-    tol : float
-        Largest violation of the optimality conditions of a multiplier.
+    ``start`` are multipliers to begin with; there are about ``max_passes`` forward-backward passes;
+    ``tol`` is the largest violation of the optimality conditions of a multiplier.
     """
     problem = expectations.problem
     T = float(temperature)
@@ -445,24 +409,9 @@ class SoftTask:
 
     Minimises in turn, over w and a,
     ``½‖w‖² + Σ_i c_i·(log Z_i − w·f(x_i, y_i)) + c_u (Σ_j E_a[log Z_j − w·f(x_j, y)] + …)``,
-    with costs, penalties and ``−T·H(a)`` for the dots.
-
-    Parameters
-    ----------
-    labelled, unlabelled : ChainProblem
-        The same features and labels.
-    weights : (labelled sequences,)
-        The c_i.
-    unlabelled_weight : float
-        c_u.
-    relaxation : Relaxation
-    workers : Workers
-    tol : float
-        Certified relative gap of the convex problems in w.
-    max_iter : int
-        Passes over the data in one of these, at most.
-    max_passes : int
-        Passes over the unlabelled sequences in one projection, about.
+    with costs, penalties and ``−T·H(a)`` for the dots. ``weights`` are the c_i and
+    ``unlabelled_weight`` is c_u; ``tol`` and ``max_iter`` are of the convex problems in w, and
+    ``max_passes`` bounds the passes over the unlabelled sequences in one projection, about.
     """
 
     def __init__(
@@ -486,13 +435,13 @@ class SoftTask:
         self.observed = observed_features(labelled, weights)
         self._both = _Both(self.labelled, self.unlabelled)
 
-    def supervised(self) -> Result:
+    def learn_supervised(self) -> Result:
         """The weights of the labelled sequences alone."""
         return minimise_log_loss(
             self.labelled, self.weights, self.observed, tol=self.tol, max_iter=self.max_iter
         )
 
-    def label(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
+    def project(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
         """Distributions for weights."""
         return project(
             self.unlabelled,

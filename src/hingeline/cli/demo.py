@@ -17,7 +17,7 @@ from hingeline.cli import app
 from hingeline.cli.app import CommandError, blame
 from hingeline.cli.progress import FitProgress, percent, relative_gap
 from hingeline.data.digits import DigitDates, load_digit_dates
-from hingeline.report.curve import check_picture_path, plot_curve
+from hingeline.report.figures import check_picture_path, plot_curve
 
 Array = np.ndarray[Any, Any]
 

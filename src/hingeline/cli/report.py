@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hingeline.cli import app
-from hingeline.cli.app import blame
+from hingeline.cli.app import CommandError, blame
 from hingeline.cli.evaluate import judge
 from hingeline.cli.info import Annealed
 from hingeline.cli.samples import load_model, read_labelled, refuse_sets, source_of
@@ -49,8 +49,10 @@ def report(
             known["tokens"] = samples.X.sentences(0)
         files.append(source_of(test))
     path = output or model.with_suffix(".html")
-    with blame("--output"):
-        write_report(
-            path, estimator, command=metadata.get("command"), data=files, title=model.name, **known
-        )
+    known |= {"command": metadata.get("command"), "data": files, "title": model.name}
+    try:
+        with blame("--output"):
+            write_report(path, estimator, **known)
+    except ImportError as error:  # what to install
+        raise CommandError(str(error)) from None
     typer.echo(f"The report is in {path}")

@@ -5,7 +5,7 @@ from hingeline.constraints.check import CheckReport, check
 from hingeline.constraints.corpus import AverageSegments, ChangeShare, Share
 from hingeline.constraints.decode import constrained_decode
 from hingeline.constraints.files import load_constraints
-from hingeline.constraints.penalties import SwitchEvaluator
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.rules import (
     PUNCTUATION,
     AtMostOneSegment,
@@ -38,6 +38,7 @@ __all__ = [
     "NoRepeats",
     "Occurs",
     "OnlyWords",
+    "Penalties",
     "Predicate",
     "Share",
     "StartsWith",

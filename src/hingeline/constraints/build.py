@@ -25,10 +25,10 @@ from hingeline.constraints.rules import (
     StartsWith,
     Words,
     as_group,
-    bad_changes,
-    matches,
-    outside,
-    words_of,
+    find_bad_changes,
+    find_matches,
+    measure_excess,
+    pick_words,
 )
 from hingeline.constraints.switches import (
     ALL_SEGMENTS,
@@ -53,7 +53,7 @@ def compile_constraints(
     Parameters
     ----------
     constraints : iterable of Constraint
-        All kinds but :class:`Predicate`, which only :class:`SwitchEvaluator` can evaluate.
+        All kinds but :class:`Predicate`, which only :class:`Penalties` can evaluate.
     X : iterable of sequences of tokens
     classes : sequence
         The labels; label k of the compiled form is ``classes[k]``.
@@ -69,12 +69,12 @@ def compile_constraints(
     """
     if unknown not in ("warn", "ignore", "error"):
         raise ValueError(f"unknown must be 'warn', 'ignore' or 'error', got {unknown!r}.")
-    builder = _Builder(words_of(X, token), list(classes))
+    builder = _Builder(pick_words(X, token), list(classes))
     for number, constraint in enumerate(as_constraints(constraints)):
         if isinstance(constraint, Predicate):
             raise ValueError(
                 f"constraint {number} ({constraint.title}) is a Python predicate and cannot be "
-                "compiled; use SwitchEvaluator."
+                "compiled; use Penalties."
             )
         builder.add(constraint)
     if builder.unknown and unknown != "ignore":
@@ -112,6 +112,8 @@ class _Builder:
             raise ValueError("classes must be distinct.")
         lengths = [len(x) for x in words]
         self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        some = self.offsets[1:] > self.offsets[:-1]
+        self.first, self.last = self.offsets[:-1][some], self.offsets[1:][some] - 1
         self.longest = max(lengths, default=0)
         self.unary = np.zeros((int(self.offsets[-1]), len(classes)))
         self.change = np.zeros(int(self.offsets[-1]))
@@ -126,20 +128,15 @@ class _Builder:
         self.bad: list[Array] = []
         self.corpus: list[tuple[int, int, CorpusConstraint]] = []
 
-    # Labels and groups ---------------------------------------------------------------------
+    def number(self, labels: Iterable[Any]) -> list[int]:
+        """The numbers of the labels that are among the classes."""
+        labels = list(labels)
+        self.unknown.update(label for label in labels if label not in self.index)
+        return sorted({self.index[label] for label in labels if label in self.index})
 
-    def known(self, labels: Iterable[Any]) -> list[int]:
-        found = []
-        for label in labels:
-            if label in self.index:
-                found.append(self.index[label])
-            else:
-                self.unknown.add(label)
-        return sorted(set(found))
-
-    def group(self, labels: Iterable[Any]) -> int | None:
+    def find_group(self, labels: Iterable[Any]) -> int | None:
         """The number of a group, or None where no label of it is known."""
-        key = tuple(self.known(labels))
+        key = tuple(self.number(labels))
         if not key:
             return None
         if key not in self.groups:
@@ -149,104 +146,90 @@ class _Builder:
             self.length_cost.append([])
         return self.groups[key]
 
-    def each(self, labels: Sequence[Any]) -> list[int]:
+    def find_groups(self, labels: Sequence[Any]) -> list[int]:
         """The groups of a constraint on each of its labels, or on all labels."""
         items = [as_group(item) for item in labels] or [(label,) for label in self.classes]
-        return [g for g in map(self.group, items) if g is not None]
+        return [g for g in map(self.find_group, items) if g is not None]
 
-    # Constraints ---------------------------------------------------------------------------
-
-    def add(self, constraint: Constraint) -> None:
-        one = constraint.finite_penalty(1.0)
-        match constraint:
+    def add(self, rule: Constraint) -> None:
+        one = rule.finite_penalty(1.0)
+        match rule:
             case AtMostOneSegment():
-                self.count(constraint, self.segment_cost, (0.0, 1.0))
+                self.add_counts(rule, self.segment_cost, (0.0, 1.0))
             case Occurs():
-                table = self.token_cost if constraint.unit == "tokens" else self.segment_cost
-                self.count(constraint, table, constraint.bounds)
+                table = self.token_cost if rule.unit == "tokens" else self.segment_cost
+                self.add_counts(rule, table, rule.bounds)
             case NoRepeats():
-                self.repeats.append((self.each(constraint.labels), constraint))
+                self.repeats.append((self.find_groups(rule.labels), rule))
             case MinLength():
-                for g in self.each(constraint.labels):
+                for g in self.find_groups(rule.labels):
                     costs = self.length_cost[g]
-                    costs.extend([0.0] * (constraint.length + 1 - len(costs)))
-                    for n in range(1, constraint.length):
-                        costs[n] += constraint.finite_penalty(constraint.length - n)
-            case StartsWith() | EndsWith():
-                ends = self.offsets[:-1], self.offsets[1:] - 1
-                some = self.offsets[1:] > self.offsets[:-1]
-                rows = ends[isinstance(constraint, EndsWith)][some]
-                self.require(rows, constraint.labels, one)
+                    costs.extend([0.0] * (rule.length + 1 - len(costs)))
+                    for n in range(1, rule.length):
+                        costs[n] += rule.finite_penalty(rule.length - n)
+            case StartsWith():
+                self.charge_others(self.first, rule.labels, one)
+            case EndsWith():
+                self.charge_others(self.last, rule.labels, one)
             case Words():
-                hits = self.spread(
-                    lambda x: matches(constraint.words, constraint.ignore_case, x, constraint.after)
+                hits = self.map_tokens(
+                    lambda x: find_matches(rule.words, rule.ignore_case, x, rule.after)
                 )
-                self.require(np.flatnonzero(hits), constraint.label, one)
+                self.charge_others(np.flatnonzero(hits), rule.label, one)
             case OnlyWords():
-                hits = self.spread(lambda x: matches(constraint.words, constraint.ignore_case, x))
-                columns = np.array(self.known(constraint.label), dtype=np.int64)
+                hits = self.map_tokens(lambda x: find_matches(rule.words, rule.ignore_case, x))
+                columns = np.array(self.number(rule.label), dtype=np.int64)
                 self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
             case ChangeOnlyAt():
-                self.change += one * self.changes(constraint)
+                self.change += one * self.map_tokens(lambda x: find_bad_changes(rule, x))
             case Follows():
-                self.follow(constraint, one)
+                columns = np.array(self.number(rule.label), dtype=np.int64)
+                others = np.setdiff1d(np.arange(len(self.classes)), self.number(rule.after))
+                self.pair[np.ix_(others, columns)] += one
+                if not rule.start:
+                    self.unary[np.ix_(self.first, columns)] += one
             case Before():
-                A, B = self.group(constraint.first), self.group(constraint.second)
+                A, B = self.find_group(rule.first), self.find_group(rule.second)
                 if A is not None and B is not None:
                     self.order.append((A, B, one))
             case CorpusConstraint():
-                self.add_corpus(constraint)
+                self.add_corpus(rule)
             case _:
-                raise TypeError(f"{type(constraint).__name__} cannot be compiled.")
+                raise TypeError(f"{type(rule).__name__} cannot be compiled.")
 
-    def count(self, constraint: Any, tables: list[Array], bounds: tuple[float, float]) -> None:
-        costs = np.array(
-            [constraint.finite_penalty(outside(n, *bounds)) for n in range(self.longest + 2)]
-        )
-        for g in self.each(constraint.labels):
+    def add_counts(self, rule: Any, tables: list[Array], bounds: tuple[float, float]) -> None:
+        counts = range(self.longest + 2)
+        costs = np.array([rule.finite_penalty(measure_excess(n, *bounds)) for n in counts])
+        for g in self.find_groups(rule.labels):
             tables[g] += costs
 
-    def require(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
+    def charge_others(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
         """A cost of every other label at these tokens."""
-        wanted = self.known(labels)
+        wanted = self.number(labels)
         if wanted:
             others = np.setdiff1d(np.arange(len(self.classes)), wanted)
             self.unary[np.ix_(rows, others)] += cost
 
-    def follow(self, constraint: Follows, cost: float) -> None:
-        labels, after = self.known(constraint.label), self.known(constraint.after)
-        columns = np.array(labels, dtype=np.int64)
-        others = np.setdiff1d(np.arange(len(self.classes)), after)
-        self.pair[np.ix_(others, columns)] += cost
-        if not constraint.start:
-            first = self.offsets[:-1][self.offsets[1:] > self.offsets[:-1]]
-            self.unary[np.ix_(first, columns)] += cost
-
-    def add_corpus(self, constraint: CorpusConstraint) -> None:
-        match constraint:
+    def add_corpus(self, rule: CorpusConstraint) -> None:
+        match rule:
             case Share():
-                kind, target = SHARE, self.group(constraint.label)
+                kind, target = SHARE, self.find_group(rule.label)
             case ChangeShare():
                 kind, target = CHANGES, len(self.bad)
-                self.bad.append(self.changes(constraint))
+                self.bad.append(self.map_tokens(lambda x: find_bad_changes(rule, x)))
             case AverageSegments(label=None):
-                kind, target = ALL_SEGMENTS, int(np.sum(np.diff(self.offsets) > 0))
+                kind, target = ALL_SEGMENTS, len(self.first)
             case AverageSegments():
-                kind, target = SEGMENTS, self.group(constraint.label or ())
+                kind, target = SEGMENTS, self.find_group(rule.label or ())
             case _:
-                raise TypeError(f"{type(constraint).__name__} cannot be compiled.")
+                raise TypeError(f"{type(rule).__name__} cannot be compiled.")
         if target is not None:
-            self.corpus.append((kind, target, constraint))
+            self.corpus.append((kind, target, rule))
 
-    def spread(self, function: Any) -> Array:
+    def map_tokens(self, function: Any) -> Array:
+        """What a function of a sequence says of each token, for all sequences."""
         parts = [np.asarray(function(x), dtype=bool) for x in self.words]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
-
-    def changes(self, constraint: ChangeOnlyAt | ChangeShare) -> Array:
-        where, side, fold = constraint.where, constraint.side, constraint.ignore_case
-        return self.spread(lambda x: bad_changes(where, side, fold, x))
-
-    # Arrays --------------------------------------------------------------------------------
 
     def finish(self) -> CompiledConstraints:
         G, K, N = len(self.groups), len(self.classes), self.unary.shape[0]
@@ -263,8 +246,9 @@ class _Builder:
             repeat_member[r, groups] = True
             repeat_cost[r] = [constraint.finite_penalty(n) for n in range(G + 1)]
         rows = [c for _, _, c in self.corpus]
-        token_cost = _stack(self.token_cost, self.longest + 2)
-        segment_cost = _stack(self.segment_cost, self.longest + 2)
+        width = self.longest + 2
+        token_cost = np.array(self.token_cost, dtype=np.float64).reshape(G, width)
+        segment_cost = np.array(self.segment_cost, dtype=np.float64).reshape(G, width)
         return CompiledConstraints(
             offsets=self.offsets,
             unary=self.unary,
@@ -291,7 +275,3 @@ class _Builder:
             ),
             corpus_scale=np.array([c.scale for c in rows], dtype=np.float64),
         )
-
-
-def _stack(rows: list[Array], width: int) -> Array:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hingeline.constraints.build import as_constraints
 from hingeline.constraints.corpus import CorpusConstraint
-from hingeline.constraints.rules import Constraint, InstanceConstraint, words_of
+from hingeline.constraints.rules import Constraint, InstanceConstraint, pick_words
 
 
 @dataclass(frozen=True)
@@ -71,34 +71,21 @@ class CheckReport:
         return all(row.violation == 0 for row in self.rows)
 
     def __str__(self) -> str:
-        head = ("constraint", "violation", "sequences", "cost", "where")
-        lines = [head]
+        lines = [("constraint", "violation", "sequences", "cost", "where")]
         for row in self.rows:
+            count = f"{len(row.sequences)} of {self.n_sequences}"
+            where = ", ".join(map(str, row.sequences[:6]))
+            where += ", ..." if len(row.sequences) > 6 else ""
             if row.value is not None:
                 count, where = "corpus", f"is {row.value:.4g}"
-            else:
-                count = f"{len(row.sequences)} of {self.n_sequences}"
-                where = ", ".join(map(str, row.sequences[:6]))
-                where += ", ..." if len(row.sequences) > 6 else ""
-            hard = " (hard)" if row.constraint.hard else ""
-            title = row.constraint.title + hard
+            title = row.constraint.title + (" (hard)" if row.constraint.hard else "")
             lines.append((title, f"{row.violation:.6g}", count, f"{row.cost:.6g}", where))
-        lines.append(
-            (
-                "total",
-                f"{self.violation:.6g}",
-                f"{len(self.sequences)} of {self.n_sequences}",
-                f"{self.cost:.6g}",
-                "",
-            )
-        )
-        widths = [max(len(line[c]) for line in lines) for c in range(5)]
+        count = f"{len(self.sequences)} of {self.n_sequences}"
+        lines.append(("total", f"{self.violation:.6g}", count, f"{self.cost:.6g}", ""))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
-            "  ".join(
-                text.ljust(width) if c in (0, 4) else text.rjust(width)
-                for c, (text, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
+            f"{a:<{p}}  {b:>{q}}  {c:>{r}}  {d:>{s}}  {where}".rstrip()
+            for (a, b, c, d, where), (p, q, r, s, _) in ((line, widths) for line in lines)
         )
 
 
@@ -131,7 +118,7 @@ def check(
     (False, (0,))
     """
     found = as_constraints(constraints)
-    words, labels = words_of(X, token), [list(y) for y in Y]
+    words, labels = pick_words(X, token), [list(y) for y in Y]
     if len(words) != len(labels):
         raise ValueError(f"X has {len(words)} sequences but Y has {len(labels)}.")
     for i, (x, y) in enumerate(zip(words, labels, strict=True)):

@@ -16,24 +16,23 @@ from typing import Any, ClassVar
 
 from hingeline.constraints.rules import (
     PUNCTUATION,
-    ROUNDING,
+    SIDES,
+    VIOLATION_ROUNDING,
     Constraint,
     Match,
-    as_match,
-    assign,
-    bad_changes,
     check_bounds,
-    check_side,
-    one_of,
-    outside,
-    runs,
+    find_bad_changes,
+    flatten_labels,
+    measure_excess,
+    run_lengths,
+    write_bounds,
     write_label,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConstraint(Constraint):
-    """A constraint that speaks of all sequences together."""
+    """A constraint on all sequences together."""
 
     equals: float | None = None
     at_least: float | None = None
@@ -69,18 +68,12 @@ class CorpusConstraint(Constraint):
 
     def violation(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         """Distance of the value from the interval, times ``scale``."""
-        found = self.scale * outside(self.value(X, Y), *self.bounds)
-        return found if found > ROUNDING else 0.0
+        found = self.scale * measure_excess(self.value(X, Y), *self.bounds)
+        return found if found > VIOLATION_ROUNDING else 0.0
 
     def cost(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         """The penalty: weight included, ``inf`` where a hard constraint is broken."""
         return self.penalise(self.violation(X, Y))
-
-    def _interval(self) -> str:
-        if self.equals is not None:
-            return f"{self.equals:g}"
-        bounds = (("at least", self.at_least), ("at most", self.at_most))
-        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
 
 
 @dataclass(frozen=True)
@@ -105,10 +98,7 @@ class Share(CorpusConstraint):
     scale: float = field(default=100.0, kw_only=True)
     penalty: str = field(default="squared", kw_only=True)
     top: ClassVar[float] = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        assign(self, label=one_of("Share", self.label))
+    _label_fields = ("label",)
 
     @classmethod
     def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Share]:
@@ -131,24 +121,20 @@ class Share(CorpusConstraint):
         total = sum(counts.values())
         if not total:
             raise ValueError("Share.from_labels needs at least one labelled token.")
-        if slack:
-            return [
-                cls(
-                    a,
-                    at_least=max(n / total - slack, 0.0),
-                    at_most=min(n / total + slack, 1.0),
-                    **common,
-                )
-                for a, n in counts.items()
-            ]
-        return [cls(a, equals=n / total, **common) for a, n in counts.items()]
+        shares = {a: n / total for a, n in counts.items()}
+        if not slack:
+            return [cls(a, equals=share, **common) for a, share in shares.items()]
+        return [
+            cls(a, at_least=max(share - slack, 0.0), at_most=min(share + slack, 1.0), **common)
+            for a, share in shares.items()
+        ]
 
     def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         total = sum(len(y) for y in Y)
         return sum(a in self.label for y in Y for a in y) / total if total else 0.0
 
-    def _written(self) -> str:
-        return f"share of {write_label(self.label)} is {self._interval()}"
+    def _describe(self) -> str:
+        return f"share of {write_label(self.label)} is {write_bounds(self)}"
 
 
 @dataclass(frozen=True)
@@ -169,25 +155,22 @@ class ChangeShare(CorpusConstraint):
     side: str = field(default="before", kw_only=True)
     ignore_case: bool = field(default=False, kw_only=True)
     top: ClassVar[float] = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        assign(self, where=as_match("ChangeShare", self.where, "where"))
-        check_side("ChangeShare", self.side)
+    _match_fields = ("where",)
+    _choices = (*Constraint._choices, ("side", SIDES))
 
     def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         changes = bad = 0
         for x, y in zip(X, Y, strict=True):
-            wrong = bad_changes(self.where, self.side, self.ignore_case, x)
+            wrong = find_bad_changes(self, x)
             for t in range(1, len(y)):
                 if y[t] != y[t - 1]:
                     changes += 1
                     bad += wrong[t]
         return bad / changes if changes else 0.0
 
-    def _written(self) -> str:
+    def _describe(self) -> str:
         where = "punctuation" if self.where == PUNCTUATION else "tokens that match"
-        return f"share of changes not at {where} is {self._interval()}"
+        return f"share of changes not at {where} is {write_bounds(self)}"
 
 
 @dataclass(frozen=True)
@@ -208,7 +191,7 @@ class AverageSegments(CorpusConstraint):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.label is not None:
-            assign(self, label=one_of("AverageSegments", self.label))
+            self._assign("label", flatten_labels("AverageSegments", self.label))
 
     def _value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         if not len(Y):
@@ -218,9 +201,9 @@ class AverageSegments(CorpusConstraint):
             if self.label is None:
                 found += sum(t == 0 or y[t] != y[t - 1] for t in range(len(y)))
             else:
-                found += len(runs([a in self.label for a in y]))
+                found += len(run_lengths([a in self.label for a in y]))
         return found / len(Y)
 
-    def _written(self) -> str:
+    def _describe(self) -> str:
         what = "segments" if self.label is None else f"segments of {write_label(self.label)}"
-        return f"average number of {what} is {self._interval()}"
+        return f"average number of {what} is {write_bounds(self)}"

@@ -1,4 +1,14 @@
-"""Prediction under constraints: the labels of the highest score minus penalty."""
+"""Prediction under constraints: the labels of the highest score minus penalty.
+
+Every method maximises ``Σ_t scores[t, y_t] + Σ_t transitions[y_{t−1}, y_t] − penalty(y)`` over the
+labels of one sequence at a time; the penalty is that of the instance constraints.
+
+*Beam search* and *switching* (hill climbing) are kernels. The *exact* method is one mixed-integer
+program per sequence, solved by HiGHS, with variables ``y[t, k]`` (binary) and ``z[t, j, k]`` for
+the pair of labels at t and t + 1, whose marginals are y. Numbers of tokens and of segments of a
+group are sums of these. A cost that is convex in such a number is the largest of its tangents at
+the integers, so it needs one more variable; hard constraints become bounds.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +21,8 @@ from scipy.sparse import coo_array
 
 from hingeline._jit import helper, kernel
 from hingeline.constraints.build import as_constraints, compile_constraints
-from hingeline.constraints.penalties import SwitchEvaluator
-from hingeline.constraints.rules import HARD, Constraint, InstanceConstraint, Predicate, words_of
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
+from hingeline.constraints.rules import HARD, Constraint, InstanceConstraint, Predicate, pick_words
 from hingeline.constraints.switches import (
     Array,
     CompiledConstraints,
@@ -22,42 +32,45 @@ from hingeline.constraints.switches import (
     switch_costs,
 )
 
-# Labels of high score under constraints: beam search and label switching, as kernels.
-#
-# Both maximise ``Σ_t scores[t, y_t] + Σ_t transitions[y_{t−1}, y_t] − penalty(y)`` over the
-# labels of one sequence; the penalty is that of the instance constraints.
+METHODS = ("beam", "switching", "exact")
+
+#: Sweeps of hill climbing, at most.
+SWEEPS = 100
+#: A switch must gain more than this, which rounding could explain.
+LEAST_GAIN = 1e-9
+#: Costs above this come from a hard constraint.
+FORBIDDEN_COST = HARD / 2
+
+Terms = dict[int, float]
+
+
+# Beam search and switching ---------------------------------------------------------------------
 
 
 @kernel
 def chain_search(
     compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array
 ) -> None:
-    """Viterbi with what decomposes over a chain: words, ends, changes, pairs."""
+    """The best labels under what decomposes over a chain: words, ends, changes, pairs."""
     K = transitions.shape[0]
     for i in range(compiled.offsets.shape[0] - 1):
         lo = compiled.offsets[i]
-        hi = compiled.offsets[i + 1]
-        if hi == lo:
-            continue
-        best = np.empty((hi - lo, K))
-        back = np.zeros((hi - lo, K), dtype=np.int32)
-        for k in range(K):
-            best[0, k] = scores[lo, k] - compiled.unary[lo, k]
-        for t in range(1, hi - lo):
+        rest = _best_rest(compiled, scores, transitions, i)
+        before = -1
+        for t in range(rest.shape[0]):
+            top = -np.inf
+            best = 0
             for k in range(K):
-                top = -np.inf
-                for j in range(K):
-                    s = best[t - 1, j] + transitions[j, k] - compiled.pair[j, k]
-                    if j != k:
+                s = scores[lo + t, k] - compiled.unary[lo + t, k] + rest[t, k]
+                if before >= 0:
+                    s += transitions[before, k] - compiled.pair[before, k]
+                    if k != before:
                         s -= compiled.change[lo + t]
-                    if s > top:
-                        top = s
-                        back[t, k] = j
-                best[t, k] = top + scores[lo + t, k] - compiled.unary[lo + t, k]
-        k = int(np.argmax(best[hi - lo - 1]))
-        for t in range(hi - lo - 1, -1, -1):
-            labels[lo + t] = k
-            k = back[t, k]
+                if s > top:
+                    top = s
+                    best = k
+            labels[lo + t] = best
+            before = best
 
 
 @kernel
@@ -69,7 +82,7 @@ def switching_search(
     Relabelling a whole segment leaves optima in which every single switch breaks a constraint.
     """
     K = transitions.shape[0]
-    state = start_state(compiled, compiled.offsets, labels)
+    state = start_state(compiled, labels)
     costs = np.empty(K)
     for i in range(compiled.offsets.shape[0] - 1):
         lo = compiled.offsets[i]
@@ -80,7 +93,7 @@ def switching_search(
                 switch_costs(compiled, state, labels, i, t, costs)
                 a = labels[lo + t]
                 best = a
-                top = 1e-9
+                top = LEAST_GAIN
                 for k in range(K):
                     gain = _span_gain(scores, transitions, labels, lo, length, t, t + 1, k)
                     if gain - costs[k] > top:
@@ -118,7 +131,7 @@ def _relabel(
     a = labels[lo + begin]
     before = state.penalty[0]
     best = a
-    top = 1e-9
+    top = LEAST_GAIN
     for k in range(transitions.shape[0]):
         if k == a:
             continue
@@ -406,17 +419,7 @@ def _same(a: Array, b: Array, use_tokens: Array, use_segments: Array) -> bool:
     return bool(np.all(a[3 * G :] == b[3 * G :]))
 
 
-# Exact labels under constraints: one mixed-integer program per sequence, solved by HiGHS.
-#
-# Variables: ``y[t, k]`` (binary), ``z[t, j, k]`` for the pair of labels at t and t + 1, whose
-# marginals are y. Numbers of tokens and of segments of a group are sums of these. A cost that is
-# convex in such a number is the largest of its tangents at the integers, so it needs one more
-# variable; hard constraints become bounds.
-
-#: Costs above this come from a hard constraint.
-_FORBIDDEN = HARD / 2
-
-Terms = dict[int, float]
+# Mixed-integer programs ------------------------------------------------------------------------
 
 
 class _Program:
@@ -428,29 +431,31 @@ class _Program:
         self.integral: list[int] = []
         self.rows: list[tuple[Terms, float, float]] = []
 
-    def variable(self, cost: float, upper: float = 1.0, integral: bool = False) -> int:
-        self.cost.append(cost)
-        self.upper.append(upper)
+    def add_variable(self, cost: float, upper: float = 1.0, integral: bool = False) -> int:
+        """A number from 0 to ``upper``; to 0 alone where it costs what a hard constraint does."""
+        closed = cost >= FORBIDDEN_COST
+        self.cost.append(0.0 if closed else cost)
+        self.upper.append(0.0 if closed else upper)
         self.integral.append(int(integral))
         return len(self.cost) - 1
 
-    def row(self, terms: Terms, low: float = -np.inf, high: float = np.inf) -> None:
+    def add_row(self, terms: Terms, low: float = -np.inf, high: float = np.inf) -> None:
         """``low ≤ Σ coefficient · variable ≤ high``."""
         self.rows.append((terms, low, high))
 
-    def convex(self, terms: Terms, costs: Array, most: int) -> None:
+    def add_convex(self, terms: Terms, costs: Array, most: int) -> None:
         """The cost ``costs[n]`` of the integer n = Σ terms, which is at most ``most``."""
-        fine = np.flatnonzero(costs[: most + 1] < _FORBIDDEN)
+        fine = np.flatnonzero(costs[: most + 1] < FORBIDDEN_COST)
         if not len(fine):
             raise _ImpossibleError
         if fine[0] > 0 or fine[-1] < most:
-            self.row(terms, int(fine[0]), int(fine[-1]))
+            self.add_row(terms, int(fine[0]), int(fine[-1]))
         if not np.any(costs[fine]):
             return
-        value = self.variable(1.0, np.inf)
+        value = self.add_variable(1.0, np.inf)
         first = {value: 1.0}
         if len(fine) == 1:
-            self.row(first, float(costs[fine[0]]))
+            self.add_row(first, float(costs[fine[0]]))
             return
         slopes = set()
         for n in fine[:-1]:
@@ -459,7 +464,7 @@ class _Program:
             if (slope, start) not in slopes:
                 slopes.add((slope, start))
                 row = first | {v: -slope * c for v, c in terms.items()}
-                self.row(row, start)
+                self.add_row(row, start)
 
     def solve(self) -> Array:
         row = [r for r, (terms, _, _) in enumerate(self.rows) for _ in terms]
@@ -510,38 +515,36 @@ def _solve_one(c: CompiledConstraints, scores: Array, transitions: Array, lo: in
     for t in range(T):
         for k in range(K):
             cost = c.unary[lo + t, k] - scores[lo + t, k]
-            closed = cost >= _FORBIDDEN
-            y[t, k] = p.variable(0.0 if closed else cost, 0.0 if closed else 1.0, integral=True)
-        p.row(dict.fromkeys(y[t].tolist(), 1.0), 1.0, 1.0)
+            y[t, k] = p.add_variable(cost, integral=True)
+        p.add_row(dict.fromkeys(y[t].tolist(), 1.0), 1.0, 1.0)
     z = np.empty((max(T - 1, 0), K, K), dtype=np.int64)
     for t in range(T - 1):
         for j in range(K):
             for k in range(K):
                 cost = c.pair[j, k] - transitions[j, k] + (c.change[lo + t + 1] if j != k else 0.0)
-                closed = cost >= _FORBIDDEN
-                z[t, j, k] = p.variable(0.0 if closed else cost, 0.0 if closed else 1.0)
+                z[t, j, k] = p.add_variable(cost)
         for k in range(K):
             out = {int(v): 1.0 for v in z[t, k]}
-            p.row(out | {int(y[t, k]): -1.0}, 0.0, 0.0)
+            p.add_row(out | {int(y[t, k]): -1.0}, 0.0, 0.0)
             into = {int(v): 1.0 for v in z[t, :, k]}
-            p.row(into | {int(y[t + 1, k]): -1.0}, 0.0, 0.0)
+            p.add_row(into | {int(y[t + 1, k]): -1.0}, 0.0, 0.0)
     segments = [_segment_terms(c.member[g], y, z) for g in range(len(c.member))]
     for g in range(len(c.member)):
         inside = y[:, c.member[g]]
         if np.any(c.token_cost[g]):
-            p.convex({int(v): 1.0 for v in inside.ravel()}, c.token_cost[g], T)
+            p.add_convex({int(v): 1.0 for v in inside.ravel()}, c.token_cost[g], T)
         if np.any(c.segment_cost[g]):
-            p.convex(segments[g], c.segment_cost[g], (T + 1) // 2)
+            p.add_convex(segments[g], c.segment_cost[g], (T + 1) // 2)
         if np.any(c.length_cost[g]):
             _add_lengths(p, c.length_cost[g], c.member[g], y, z)
     for r in range(len(c.repeat_cost)):
         repeated = {}
         groups = np.flatnonzero(c.repeat_member[r]).tolist()
         for g in groups:
-            flag = p.variable(0.0, integral=True)
+            flag = p.add_variable(0.0, integral=True)
             repeated[flag] = 1.0  # segments ≤ 1 + T · flag
-            p.row(segments[g] | {flag: -float(T)}, high=1.0)
-        p.convex(repeated, c.repeat_cost[r], len(groups))
+            p.add_row(segments[g] | {flag: -float(T)}, high=1.0)
+        p.add_convex(repeated, c.repeat_cost[r], len(groups))
     for (first, second), cost in zip(c.order, c.order_cost, strict=True):
         _add_order(p, y[:, c.member[first]], y[:, c.member[second]], float(cost))
     x = p.solve()
@@ -565,8 +568,7 @@ def _add_lengths(p: _Program, costs: Array, inside: Array, y: Array, z: Array) -
             end = begin + length
             if end > T or costs[length] == 0:
                 continue
-            hard = costs[length] >= _FORBIDDEN
-            flag = p.variable(0.0 if hard else float(costs[length]), 0.0 if hard else 1.0)
+            flag = p.add_variable(float(costs[length]))
             # flag ≥ start + (all inside) + (outside at the end) − what these sum to otherwise
             terms = {flag: 1.0} | {int(v): -1.0 for v in start}
             for t in range(begin + 1, end):
@@ -575,28 +577,26 @@ def _add_lengths(p: _Program, costs: Array, inside: Array, y: Array, z: Array) -
             if end < T:
                 terms |= {int(v): -1.0 for v in y[end, ~inside]}
                 low -= 1.0
-            p.row(terms, low=low)
+            p.add_row(terms, low=low)
 
 
 def _add_order(p: _Program, first: Array, second: Array, cost: float) -> None:
     """A flag that is up where a token of ``first`` follows one of ``second``."""
-    hard = cost >= _FORBIDDEN
-    broken = p.variable(0.0 if hard else cost, 0.0 if hard else 1.0)
+    broken = p.add_variable(cost)
     seen = -1
     for t in range(len(first)):
         if t > 0:  # seen: a token of ``second`` stood before t
-            here = p.variable(0.0)
+            here = p.add_variable(0.0)
             for v in second[t - 1]:
-                p.row({here: 1.0, int(v): -1.0}, low=0.0)
+                p.add_row({here: 1.0, int(v): -1.0}, low=0.0)
             if seen >= 0:
-                p.row({here: 1.0, seen: -1.0}, low=0.0)
+                p.add_row({here: 1.0, seen: -1.0}, low=0.0)
             seen = here
             for v in first[t]:
-                p.row({broken: 1.0, seen: -1.0, int(v): -1.0}, low=-1.0)
+                p.add_row({broken: 1.0, seen: -1.0, int(v): -1.0}, low=-1.0)
 
 
-METHODS = ("beam", "switching", "exact")
-_SWEEPS = 100
+# What callers see ------------------------------------------------------------------------------
 
 
 def constrained_decode(
@@ -652,7 +652,7 @@ def constrained_decode(
             f"method={method!r} cannot keep the Python predicate {predicates[0].title}; "
             "use method='switching'."
         )
-    words = words_of(X, token)
+    words = pick_words(X, token)
     fast = [c for c in found if not isinstance(c, Predicate)]
     compiled = compile_constraints(fast, words, classes, unknown=unknown)
     labels = decode_compiled(compiled, scores, transitions, method=method, beam=beam)
@@ -675,28 +675,21 @@ def decode_compiled(
     scores = _finite("scores", scores, (N, K))
     transitions = _finite("transitions", transitions, (K, K))
     labels = np.zeros(N, dtype=np.int32)
-    compiled = without_corpus(compiled)
+    compiled = drop_corpus(compiled)
     if method == "beam":
         beam_search(compiled, scores, transitions, labels, beam)
     elif method == "exact":
         exact_search(compiled, scores, transitions, labels)
     else:
         chain_search(compiled, scores, transitions, labels)
-        switching_search(compiled, scores, transitions, labels, _SWEEPS)
+        switching_search(compiled, scores, transitions, labels, SWEEPS)
     return labels
 
 
-def without_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
+def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
     """The instance constraints alone."""
-    return compiled._replace(
-        bad_change=compiled.bad_change[:0],
-        corpus_kind=compiled.corpus_kind[:0],
-        corpus_target=compiled.corpus_target[:0],
-        corpus_bounds=compiled.corpus_bounds[:0],
-        corpus_weight=compiled.corpus_weight[:0],
-        corpus_power=compiled.corpus_power[:0],
-        corpus_scale=compiled.corpus_scale[:0],
-    )
+    names = [name for name in compiled._fields if name.startswith("corpus_")]
+    return compiled._replace(**{n: getattr(compiled, n)[:0] for n in [*names, "bad_change"]})
 
 
 def _check_method(method: str, beam: int) -> None:
@@ -726,11 +719,12 @@ def _switch_slowly(
     labels: Array,
 ) -> Array:
     """Hill climbing by single switches with predicates evaluated in Python."""
-    evaluator = SwitchEvaluator(constraints, words, classes, labels, unknown="ignore")
-    offsets, y = evaluator.compiled.offsets, evaluator.labels
+    penalties = Penalties(constraints, words, classes, unknown="ignore")
+    evaluator = SwitchEvaluator(penalties, labels)
+    offsets, y = penalties.compiled.offsets, evaluator.labels
     for i, x in enumerate(words):
         lo = int(offsets[i])
-        for _ in range(_SWEEPS):
+        for _ in range(SWEEPS):
             changed = False
             for t in range(len(x)):
                 gain = scores[lo + t] - scores[lo + t, y[lo + t]]
@@ -742,7 +736,7 @@ def _switch_slowly(
                     gain = gain + out - out[y[lo + t]]
                 gain = gain - evaluator.switch_costs(i, t)
                 k = int(np.argmax(gain))
-                if gain[k] > 1e-9:
+                if gain[k] > LEAST_GAIN:
                     evaluator.commit_switch(i, t, k)
                     changed = True
             if not changed:

@@ -89,18 +89,19 @@ def load_constraints(
     >>> load_constraints("citations")[0].labels
     ('author', 'editor')
     """
-    path = Path(source)
+    path: Any = Path(source)
+    name = str(source)
+    if path.is_dir():
+        raise IsADirectoryError(f"{source} is a folder; pass a TOML file.")
     if not path.exists():
-        if str(source) not in _SHIPPED:
+        if name not in _SHIPPED:
             raise FileNotFoundError(
                 f"{source}: no such file; pass a TOML file or one of the sets that come with the "
                 f"library: {', '.join(_SHIPPED)}."
             )
-        file: Any = resources.files("hingeline.constraints") / f"{source}.toml"
-        return _File(f"{source}.toml", file.read_bytes(), y).constraints()
-    if path.is_dir():
-        raise IsADirectoryError(f"{source} is a folder; pass a TOML file.")
-    return _File(str(source), path.read_bytes(), y).constraints()
+        name += ".toml"
+        path = resources.files("hingeline.constraints") / name
+    return _File(name, path.read_bytes(), y).read()
 
 
 class _File:
@@ -128,13 +129,17 @@ class _File:
     def error(self, line: int, message: str) -> ValueError:
         return ValueError(f"{self.name}:{line}: {message}")
 
-    def constraints(self) -> list[Constraint]:
-        defaults = self.defaults()
+    def complain(self, kind: str, number: int, key: str | None, message: str) -> ValueError:
+        """An error at a key of a table."""
+        return self.error(self.find_line(kind, number, key), f"[[{kind}]] {message}")
+
+    def read(self) -> list[Constraint]:
+        defaults = self.read_defaults()
         found: list[tuple[int, list[Constraint]]] = []
         for kind, tables in self.tables.items():
             if kind == "defaults":
                 continue
-            line = self.line(kind, 0)
+            line = self.find_line(kind, 0)
             if kind not in _KINDS:
                 raise self.error(
                     line,
@@ -147,21 +152,21 @@ class _File:
                 raise self.error(line, f"{kind} must be a table: write [[{kind}]] on a line.")
             for number, table in enumerate(tables):
                 made = self.make(kind, number, table, defaults)
-                found.append((self.line(kind, number), made))
+                found.append((self.find_line(kind, number), made))
         if not found:
             raise self.error(1, "the file names no constraint, as [[starts_with]] would.")
         found.sort(key=lambda item: item[0])  # in the order of the file
         return [constraint for _, made in found for constraint in made]
 
-    def defaults(self) -> dict[str, Any]:
+    def read_defaults(self) -> dict[str, Any]:
         table = self.tables.get("defaults", {})
-        line = self.line("defaults", 0)
+        line = self.find_line("defaults", 0)
         if not isinstance(table, dict):
             raise self.error(line, "defaults must be one table: write [defaults] on a line.")
         for key in table:
             if key not in _COMMON:
                 raise self.error(
-                    self.line("defaults", 0, key),
+                    self.find_line("defaults", 0, key),
                     f"[defaults] knows {', '.join(_COMMON)}, not {key!r}{_suggest(key, _COMMON)}.",
                 )
         return table
@@ -173,17 +178,15 @@ class _File:
         keys = _keys(kind)
         for key in table:
             if key not in keys:
-                raise self.error(
-                    self.line(kind, number, key),
-                    f"[[{kind}]] has no key {key!r}{_suggest(key, keys)}; "
-                    f"it has {', '.join(keys)}.",
-                )
+                near = _suggest(key, keys)
+                text = f"has no key {key!r}{near}; it has {', '.join(keys)}."
+                raise self.complain(kind, number, key, text)
         values = dict(table)
         self.translate(kind, number, values)
-        needed = [k for k in _needed(build) if k not in values]
+        needed = [k for k in _needed_keys(build) if k not in values]
         if needed:
             wanted = "words (a list) or pattern" if needed[0] == "words" else needed[0]
-            raise self.error(self.line(kind, number), f"[[{kind}]] needs the key {wanted}.")
+            raise self.complain(kind, number, None, f"needs the key {wanted}.")
         labels = values.pop("labels", [])
         if not isinstance(labels, list):
             labels = [labels]
@@ -192,36 +195,31 @@ class _File:
                 if self.y is None:
                     raise ValueError("label_shares needs the labelled set: pass y=.")
                 return list(build(self.y, **{**defaults, **values}))
-            return [build(*map(_frozen, labels), **{**defaults, **values})]
+            return [build(*map(_freeze, labels), **{**defaults, **values})]
         except (TypeError, ValueError) as error:
             raise self.error(
-                self.culprit(kind, number, table, defaults, str(error)),
+                self.find_culprit(kind, number, table, defaults, str(error)),
                 (f"[[{kind}]] {re.sub(r'^[A-Z][A-Za-z]+(: | (?=needs))', '', str(error))}"),
             ) from None
 
-    def culprit(
+    def find_culprit(
         self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any], reason: str
     ) -> int:
         """The line that a message of a class speaks of."""
         for key in table:
             shown = {"pattern": "regular expression"}.get(key, key)
             if re.search(rf"\b{re.escape(shown)}\b", reason):
-                return self.line(kind, number, key)
+                return self.find_line(kind, number, key)
         for key in defaults:
             if key in reason:
-                return self.line("defaults", 0, key)
+                return self.find_line("defaults", 0, key)
         labels = [key for key in table if key.startswith("label") and "label" in reason]
-        return self.line(kind, number, *labels[:1])
+        return self.find_line(kind, number, *labels[:1])
 
     def translate(self, kind: str, number: int, values: dict[str, Any]) -> None:
         """From the keys of a file to those of the classes, in place."""
-        target = "words" if kind in ("words", "only_words") else "where"
         if kind in ("words", "only_words", "change_only_at", "change_share"):
-            if "pattern" in values and target in values:
-                raise self.error(
-                    self.line(kind, number, "pattern"),
-                    f"[[{kind}]] takes {target} or pattern, not both.",
-                )
+            target = "words" if "words" in kind else "where"
             given = values.get(target)
             if target == "where" and given == "punctuation":
                 values["where"] = PUNCTUATION
@@ -229,29 +227,28 @@ class _File:
                 remedy = "write pattern = for a regular expression"
                 if target == "where":
                     remedy += ' or where = "punctuation"'
-                raise self.error(
-                    self.line(kind, number, target),
-                    f"[[{kind}]] {target} must be a list of words; {remedy}.",
+                raise self.complain(
+                    kind, number, target, f"{target} must be a list of words; {remedy}."
                 )
             if "pattern" in values:
                 pattern = values.pop("pattern")
+                if given is not None:
+                    text = f"takes {target} or pattern, not both."
+                    raise self.complain(kind, number, "pattern", text)
                 if not isinstance(pattern, str):
-                    raise self.error(
-                        self.line(kind, number, "pattern"),
-                        f"[[{kind}]] pattern must be a string, got {pattern!r}.",
-                    )
+                    text = f"pattern must be a string, got {pattern!r}."
+                    raise self.complain(kind, number, "pattern", text)
                 values[target] = pattern
         for key in ("label", "after", "first", "second"):
             if key in values:
-                values[key] = _frozen(values[key])
+                values[key] = _freeze(values[key])
         for key in ("ignore_case", "start", "hard"):
-            if key in values and not isinstance(values[key], bool):
-                raise self.error(
-                    self.line(kind, number, key),
-                    f"[[{kind}]] {key} must be true or false, got {values[key]!r}.",
+            if not isinstance(values.get(key, False), bool):
+                raise self.complain(
+                    kind, number, key, f"{key} must be true or false, got {values[key]!r}."
                 )
 
-    def line(self, kind: str, number: int, key: str | None = None) -> int:
+    def find_line(self, kind: str, number: int, key: str | None = None) -> int:
         """The line of a table's header, or of a key in it; as near as the text tells."""
         name = rf"[\"']?{re.escape(kind)}[\"']?"
         header = re.compile(rf"\s*\[\[?\s*{name}\s*\]?\]")
@@ -276,7 +273,7 @@ def _keys(kind: str) -> list[str]:
     names = []
     for name in inspect.signature(_KINDS[kind]).parameters:
         if name == "common":
-            names += [*_COMMON, "scale"]
+            names += [*_COMMON, "scale" if kind == "label_shares" else "name"]
         elif name != "y":
             names.append(name)
             if name in ("words", "where"):
@@ -284,7 +281,7 @@ def _keys(kind: str) -> list[str]:
     return names
 
 
-def _needed(build: Any) -> list[str]:
+def _needed_keys(build: Any) -> list[str]:
     """The keys without a default; ``*labels`` are left to the classes."""
     return [
         name
@@ -295,8 +292,8 @@ def _needed(build: Any) -> list[str]:
     ]
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list) else value
 
 
 def _suggest(word: str, words: Iterable[str]) -> str:

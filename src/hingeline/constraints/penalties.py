@@ -1,4 +1,4 @@
-"""The constraints of one set of unlabelled sequences, compiled once."""
+"""The penalty of a labelling, and what label switches change in it, seen from Python."""
 
 from __future__ import annotations
 
@@ -8,49 +8,40 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
-from hingeline.constraints import switches as forms
+from hingeline.constraints import switches
 from hingeline.constraints.build import as_constraints, compile_constraints
-from hingeline.constraints.rules import Constraint, Predicate, words_of
-from hingeline.constraints.switches import (
-    Array,
-    CompiledConstraints,
-    State,
-    start_state,
-    total_penalty,
-)
-
-# Label switches seen from Python: the compiled kernels, and predicates beside them.
+from hingeline.constraints.rules import Constraint, Predicate, pick_words
+from hingeline.constraints.switches import Array, CompiledConstraints, State
 
 
 @kernel
-def _start_state(compiled: CompiledConstraints, offsets: Array, labels: Array) -> State:
-    return forms.start_state(compiled, offsets, labels)
+def make_state(compiled: CompiledConstraints, labels: Array) -> State:
+    """The counts of these labels."""
+    return switches.start_state(compiled, labels)
+
+
+@kernel
+def measure_penalty(compiled: CompiledConstraints, state: State) -> float:
+    """The penalty of a state."""
+    return switches.total_penalty(compiled, state)
 
 
 @kernel
 def _switch_costs(
     compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, out: Array
 ) -> None:
-    forms.switch_costs(compiled, state, labels, i, t, out)
+    switches.switch_costs(compiled, state, labels, i, t, out)
 
 
 @kernel
 def _commit_switch(
     compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, k: int
 ) -> None:
-    forms.commit_switch(compiled, state, labels, i, t, k)
+    switches.commit_switch(compiled, state, labels, i, t, k)
 
 
-@kernel
-def _total_penalty(compiled: CompiledConstraints, state: State) -> float:
-    return forms.total_penalty(compiled, state)
-
-
-class SwitchEvaluator:
-    """The penalty of a labelling, and what single label switches would change.
-
-    Constraints without a compiled form (Python predicates) are evaluated anew for every candidate,
-    which is slow; all others in O(1).
+class Penalties:
+    """The constraints on given sequences.
 
     Parameters
     ----------
@@ -58,8 +49,6 @@ class SwitchEvaluator:
     X : iterable of sequences of tokens
     classes : sequence
         The labels, in the order of their numbers.
-    labels : int ndarray of shape (tokens,)
-        Labels of all sequences, one after the other, as numbers; copied.
     token : callable, str or int, optional
         What of a token is its word.
     unknown : {"warn", "ignore", "error"}
@@ -67,12 +56,10 @@ class SwitchEvaluator:
 
     Attributes
     ----------
-    labels : int32 ndarray of shape (tokens,)
-        The labels as switched so far.
     compiled : CompiledConstraints
-        The constraints that have a compiled form.
+        The constraints that have a compiled form: all but Python predicates.
     predicates : list of Predicate
-        The ones that have not.
+        The ones that have not: with them everything is slower.
     """
 
     def __init__(
@@ -80,36 +67,65 @@ class SwitchEvaluator:
         constraints: Iterable[Constraint],
         X: Iterable[Sequence[Any]],
         classes: Sequence[Any],
-        labels: Array,
         *,
         token: Any = None,
         unknown: str = "warn",
     ) -> None:
-        found = as_constraints(constraints)
+        self.constraints = as_constraints(constraints)
+        self.words = pick_words(X, token)
         self.classes = list(classes)
-        self.predicates = [c for c in found if isinstance(c, Predicate)]
-        fast = [c for c in found if not isinstance(c, Predicate)]
-        self._words = words_of(X, token)
-        self.compiled = compile_constraints(fast, self._words, self.classes, unknown=unknown)
+        self.predicates = [c for c in self.constraints if isinstance(c, Predicate)]
+        fast = [c for c in self.constraints if not isinstance(c, Predicate)]
+        self.compiled = compile_constraints(fast, self.words, self.classes, unknown=unknown)
+
+    def state(self, labels: Array) -> State:
+        """Counts of these labels for the kernels."""
+        return make_state(self.compiled, labels)
+
+    def total(self, labels: Array) -> float:
+        """The penalty of labels of all sequences."""
+        return SwitchEvaluator(self, labels).total_penalty()
+
+
+class SwitchEvaluator:
+    """The penalty of a labelling, and what single label switches would change.
+
+    Python predicates are evaluated anew for every candidate, which is slow; all other constraints
+    in O(1).
+
+    Parameters
+    ----------
+    penalties : Penalties
+    labels : int ndarray of shape (tokens,)
+        Labels of all sequences, one after the other, as numbers; copied.
+
+    Attributes
+    ----------
+    labels : int32 ndarray of shape (tokens,)
+        The labels as switched so far.
+    """
+
+    def __init__(self, penalties: Penalties, labels: Array) -> None:
+        self.penalties = penalties
         self.labels = np.array(labels, dtype=np.int32)
-        if self.labels.shape != (self.compiled.unary.shape[0],):
-            raise ValueError(
-                f"labels has shape {self.labels.shape} for {self.compiled.unary.shape[0]} tokens."
-            )
-        if self.labels.size and not 0 <= self.labels.min() <= self.labels.max() < len(classes):
-            raise ValueError(f"labels must be numbers from 0 to {len(classes) - 1}.")
-        self._state = _start_state(self.compiled, self.compiled.offsets, self.labels)
-        self._held = [self._predicate_cost(i) for i in range(len(self._words))]
+        self._compiled, self._n_labels = penalties.compiled, len(penalties.classes)
+        n = self._compiled.unary.shape[0]
+        if self.labels.shape != (n,):
+            raise ValueError(f"labels has shape {self.labels.shape} for {n} tokens.")
+        if n and not 0 <= self.labels.min() <= self.labels.max() < self._n_labels:
+            raise ValueError(f"labels must be numbers from 0 to {self._n_labels - 1}.")
+        self._state = penalties.state(self.labels)
+        self._held = [self._predicate_cost(i) for i in range(len(penalties.words))]
 
     def switch_costs(self, i: int, t: int) -> Array:
         """What each label at position ``t`` of sequence ``i`` adds to the total penalty."""
         self._check_position(i, t)
-        out = np.empty(len(self.classes))
-        _switch_costs(self.compiled, self._state, self.labels, i, t, out)
-        if self.predicates:
-            here = self.compiled.offsets[i] + t
+        out = np.empty(self._n_labels)
+        _switch_costs(self._compiled, self._state, self.labels, i, t, out)
+        if self.penalties.predicates:
+            here = self._compiled.offsets[i] + t
             held = self.labels[here]
-            for k in range(len(self.classes)):
+            for k in range(self._n_labels):
                 self.labels[here] = k
                 out[k] += self._predicate_cost(i) - self._held[i]
             self.labels[here] = held
@@ -118,86 +134,24 @@ class SwitchEvaluator:
     def commit_switch(self, i: int, t: int, k: int) -> None:
         """Give position ``t`` of sequence ``i`` the label number ``k``."""
         self._check_position(i, t)
-        if not 0 <= k < len(self.classes):
-            raise IndexError(f"k={k} is not a label number below {len(self.classes)}.")
-        _commit_switch(self.compiled, self._state, self.labels, i, t, k)
+        if not 0 <= k < self._n_labels:
+            raise IndexError(f"k={k} is not a label number below {self._n_labels}.")
+        _commit_switch(self._compiled, self._state, self.labels, i, t, k)
         self._held[i] = self._predicate_cost(i)
 
     def total_penalty(self) -> float:
         """The penalty of all constraints; each unit of a hard one counts 1e10."""
-        return float(_total_penalty(self.compiled, self._state)) + sum(self._held)
+        return float(measure_penalty(self._compiled, self._state)) + sum(self._held)
 
     def _predicate_cost(self, i: int) -> float:
-        if not self.predicates:
+        rules = self.penalties.predicates
+        if not rules:
             return 0.0
-        lo, hi = self.compiled.offsets[i : i + 2]
-        y = [self.classes[k] for k in self.labels[lo:hi]]
-        x = self._words[i]
-        return sum(c.finite_penalty(v) for c in self.predicates for v in c.parts(x, y))
+        lo, hi = self._compiled.offsets[i : i + 2]
+        y = [self.penalties.classes[k] for k in self.labels[lo:hi]]
+        return sum(c.finite_penalty(v) for c in rules for v in c.parts(self.penalties.words[i], y))
 
     def _check_position(self, i: int, t: int) -> None:
-        offsets = self.compiled.offsets
+        offsets = self._compiled.offsets
         if not (0 <= i < len(offsets) - 1 and 0 <= t < offsets[i + 1] - offsets[i]):
             raise IndexError(f"there is no position {t} in sequence {i}.")
-
-
-@kernel
-def make_state(compiled: Any, offsets: Array, labels: Array) -> Any:
-    """The state of the penalties for these labels."""
-    return start_state(compiled, offsets, labels)
-
-
-@kernel
-def penalty_of(compiled: Any, state: Any) -> float:
-    """The penalty of a state."""
-    return total_penalty(compiled, state)
-
-
-class Penalties:
-    """Constraints over given sequences.
-
-    Parameters
-    ----------
-    constraints : iterable of Constraint
-    words : sequence of sequences
-        What the constraints see of each sequence.
-    classes : sequence
-        The labels, in the order of their numbers.
-    unknown : {"warn", "ignore", "error"}
-        What to do about labels that are not among ``classes``.
-
-    Attributes
-    ----------
-    compiled : CompiledConstraints
-        All constraints but Python predicates.
-    predicates : bool
-        Whether there are any of these: then everything is slower.
-    """
-
-    def __init__(
-        self,
-        constraints: Iterable[Any],
-        words: Sequence[Sequence[Any]],
-        classes: Sequence[Any],
-        unknown: str = "warn",
-    ) -> None:
-        self.constraints = as_constraints(constraints)
-        self.words = words
-        self.classes = list(classes)
-        fast = [c for c in self.constraints if not isinstance(c, Predicate)]
-        self.predicates = len(fast) < len(self.constraints)
-        self.compiled = compile_constraints(fast, words, self.classes, unknown=unknown)
-
-    def evaluator(self, labels: Array) -> SwitchEvaluator:
-        """Switches seen from Python, predicates among them."""
-        return SwitchEvaluator(self.constraints, self.words, self.classes, labels, unknown="ignore")
-
-    def state(self, labels: Array) -> Any:
-        """Counts of these labels for the kernels."""
-        return make_state(self.compiled, self.compiled.offsets, labels)
-
-    def total(self, labels: Array) -> float:
-        """The penalty of labels of all sequences."""
-        if self.predicates:
-            return self.evaluator(labels).total_penalty()
-        return float(penalty_of(self.compiled, self.state(np.array(labels, dtype=np.int32))))

@@ -1,7 +1,9 @@
-"""Constraints on how often labels occur in a sequence, and in how long segments.
+"""Constraints on the labels of one sequence, and what all constraints share.
 
-A segment is a maximal run of one label. Each label is meant for itself; a tuple of labels counts
-as one label: ``("B-stime", "I-stime")``.
+A constraint has *parts* that are penalised one by one: a word, a change of label, a label, a
+segment. ``violation(x, y)`` is the sum of the parts' violations and ``cost(x, y)`` the sum of their
+penalties. A segment is a maximal run of one label. Where a constraint names several labels, each
+counts for itself; a tuple of labels counts as one label: ``("B-stime", "I-stime")``.
 """
 
 from __future__ import annotations
@@ -11,10 +13,9 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from numbers import Real
-from typing import Any
-
-# What all constraints share: labels and groups of labels, words that match, penalties, bounds.
+from typing import Any, ClassVar
 
 #: A token of punctuation marks alone, as a pattern for :class:`ChangeOnlyAt` and others.
 PUNCTUATION = r"[^\w\s]+"
@@ -22,18 +23,19 @@ PUNCTUATION = r"[^\w\s]+"
 #: The weight r = 1000 that the paper prints.
 WEIGHT = 1000.0
 
-#: What a unit of violation of a hard constraint costs inside the compiled tables. It outweighs
+#: What a unit of violation of a hard constraint costs inside the compiled constraints. It outweighs
 #: every sensible soft penalty and is finite, so that differences never meet ``inf − inf``;
-#: weights must stay below it. Outside the tables a broken hard constraint costs ``inf``.
+#: weights must stay below it. Elsewhere a broken hard constraint costs ``inf``.
 HARD = 1e10
 
-#: How many tokens before a word a pattern of what it comes after may look at.
+#: How many tokens before a word the pattern ``after`` may look at.
 AFTER_TOKENS = 10
 
 #: Shares and averages are ratios: a violation below this is rounding.
-ROUNDING = 1e-9
+VIOLATION_ROUNDING = 1e-9
 
 Group = tuple[Hashable, ...]
+Labels = tuple[Hashable | Group, ...]
 Match = str | Collection[str] | Callable[[Any], bool]
 
 
@@ -58,6 +60,13 @@ class Constraint:
     hard: bool = False
     name: str | None = None
 
+    #: Fields that take a label or several; they become tuples.
+    _label_fields: ClassVar[tuple[str, ...]] = ()
+    #: Fields that say which tokens match.
+    _match_fields: ClassVar[tuple[str, ...]] = ()
+    #: Fields that take one of these words.
+    _choices: ClassVar[tuple[tuple[str, str], ...]] = (("penalty", "'linear' or 'squared'"),)
+
     def __post_init__(self) -> None:
         kind = type(self).__name__
         if isinstance(self.weight, bool) or not isinstance(self.weight, Real):
@@ -67,16 +76,24 @@ class Constraint:
                 f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}; "
                 "for a constraint that may never be broken pass hard=True."
             )
-        if self.penalty not in ("linear", "squared"):
-            raise ValueError(
-                f"{kind}: penalty must be 'linear' or 'squared', got {self.penalty!r}."
-            )
         if not isinstance(self.hard, bool):
             raise TypeError(f"{kind}: hard must be True or False, got {self.hard!r}.")
+        for name, words in self._choices:
+            value = getattr(self, name)
+            if f"'{value}'" not in words:
+                raise ValueError(f"{kind}: {name} must be {words}, got {value!r}.")
+        for name in self._label_fields:
+            self._assign(name, flatten_labels(kind, getattr(self, name)))
+        for name in self._match_fields:
+            self._assign(name, _check_match(kind, getattr(self, name), name))
+
+    def _assign(self, name: str, value: Any) -> None:
+        """Set a field while the constraint is made: later it is frozen."""
+        object.__setattr__(self, name, value)
 
     def penalise(self, violation: float) -> float:
         """The cost of one violation."""
-        if violation <= ROUNDING:
+        if violation <= VIOLATION_ROUNDING:
             return 0.0
         if self.hard:
             return math.inf
@@ -84,21 +101,19 @@ class Constraint:
 
     def finite_penalty(self, violation: float) -> float:
         """The same with ``HARD`` per unit of violation where the constraint is hard."""
-        return HARD * violation if self.hard and violation > ROUNDING else self.penalise(violation)
+        broken = self.hard and violation > VIOLATION_ROUNDING
+        return HARD * violation if broken else self.penalise(violation)
 
     @property
     def title(self) -> str:
-        """The name, or the constraint as it was written."""
-        return self.name or self._written()
+        """The name, or the constraint in words."""
+        return self.name or self._describe()
 
-    def _written(self) -> str:
+    def _describe(self) -> str:
         return repr(self)
 
 
-def assign(target: Any, **values: Any) -> None:
-    """Set fields of a frozen dataclass while it is made."""
-    for name, value in values.items():
-        object.__setattr__(target, name, value)
+# Labels, words and bounds ----------------------------------------------------------------------
 
 
 def as_group(item: Any) -> Group:
@@ -111,19 +126,7 @@ def as_group(item: Any) -> Group:
     return (item,)
 
 
-def as_groups(kind: str, labels: Iterable[Any], needed: bool) -> tuple[Hashable | Group, ...]:
-    """The labels of a constraint that speaks of each of them, lists turned into tuples."""
-    found = tuple(
-        tuple(as_group(a)) if isinstance(a, list | set | frozenset) else a for a in labels
-    )
-    if needed and not found:
-        raise ValueError(f"{kind} needs at least one label, as in {kind}('author').")
-    for item in found:
-        as_group(item)
-    return found
-
-
-def one_of(kind: str, labels: Any) -> Group:
+def flatten_labels(kind: str, labels: Any) -> Group:
     """The labels of a constraint that asks for one of them."""
     if not isinstance(labels, tuple | list | set | frozenset):
         return (labels,)
@@ -138,7 +141,7 @@ def write_label(item: Any) -> str:
     return " or ".join(map(str, item)) if isinstance(item, tuple) else str(item)
 
 
-def runs(inside: Sequence[bool]) -> list[int]:
+def run_lengths(inside: Sequence[bool]) -> list[int]:
     """Lengths of the maximal runs of True."""
     found: list[int] = []
     before = False
@@ -152,7 +155,7 @@ def runs(inside: Sequence[bool]) -> list[int]:
     return found
 
 
-def as_match(kind: str, where: Any, argument: str) -> Match:
+def _check_match(kind: str, where: Any, argument: str) -> Match:
     """Check a pattern, a list of words or a predicate; lists become tuples."""
     if isinstance(where, str):
         try:
@@ -174,15 +177,6 @@ def as_match(kind: str, where: Any, argument: str) -> Match:
     )
 
 
-def as_after(kind: str, after: Any) -> str | None:
-    """Check the pattern of what a word comes after."""
-    if after is not None and not isinstance(after, str):
-        raise TypeError(f"{kind}: after must be a regular expression, got {after!r}.")
-    if after is not None:
-        as_match(kind, after, "after")
-    return after
-
-
 @lru_cache(maxsize=256)
 def _text_matcher(where: str | tuple[str, ...], ignore_case: bool) -> Callable[[str], bool]:
     if isinstance(where, str):
@@ -195,35 +189,51 @@ def _text_matcher(where: str | tuple[str, ...], ignore_case: bool) -> Callable[[
     return lambda word: word in words
 
 
-def matches(
+def find_matches(
     where: Match, ignore_case: bool, tokens: Sequence[Any], after: str | None = None
 ) -> list[bool]:
     """For every token whether it matches: whole words, not parts of them.
 
     ``after`` is a pattern for the last of the tokens before it, joined by spaces.
     """
-    found = _matches(where, ignore_case, tokens)
-    if after is None:
-        return found
-    pattern = re.compile(rf"(?:^|.* )(?:{after})", re.IGNORECASE if ignore_case else 0)
-    for t in range(len(found)):
-        if found[t]:
-            before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
-            found[t] = pattern.fullmatch(before) is not None
+    if callable(where):
+        found = [bool(where(token)) for token in tokens]
+    else:
+        test = _text_matcher(where, ignore_case)  # type: ignore[arg-type]
+        for token in tokens:
+            if not isinstance(token, str):
+                raise TypeError(
+                    f"patterns and lists of words want tokens of type str, got {token!r}; say with "
+                    "token= which part of a token is its word (a key or a function)."
+                )
+        found = [test(token) for token in tokens]
+    if after is not None:
+        pattern = re.compile(rf"(?:^|.* )(?:{after})", re.IGNORECASE if ignore_case else 0)
+        for t in range(len(found)):
+            if found[t]:
+                before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
+                found[t] = pattern.fullmatch(before) is not None
     return found
 
 
-def _matches(where: Match, ignore_case: bool, tokens: Sequence[Any]) -> list[bool]:
+def write_match(where: Match) -> str:
+    """A pattern, a list of words or a predicate as reports show it."""
+    if where == PUNCTUATION:
+        return "punctuation"
+    if isinstance(where, str):
+        return f"/{where}/"
     if callable(where):
-        return [bool(where(token)) for token in tokens]
-    test = _text_matcher(where, ignore_case)  # type: ignore[arg-type]
-    for token in tokens:
-        if not isinstance(token, str):
-            raise TypeError(
-                f"patterns and lists of words want tokens of type str, got {token!r}; say with "
-                "token= which part of a token is its word (a key or a function)."
-            )
-    return [test(token) for token in tokens]
+        return getattr(where, "__name__", repr(where))
+    words = list(where)
+    return ", ".join(words[:4]) + (", ..." if len(words) > 4 else "")
+
+
+def find_bad_changes(rule: Any, x: Sequence[Any]) -> list[bool]:
+    """For each position whether a change of label between it and its predecessor counts."""
+    hit = find_matches(rule.where, rule.ignore_case, x)
+    before, after = rule.side != "after", rule.side != "before"
+    pairs = [not ((a and before) or (b and after)) for a, b in pairwise(hit)]
+    return [False, *pairs][: len(hit)]
 
 
 def check_bounds(kind: str, equals: Any, at_least: Any, at_most: Any) -> tuple[float, float]:
@@ -249,12 +259,20 @@ def check_bounds(kind: str, equals: Any, at_least: Any, at_most: Any) -> tuple[f
     return low, high
 
 
-def outside(value: float, low: float, high: float) -> float:
+def write_bounds(rule: Any, exactly: str = "") -> str:
+    """The interval of a constraint with bounds, in words."""
+    if rule.equals is not None:
+        return f"{exactly}{rule.equals:g}"
+    bounds = (("at least", rule.at_least), ("at most", rule.at_most))
+    return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+
+
+def measure_excess(value: float, low: float, high: float) -> float:
     """How far a value lies outside an interval: the hinges of "at least" and "at most"."""
     return max(low - value, value - high, 0.0)
 
 
-def words_of(X: Iterable[Any], token: Any = None) -> list[list[Any]]:
+def pick_words(X: Iterable[Any], token: Any = None) -> list[list[Any]]:
     """The words of all sequences.
 
     Parameters
@@ -269,22 +287,18 @@ def words_of(X: Iterable[Any], token: Any = None) -> list[list[Any]]:
     return [[pick(row) for row in x] for x in X]
 
 
-# Constraints on one sequence: its words, its ends, its changes of label, its order.
-#
-# Each constraint has *parts* that are penalised one by one: a word, a change of label, a label, a
-# segment. ``violation(x, y)`` is the sum of the parts' violations and ``cost(x, y)`` the sum of
-# their penalties.
+# Constraints on one sequence -------------------------------------------------------------------
 
 
 class InstanceConstraint(Constraint):
-    """A constraint that speaks of one sequence of tokens and its labels."""
-
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        raise NotImplementedError
+    """A constraint on one sequence of tokens and its labels."""
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         """The violations of the parts; parts that are satisfied may be absent."""
         return self._parts(x, y)
+
+    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+        raise NotImplementedError
 
     def violation(self, x: Sequence[Any], y: Sequence[Any]) -> float:
         """How far the labels ``y`` of the tokens ``x`` break the constraint; 0 is kept."""
@@ -295,56 +309,13 @@ class InstanceConstraint(Constraint):
         return float(sum(map(self.penalise, self.parts(x, y))))
 
 
-@dataclass(frozen=True, init=False)
-class _End(InstanceConstraint):
-    """A token at one end carries one of the labels."""
-
-    labels: Group
-
-    def __init__(
-        self,
-        *labels: Any,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
-        assign(self, labels=one_of(type(self).__name__, labels))
-
-
-class StartsWith(_End):
-    """The first token carries one of the labels."""
-
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [1.0] if len(y) and y[0] not in self.labels else []
-
-    def _written(self) -> str:
-        return f"starts with {write_label(self.labels)}"
-
-
-class EndsWith(_End):
-    """The last token carries one of the labels."""
-
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [1.0] if len(y) and y[-1] not in self.labels else []
-
-    def _written(self) -> str:
-        return f"ends with {write_label(self.labels)}"
-
-
 @dataclass(frozen=True)
 class _WordRule(InstanceConstraint):
-    """Words and labels that go together."""
-
     words: Match
     label: Any
     ignore_case: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        kind = type(self).__name__
-        assign(self, words=as_match(kind, self.words, "words"), label=one_of(kind, self.label))
+    _label_fields = ("label",)
+    _match_fields = ("words",)
 
 
 @dataclass(frozen=True)
@@ -376,15 +347,18 @@ class Words(_WordRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assign(self, after=as_after("Words", self.after))
+        if self.after is not None and not isinstance(self.after, str):
+            raise TypeError(f"Words: after must be a regular expression, got {self.after!r}.")
+        if self.after is not None:
+            _check_match("Words", self.after, "after")
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = matches(self.words, self.ignore_case, x, self.after)
+        found = find_matches(self.words, self.ignore_case, x, self.after)
         return [1.0 for hit, a in zip(found, y, strict=True) if hit and a not in self.label]
 
-    def _written(self) -> str:
+    def _describe(self) -> str:
         place = "" if self.after is None else f" after {self.after}"
-        return f"{_write_match(self.words)}{place} is {write_label(self.label)}"
+        return f"{write_match(self.words)}{place} is {write_label(self.label)}"
 
 
 class OnlyWords(_WordRule):
@@ -399,11 +373,15 @@ class OnlyWords(_WordRule):
     """
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = matches(self.words, self.ignore_case, x)
+        found = find_matches(self.words, self.ignore_case, x)
         return [1.0 for hit, a in zip(found, y, strict=True) if not hit and a in self.label]
 
-    def _written(self) -> str:
-        return f"{write_label(self.label)} only on {_write_match(self.words)}"
+    def _describe(self) -> str:
+        return f"{write_label(self.label)} only on {write_match(self.words)}"
+
+
+#: The sides of a change of label that a token may stand on.
+SIDES = "'before', 'after' or 'either'"
 
 
 @dataclass(frozen=True)
@@ -423,18 +401,15 @@ class ChangeOnlyAt(InstanceConstraint):
     where: Match = PUNCTUATION
     side: str = field(default="before", kw_only=True)
     ignore_case: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        assign(self, where=as_match("ChangeOnlyAt", self.where, "where"))
-        check_side("ChangeOnlyAt", self.side)
+    _match_fields = ("where",)
+    _choices = (*Constraint._choices, ("side", SIDES))
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        bad = bad_changes(self.where, self.side, self.ignore_case, x)
+        bad = find_bad_changes(self, x)
         return [1.0 for t in range(1, len(y)) if bad[t] and y[t] != y[t - 1]]
 
-    def _written(self) -> str:
-        return f"label changes only at {_write_match(self.where)}"
+    def _describe(self) -> str:
+        return f"label changes only at {write_match(self.where)}"
 
 
 @dataclass(frozen=True)
@@ -457,17 +432,14 @@ class Follows(InstanceConstraint):
     label: Any
     after: Any
     start: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        assign(self, label=one_of("Follows", self.label), after=one_of("Follows", self.after))
+    _label_fields = ("label", "after")
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         first = [1.0] if len(y) and not self.start and y[0] in self.label else []
         later = (1.0 for t in range(1, len(y)) if y[t] in self.label and y[t - 1] not in self.after)
         return [*first, *later]
 
-    def _written(self) -> str:
+    def _describe(self) -> str:
         return f"{write_label(self.label)} follows {write_label(self.after)}"
 
 
@@ -482,10 +454,10 @@ class Before(InstanceConstraint):
 
     first: Any
     second: Any
+    _label_fields = ("first", "second")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assign(self, first=one_of("Before", self.first), second=one_of("Before", self.second))
         if set(self.first) & set(self.second):
             raise ValueError("Before: a label cannot stand before itself; name different labels.")
 
@@ -497,7 +469,7 @@ class Before(InstanceConstraint):
             seen = seen or a in self.second
         return []
 
-    def _written(self) -> str:
+    def _describe(self) -> str:
         return f"{write_label(self.first)} before {write_label(self.second)}"
 
 
@@ -523,7 +495,7 @@ class Predicate(InstanceConstraint):
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         value = self.function(x, y)
-        if str(type(value).__name__) in ("bool", "bool_"):
+        if type(value).__name__ in ("bool", "bool_"):
             return [0.0 if value else 1.0]
         violation = float(value)
         if not violation >= 0:
@@ -533,45 +505,79 @@ class Predicate(InstanceConstraint):
             )
         return [violation]
 
-    def _written(self) -> str:
+    def _describe(self) -> str:
         return getattr(self.function, "__name__", repr(self.function))
 
 
-def check_side(kind: str, side: str) -> None:
-    """Refuse an unknown side of a change."""
-    if side not in ("before", "after", "either"):
-        raise ValueError(f"{kind}: side must be 'before', 'after' or 'either', got {side!r}.")
-
-
-def bad_changes(where: Match, side: str, ignore_case: bool, x: Sequence[Any]) -> list[bool]:
-    """For each position whether a change of label between it and its predecessor counts."""
-    hit = matches(where, ignore_case, x)
-    bad = [False] * len(hit)
-    for t in range(1, len(hit)):
-        good = (hit[t - 1] and side != "after") or (hit[t] and side != "before")
-        bad[t] = not good
-    return bad
-
-
-def _write_match(where: Match) -> str:
-    if where == PUNCTUATION:
-        return "punctuation"
-    if isinstance(where, str):
-        return f"/{where}/"
-    if callable(where):
-        return getattr(where, "__name__", repr(where))
-    words = list(where)
-    return ", ".join(words[:4]) + (", ..." if len(words) > 4 else "")
-
-
-Labels = tuple[Hashable | Group, ...]
+# Constraints that list labels ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, init=False)
-class AtMostOneSegment(InstanceConstraint):
+class _OfLabels(InstanceConstraint):
+    """The labels come one by one; ``penalty=None`` is the form that the kind has by default."""
+
+    labels: Labels
+    _penalty: ClassVar[str] = "linear"
+    _needs_labels: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *labels: Any,
+        weight: float = WEIGHT,
+        penalty: str | None = None,
+        hard: bool = False,
+        name: str | None = None,
+    ) -> None:
+        form = self._penalty if penalty is None else penalty
+        kind = type(self).__name__
+        if self._needs_labels and not labels:
+            raise ValueError(f"{kind} needs at least one label, as in {kind}('author').")
+        groups = [as_group(a) if isinstance(a, list | set | frozenset) else a for a in labels]
+        for item in groups:
+            as_group(item)
+        self._assign("labels", tuple(groups))
+        super().__init__(weight=weight, penalty=form, hard=hard, name=name)
+
+    def _count_segments(self, y: Sequence[Any]) -> list[int]:
+        """Numbers of segments of the labels given, or of all that occur."""
+        labels = self.labels or list(dict.fromkeys(y))
+        return [len(run_lengths([a in as_group(label) for a in y])) for label in labels]
+
+    def _write_each(self) -> str:
+        return ", ".join(map(write_label, self.labels)) or "each label"
+
+
+class StartsWith(_OfLabels):
+    """The first token carries one of the labels."""
+
+    _needs_labels = True
+    _label_fields = ("labels",)
+
+    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+        return [1.0] if len(y) and y[0] not in self.labels else []
+
+    def _describe(self) -> str:
+        return f"starts with {write_label(self.labels)}"
+
+
+class EndsWith(_OfLabels):
+    """The last token carries one of the labels."""
+
+    _needs_labels = True
+    _label_fields = ("labels",)
+
+    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+        return [1.0] if len(y) and y[-1] not in self.labels else []
+
+    def _describe(self) -> str:
+        return f"ends with {write_label(self.labels)}"
+
+
+class AtMostOneSegment(_OfLabels):
     """Each of the labels forms at most one segment; without labels: each label there is.
 
-    The violation of a label is its number of segments above one (a hinge: absence is fine).
+    The violation of a label is its number of segments above one (a hinge: absence is fine). By
+    default its square is penalised.
 
     Examples
     --------
@@ -579,57 +585,34 @@ class AtMostOneSegment(InstanceConstraint):
     1.0
     """
 
-    labels: Labels
-
-    def __init__(
-        self,
-        *labels: Any,
-        weight: float = WEIGHT,
-        penalty: str = "squared",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
-        assign(self, labels=as_groups("AtMostOneSegment", labels, needed=False))
+    _penalty = "squared"
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [max(n - 1.0, 0.0) for n in _segments(self.labels, y)]
+        return [max(n - 1.0, 0.0) for n in self._count_segments(y)]
 
-    def _written(self) -> str:
-        return f"{_each(self.labels)} forms at most one segment"
+    def _describe(self) -> str:
+        return f"{self._write_each()} forms at most one segment"
 
 
-@dataclass(frozen=True, init=False)
-class NoRepeats(InstanceConstraint):
+class NoRepeats(_OfLabels):
     """No label in more than one segment, counted as the paper's φ_I3.
 
     The violation is the number of labels (of those given, or of all) that occur in more than one
-    segment; its square is penalised once per sequence.
+    segment; by default its square is penalised once per sequence.
     """
 
-    labels: Labels
-
-    def __init__(
-        self,
-        *labels: Any,
-        weight: float = WEIGHT,
-        penalty: str = "squared",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
-        assign(self, labels=as_groups("NoRepeats", labels, needed=False))
+    _penalty = "squared"
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [float(sum(n > 1 for n in _segments(self.labels, y)))]
+        return [float(sum(n > 1 for n in self._count_segments(y)))]
 
-    def _written(self) -> str:
-        among = f" among {', '.join(map(write_label, self.labels))}" if self.labels else ""
+    def _describe(self) -> str:
+        among = f" among {self._write_each()}" if self.labels else ""
         return f"no label in two segments{among}"
 
 
 @dataclass(frozen=True, init=False)
-class Occurs(InstanceConstraint):
+class Occurs(_OfLabels):
     """Each of the labels occurs at least, at most or exactly so many times.
 
     Parameters
@@ -638,13 +621,16 @@ class Occurs(InstanceConstraint):
         Each is counted for itself; a tuple of labels counts as one.
     at_least, at_most, equals : int, optional
     unit : {"tokens", "segments"}
+    **common
+        ``weight``, ``penalty``, ``hard`` and ``name``, as for all constraints.
     """
 
-    labels: Labels
     at_least: int | None
     at_most: int | None
     equals: int | None
     unit: str
+    _needs_labels = True
+    _choices = (*Constraint._choices, ("unit", "'tokens' or 'segments'"))
 
     def __init__(
         self,
@@ -653,17 +639,13 @@ class Occurs(InstanceConstraint):
         at_most: int | None = None,
         equals: int | None = None,
         unit: str = "tokens",
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
+        **common: Any,
     ) -> None:
-        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
-        if unit not in ("tokens", "segments"):
-            raise ValueError(f"Occurs: unit must be 'tokens' or 'segments', got {unit!r}.")
+        own = {"at_least": at_least, "at_most": at_most, "equals": equals, "unit": unit}
+        for name, value in own.items():
+            self._assign(name, value)
         check_bounds("Occurs", equals, at_least, at_most)
-        groups = as_groups("Occurs", labels, needed=True)
-        assign(self, labels=groups, at_least=at_least, at_most=at_most, equals=equals, unit=unit)
+        super().__init__(*labels, **common)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -671,19 +653,18 @@ class Occurs(InstanceConstraint):
         return check_bounds("Occurs", self.equals, self.at_least, self.at_most)
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        low, high = self.bounds
         if self.unit == "segments":
-            counts = _segments(self.labels, y)
+            counts = self._count_segments(y)
         else:
             counts = [sum(a in as_group(label) for a in y) for label in self.labels]
-        return [outside(n, low, high) for n in counts]
+        return [measure_excess(n, *self.bounds) for n in counts]
 
-    def _written(self) -> str:
-        return f"{_each(self.labels)} occurs {_range(self)} times ({self.unit})"
+    def _describe(self) -> str:
+        return f"{self._write_each()} occurs {write_bounds(self, 'exactly ')} times ({self.unit})"
 
 
 @dataclass(frozen=True, init=False)
-class MinLength(InstanceConstraint):
+class MinLength(_OfLabels):
     """Each segment of the labels (of any label without them) has at least ``length`` tokens.
 
     Parameters
@@ -691,51 +672,24 @@ class MinLength(InstanceConstraint):
     *labels
     length : int
         A shorter segment is violated by the number of tokens it lacks.
+    **common
+        ``weight``, ``penalty``, ``hard`` and ``name``, as for all constraints.
     """
 
-    labels: Labels
     length: int
 
-    def __init__(
-        self,
-        *labels: Any,
-        length: int,
-        weight: float = WEIGHT,
-        penalty: str = "linear",
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(weight=weight, penalty=penalty, hard=hard, name=name)
+    def __init__(self, *labels: Any, length: int, **common: Any) -> None:
         if isinstance(length, bool) or not isinstance(length, int) or length < 2:
             raise ValueError(f"MinLength: length must be an integer above 1, got {length!r}.")
-        assign(self, labels=as_groups("MinLength", labels, needed=False), length=length)
+        self._assign("length", length)
+        super().__init__(*labels, **common)
 
     def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [
             max(self.length - n, 0.0)
-            for label in self.labels or _distinct(y)
-            for n in runs([a in as_group(label) for a in y])
+            for label in self.labels or dict.fromkeys(y)
+            for n in run_lengths([a in as_group(label) for a in y])
         ]
 
-    def _written(self) -> str:
-        return f"segments of {_each(self.labels)} have at least {self.length} tokens"
-
-
-def _distinct(y: Sequence[Any]) -> list[Any]:
-    return list(dict.fromkeys(y))
-
-
-def _segments(labels: Labels, y: Sequence[Any]) -> list[int]:
-    """Numbers of segments of the labels given, or of all that occur."""
-    return [len(runs([a in as_group(label) for a in y])) for label in labels or _distinct(y)]
-
-
-def _each(labels: Labels) -> str:
-    return ", ".join(map(write_label, labels)) or "each label"
-
-
-def _range(constraint: Any) -> str:
-    if constraint.equals is not None:
-        return f"exactly {constraint.equals}"
-    bounds = (("at least", constraint.at_least), ("at most", constraint.at_most))
-    return " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+    def _describe(self) -> str:
+        return f"segments of {self._write_each()} have at least {self.length} tokens"

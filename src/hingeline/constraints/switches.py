@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper
-
-# The flat arrays of compiled constraints, and the counts of a labelling.
+from hingeline.constraints.rules import VIOLATION_ROUNDING
 
 Array = np.ndarray[Any, Any]
 
@@ -93,24 +92,10 @@ class State(NamedTuple):
     penalty: Array
 
 
-_ROUNDING = 1e-9
-
-
 @helper
-def start_state(compiled: CompiledConstraints, offsets: Array, labels: Array) -> State:
-    """Count everything once.
-
-    Parameters
-    ----------
-    compiled : CompiledConstraints
-    offsets : int64 ndarray of shape (n + 1,)
-        The same as ``compiled.offsets``.
-    labels : int32 ndarray of shape (N,)
-        Labels of all sequences as numbers into ``classes``.
-    """
-    n = offsets.shape[0] - 1
-    if n + 1 != compiled.offsets.shape[0] or offsets[n] != compiled.offsets[n]:
-        raise ValueError("offsets are not those the constraints were compiled with.")
+def start_state(compiled: CompiledConstraints, labels: Array) -> State:
+    """Count everything once; ``labels`` (N,) are of all sequences."""
+    n = compiled.offsets.shape[0] - 1
     G = compiled.member.shape[0]
     R = compiled.repeat_cost.shape[0]
     M = compiled.bad_change.shape[0]
@@ -212,22 +197,9 @@ def switch_costs(
 ) -> None:
     """What each label at position ``t`` (from 0) of sequence ``i`` adds to the total penalty.
 
-    Parameters
-    ----------
-    compiled : CompiledConstraints
-    state : State
-        The counts of ``labels``.
-    labels : int32 ndarray of shape (N,)
-    i, t : int
-        A sequence, and a position within it.
-    out : float64 ndarray of shape (K,) or longer
-        Receives the differences; 0 for the label that is there.
-    corpus : bool
-        Whether the corpus constraints count.
-
-    Notes
-    -----
-    One long function: a call that passes the tables costs more than most of what is done here.
+    ``state`` holds the counts of ``labels`` (N,); ``out`` (K,) receives the differences, 0 for the
+    label that is there. ``corpus`` says whether the corpus constraints count. One long function: a
+    call that passes all the arrays costs more than most of what is done here.
     """
     offsets = compiled.offsets
     unary = compiled.unary
@@ -448,26 +420,11 @@ def _cost_beyond(
     low: float, high: float, scale: float, power: int, weight: float, value: float
 ) -> float:
     violation = scale * max(low - value, value - high)
-    if violation <= _ROUNDING:
+    if violation <= VIOLATION_ROUNDING:
         return 0.0
     if power == 2:
         violation *= violation
     return weight * violation
-
-
-def unary_costs(compiled: CompiledConstraints) -> Array:
-    """Costs (tokens, labels) that words, first and last tokens ask for: exact on a chain."""
-    return compiled.unary
-
-
-def change_costs(compiled: CompiledConstraints) -> Array:
-    """Cost (tokens,) of a change of label between a token and its predecessor."""
-    return compiled.change
-
-
-def pair_costs(compiled: CompiledConstraints) -> Array:
-    """Cost (labels, labels) of a label, the second index, directly after another."""
-    return compiled.pair
 
 
 @helper

@@ -1,4 +1,6 @@
-"""Why one prediction and not another: the lead of its score, taken apart."""
+"""What a model has learned, by name: all weights as a table, the features that matter most, the
+transitions between labels, and why one prediction was made and not another.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,18 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import numeric_matrix
+from hingeline._files import replacing
 from hingeline.estimators.allowed import moves_of
 from hingeline.evaluation.metrics import align
 from hingeline.features.input import known_tokens, plain_labels
-from hingeline.modelfile import replacing
-
-# Weights by name: as rows, and as a table that people and other programs read.
 
 Array = np.ndarray[Any, Any]
 
+#: Names of what is not a feature of the data.
+CONSTANT, START, END, TRANSITION = "(constant)", "(start)", "(end)", "(transition)"
+
 _ROWS_AT_ONCE = 4096
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 class WeightRow(NamedTuple):
@@ -62,7 +66,8 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     for block, table in model._layout.split(model.weights_).items():
         names: Any = [""]
         if block in ("emission", "coef"):
-            names = feature_names(model)
+            names = find_names(model)
+            names = range(model.n_features_in_) if names is None else names
         elif block == "transition":
             names = labels
         for first in range(0, len(table), _ROWS_AT_ONCE):
@@ -76,14 +81,21 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
                     yield WeightRow(block, labels[column], names[first + row], weight)
 
 
-def feature_names(model: Any) -> Any:
-    """Names of the features, or their numbers."""
+def find_names(model: Any, given: Sequence[str] | None = None) -> Sequence[str] | None:
+    """Names of the features: those given, else those that the model knows, else None."""
+    if given is not None:
+        if len(given) != model.n_features_in_:
+            raise ValueError(
+                f"there are {len(given)} feature names, but the model has {model.n_features_in_} "
+                "features: pass one name per feature."
+            )
+        return given
     encoder: Any = getattr(model, "encoder_", None)
     if hasattr(encoder, "get_feature_names_out"):
-        names = encoder.get_feature_names_out()
-        if len(names) == model.n_features_in_:
-            return names
-    return getattr(model, "feature_names_in_", range(model.n_features_in_))
+        names: Sequence[str] = encoder.get_feature_names_out()
+        if len(names) >= model.n_features_in_:  # it may have met more since
+            return names[: model.n_features_in_]
+    return getattr(model, "feature_names_in_", None)
 
 
 def write_weights(path: str | os.PathLike[str], model: Any) -> int:
@@ -103,34 +115,20 @@ def write_weights(path: str | os.PathLike[str], model: Any) -> int:
     int
         Rows written.
     """
-    table = weights_table(model)
     count = 0
     with replacing(path) as file:
         packed = os.fspath(path).endswith(".gz")
         # No time stamp or name, so that the same weights are the same file.
         out: Any = gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else file
         out.write(b"block\tlabel\tfeature\tweight\n")
-        for row in table:
-            line = f"{row.block}\t{escaped(row.label)}\t{escaped(row.feature)}\t{row.weight!r}\n"
+        for row in weights_table(model):
+            label, feature = (str(name).translate(_ESCAPES) for name in (row.label, row.feature))
+            line = f"{row.block}\t{label}\t{feature}\t{row.weight!r}\n"
             out.write(line.encode("utf-8", "backslashreplace"))
             count += 1
         if packed:
             out.close()
     return count
-
-
-def escaped(name: Any) -> str:
-    """A name without tabs and line ends."""
-    text = str(name)
-    for character, written in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
-        text = text.replace(character, written)
-    return text
-
-
-# Weights by name: features of each label, and transitions between labels.
-
-#: Names of what is no feature of the data.
-CONSTANT, START, END = "(constant)", "(start)", "(end)"
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ class Blocks:
     has_boundary: bool
 
 
-def blocks_of(model: Any) -> Blocks:
+def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
     layout: Any = {}
     if hasattr(type(model), "_layout"):
@@ -170,37 +168,6 @@ def blocks_of(model: Any) -> Blocks:
         is_chain=is_chain,
         has_boundary=has_boundary,
     )
-
-
-def names_of(model: Any, n_features: int, given: Sequence[str] | None) -> Sequence[str]:
-    """Names of the features: those given, those the model knows, or x0, x1, ..."""
-    for names in (
-        given,
-        getattr(model, "feature_names_", None),
-        getattr(model, "feature_names_in_", None),
-    ):
-        if names is None:
-            continue
-        if len(names) != n_features:
-            raise ValueError(
-                f"there are {len(names)} feature names, but the model has {n_features} features: "
-                "pass one name per feature."
-            )
-        return names
-    return _Numbered(n_features)
-
-
-class _Numbered(Sequence[str]):
-    """x0, x1, ...: made when asked for, as there may be millions."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: Any) -> Any:
-        return f"x{range(self.n)[index]}"
 
 
 @dataclass(frozen=True)
@@ -242,16 +209,19 @@ def top_features(
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n!r}.")
-    blocks = blocks_of(model)
-    n_features = blocks.features.shape[1]
-    names = names_of(model, n_features, feature_names)
+    blocks = read_blocks(model)
+    names = find_names(model, feature_names)
     rows = []
     for k, label in enumerate(blocks.labels):
         weights = np.append(blocks.features[k], blocks.constant[k])
         for j in _both_ends(weights, n).tolist():
-            name = CONSTANT if j == n_features else str(names[j])
+            name = CONSTANT if j == len(weights) - 1 else _name(names, j)
             rows.append(FeatureWeight(label, name, float(weights[j])))
     return rows
+
+
+def _name(names: Sequence[str] | None, j: int) -> str:
+    return f"x{j}" if names is None else str(names[j])
 
 
 def _both_ends(weights: Array, n: int) -> Array:
@@ -278,7 +248,7 @@ def transition_table(model: Any) -> list[TransitionWeight]:
         In the order of ``classes_``; the first labels come from ``(start)``, the last ones go to
         ``(end)``, if the model has boundary weights.
     """
-    blocks = blocks_of(model)
+    blocks = read_blocks(model)
     if not blocks.is_chain:
         raise TypeError(f"{type(model).__name__} has no transitions: pass a ChainSSVM.")
     sources, targets, weights = list(blocks.labels), list(blocks.labels), blocks.move
@@ -292,9 +262,6 @@ def transition_table(model: Any) -> list[TransitionWeight]:
         for b, weight in zip(targets, row, strict=True)
         if (a, b) != (START, END)
     ]
-
-
-TRANSITION = "(transition)"
 
 
 @dataclass(frozen=True)
@@ -311,7 +278,7 @@ class Contribution:
     chosen, other : str
         The labels compared; of a transition both, ``a → b``.
     value : float
-        Value of the feature, 1 for what is none.
+        Value of the feature; 1 for a constant, a transition, a start or an end.
     weight : float
         Weight for the chosen labels less that for the other ones.
     contribution : float
@@ -368,21 +335,17 @@ class Explanation:
 
     def text(self, n: int = 20) -> str:
         """The labels, the scores and the n largest contributions, for a terminal."""
-        labels = align(
-            [
-                ("chosen", *map(str, self.chosen)),
-                ("other", *map(str, self.other)),
-            ],
-            left=range(1 + len(self.chosen)),
-        )
+        sides = [("chosen", *self.chosen), ("other", *self.other)]
+        labels = align([list(map(str, side)) for side in sides], left=range(1 + len(self.chosen)))
         head = f"margin {self.margin:.6g} = {self.score:.6g} − {self.other_score:.6g}"
         if not self.rows:
             return f"{labels}\n{head}"
-        table = [("at", "what", "chosen", "other", "value", "weight", "contribution")]
+        table: list[tuple[Any, ...]] = [
+            ("at", "what", "chosen", "other", "value", "weight", "contribution")
+        ]
         for row in self.rows[:n]:
-            words = (str(row.position), row.name, row.chosen, row.other)
             numbers = (f"{row.value:.4g}", f"{row.weight:+.4f}", f"{row.contribution:+.4f}")
-            table.append((*words, *numbers))
+            table.append((row.position, row.name, row.chosen, row.other, *numbers))
         lines = [labels, head, "", align(table, left=range(4))]
         if len(self.rows) > n:
             rest = sum(row.contribution for row in self.rows[n:])
@@ -427,9 +390,9 @@ def explain(
     --------
     >>> print(explain(tagger, X_test, index=0, against=y_test[0]))         # doctest: +SKIP
     """
-    blocks = blocks_of(model)
-    names = names_of(model, blocks.features.shape[1], feature_names)
-    matrix, chosen = _encoded(model, x if index is None else x[index], blocks)
+    blocks = read_blocks(model)
+    names = find_names(model, feature_names)
+    matrix, chosen = _encode(model, x if index is None else x[index], blocks)
     emissions = _emissions(matrix, blocks)
     if against is not None:
         other = _numbers(against, blocks, len(chosen))
@@ -446,7 +409,7 @@ def explain(
     )
 
 
-def _encoded(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:
+def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:
     """One sequence as CSR rows, and its predicted labels by number.
 
     The only place that knows what a model takes for a sequence.
@@ -549,7 +512,7 @@ def two_best(emissions: Array, start: Array, move: Array, end: Array) -> list[li
 def _contributions(
     matrix: sp.csr_matrix,
     blocks: Blocks,
-    names: Sequence[str],
+    names: Sequence[str] | None,
     chosen: list[int],
     other: list[int],
 ) -> list[Contribution]:
@@ -571,7 +534,7 @@ def _contributions(
             for j, value, weight in zip(
                 where.tolist(), matrix.data[part].tolist(), weights.tolist(), strict=True
             ):
-                add(t, "feature", str(names[j]), sides, value, weight)
+                add(t, "feature", _name(names, j), sides, value, weight)
             lead = float(blocks.constant[a] - blocks.constant[b])
             add(t, "constant", CONSTANT, sides, 1.0, lead)
         if t > 0 and (chosen[t - 1], a) != (other[t - 1], b):
@@ -581,10 +544,10 @@ def _contributions(
                 f"{labels[other[t - 1]]} → {labels[b]}",
             )
             add(t, "transition", TRANSITION, moves, 1.0, lead)
-    first, last = (chosen[0], other[0]), (chosen[-1], other[-1])
-    sides = labels[first[0]], labels[first[1]]
-    add(0, "start", START, sides, 1.0, float(blocks.start[first[0]] - blocks.start[first[1]]))
-    sides = labels[last[0]], labels[last[1]]
-    lead = float(blocks.end[last[0]] - blocks.end[last[1]])
-    add(len(chosen) - 1, "end", END, sides, 1.0, lead)
+    for kind, name, t, weights in (
+        ("start", START, 0, blocks.start),
+        ("end", END, len(chosen) - 1, blocks.end),
+    ):
+        a, b = chosen[t], other[t]
+        add(t, kind, name, (labels[a], labels[b]), 1.0, float(weights[a] - weights[b]))
     return rows

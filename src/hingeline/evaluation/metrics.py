@@ -1,4 +1,8 @@
-"""All scores of one prediction in one object."""
+"""How good predicted labels are: accuracy, spans, single labels, sets, and intervals by bootstrap.
+
+:func:`evaluate` gives all scores of a prediction in one object. Labels are numbered once
+(:func:`pair_labels`) and spans counted once (:func:`count_spans`): every score is made of these.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +15,24 @@ import numpy as np
 
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 
-# Rows of text as aligned columns.
+Array = np.ndarray[Any, Any]
+
+#: Weights drawn at a time for intervals, which bounds the memory.
+_BLOCK = 2_000_000
 
 
 def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
-    """Lines of aligned cells; the columns ``left`` to the left, the others to the right."""
-    texts = [[f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in r] for r in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = []
-    for row in texts:
-        cells = [
+    """Rows of a table as lines of text, the columns ``left`` flush left, the others right."""
+    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "  ".join(
             cell.ljust(width) if k in left else cell.rjust(width)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-# Labels as numbers, and spans counted: what every score is made of.
-
-Array = np.ndarray[Any, Any]
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,12 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
         )
     if not any(true) and not any(predicted):
         raise ValueError("y_true is empty: there are no labels to compare.")
-    lengths = [len(labels) for labels in true]
-    if lengths != [len(labels) for labels in predicted]:
-        for i, (a, b) in enumerate(zip(true, predicted, strict=True)):
-            if len(a) != len(b):
-                raise ValueError(
-                    f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}: they must "
-                    "have one length."
-                )
+    for i, (a, b) in enumerate(zip(true, predicted, strict=True)):
+        if len(a) != len(b):
+            raise ValueError(
+                f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}: they must have "
+                "one length."
+            )
     flat = [label for side in (true, predicted) for labels in side for label in labels]
     try:
         distinct = list(dict.fromkeys(flat))
@@ -82,7 +82,7 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
     index = {label: k for k, label in enumerate(distinct)}
     codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
     half = len(flat) // 2
-    return LabelPairs(distinct, codes[:half], codes[half:], np.cumsum([0, *lengths]))
+    return LabelPairs(distinct, codes[:half], codes[half:], np.cumsum([0, *map(len, true)]))
 
 
 def _lists(y: Any, name: str) -> list[list[Any]]:
@@ -110,22 +110,15 @@ class SpanCounts:
     predicted: tuple[Array, Array]
     correct: tuple[Array, Array]
 
-    def per_type(self) -> tuple[Array, Array, Array]:
+    def per_type(self) -> list[Array]:
         """How many spans of each type are correct, predicted, true."""
-        n = len(self.types)
-        correct, predicted, true = (
-            np.bincount(kind, minlength=n) for kind, _ in (self.correct, self.predicted, self.true)
-        )
-        return correct, predicted, true
+        sides = (self.correct, self.predicted, self.true)
+        return [np.bincount(kind, minlength=len(self.types)) for kind, _ in sides]
 
-    def per_sequence(self) -> tuple[Array, Array, Array]:
+    def per_sequence(self) -> list[Array]:
         """How many spans of each sequence are correct, predicted, true."""
-        n = self.n_sequences
-        correct, predicted, true = (
-            np.bincount(where, minlength=n)
-            for _, where in (self.correct, self.predicted, self.true)
-        )
-        return correct, predicted, true
+        sides = (self.correct, self.predicted, self.true)
+        return [np.bincount(where, minlength=self.n_sequences) for _, where in sides]
 
 
 def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | None]:
@@ -169,9 +162,6 @@ def count_spans(pairs: LabelPairs, scheme: str | None, mode: str) -> SpanCounts:
         predicted=of(other_kind, other_first),
         correct=of(kind[same], first[same]),
     )
-
-
-# Scores of labels: precision, recall and F1 of spans and of single labels, and accuracy.
 
 
 @dataclass(frozen=True)
@@ -218,12 +208,7 @@ def ratio(part: Array, whole: Array) -> Array:
 
 def precision_recall_f1(correct: Array, predicted: Array, true: Array) -> tuple[Array, ...]:
     """The three ratios, elementwise."""
-    correct, predicted, true = np.asarray(correct), np.asarray(predicted), np.asarray(true)
-    return (
-        ratio(correct, predicted),
-        ratio(correct, true),
-        ratio(2 * correct, predicted + true),
-    )
+    return ratio(correct, predicted), ratio(correct, true), ratio(2 * correct, predicted + true)
 
 
 def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> list[Score]:
@@ -249,17 +234,6 @@ def score_spans(counts: SpanCounts) -> SpanScores:
         Score("macro", *macro, *totals),
         Score("weighted", *weighted, *totals),
     )
-
-
-def _counted(y_true: Any, y_pred: Any, scheme: str, mode: str) -> SpanCounts:
-    pairs = pair_labels(y_true, y_pred)
-    tags, name = resolve_scheme(pairs, scheme)
-    if not tags:
-        raise ValueError(
-            f"the labels are not span tags of one scheme ({', '.join(map(str, pairs.labels[:5]))}"
-            f"{', ...' if len(pairs.labels) > 5 else ''}): use token_accuracy or per_label."
-        )
-    return count_spans(pairs, name, mode)
 
 
 def span_scores(
@@ -288,7 +262,14 @@ def span_scores(
     >>> scores.micro.precision, scores.micro.recall, scores.micro.support
     (0.0, 0.0, 1)
     """
-    return score_spans(_counted(y_true, y_pred, scheme, mode))
+    pairs = pair_labels(y_true, y_pred)
+    tags, name = resolve_scheme(pairs, scheme)
+    if not tags:
+        raise ValueError(
+            f"the labels are not span tags of one scheme ({', '.join(map(str, pairs.labels[:5]))}"
+            f"{', ...' if len(pairs.labels) > 5 else ''}): use token_accuracy or per_label."
+        )
+    return score_spans(count_spans(pairs, name, mode))
 
 
 def span_f1_score(
@@ -371,9 +352,6 @@ def per_label(y_true: Any, y_pred: Any) -> list[Score]:
     return score_labels(*confusion_matrix(y_true, y_pred))
 
 
-# How good sets of labels are.
-
-
 class MultilabelScores(NamedTuple):
     """Measures of sets of labels; all but the first are better when larger."""
 
@@ -402,30 +380,18 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
     """
     from sklearn.metrics import accuracy_score, f1_score, hamming_loss
 
+    weights = {"sample_weight": sample_weight}
+
     def f1(average: str, nothing: float) -> float:
-        return float(
-            f1_score(
-                y_true,
-                y_pred,
-                average=average,
-                zero_division=nothing,
-                sample_weight=sample_weight,
-            )
-        )
+        return float(f1_score(y_true, y_pred, average=average, zero_division=nothing, **weights))
 
     return MultilabelScores(
-        hamming_loss=float(hamming_loss(y_true, y_pred, sample_weight=sample_weight)),
+        hamming_loss=float(hamming_loss(y_true, y_pred, **weights)),
         example_f1=f1("samples", 1.0),
-        subset_accuracy=float(accuracy_score(y_true, y_pred, sample_weight=sample_weight)),
+        subset_accuracy=float(accuracy_score(y_true, y_pred, **weights)),
         micro_f1=f1("micro", 0.0),
         macro_f1=f1("macro", 0.0),
     )
-
-
-# Confidence intervals by drawing sequences again, with replacement.
-
-#: Weights drawn at a time, which bounds the memory.
-_BLOCK = 2_000_000
 
 
 def bootstrap_intervals(
@@ -583,12 +549,11 @@ class Evaluation:
         names = ["token_accuracy", "sequence_accuracy"]
         if self.spans is not None:
             names += ["span_precision", "span_recall", "span_f1"]
-        rows = []
-        for name in names:
-            low_high = self.intervals.get(name)
-            interval = "" if low_high is None else f"{low_high[0]:.4f} to {low_high[1]:.4f}"
-            rows.append((name.replace("_", " "), f"{getattr(self, name):.4f}", interval))
-        return rows
+        intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
+        return [
+            (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))
+            for name in names
+        ]
 
     def table(self, by: str | None = None) -> list[tuple[str, str, str, str, str]]:
         """Rows (name, precision, recall, F1, support) for a terminal, the heading first.

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# What a file that is no model seems to be.
-
 UNKNOWN = "it is in no format known here"
 _PICKLE = "it seems to be a Python pickle, which can run code and is never opened here"
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
@@ -23,10 +21,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"lCRF", "it seems to be a CRFsuite model; dump it as text and use import_crfsuite"),
     (b"FILEHEADER = {", "it seems to be a dump of a CRFsuite model; use import_crfsuite"),
     (b"solver_type ", "it seems to be a LIBLINEAR model; use import_liblinear"),
-    (b"\x80\x02", _PICKLE),
-    (b"\x80\x03", _PICKLE),
-    (b"\x80\x04", _PICKLE),
-    (b"\x80\x05", _PICKLE),
+    *((bytes([0x80, protocol]), _PICKLE) for protocol in range(2, 6)),
 )
 
 
@@ -58,20 +53,9 @@ MAX_HEADER_VALUES = 250_000
 MAX_DIGITS = 1000
 MAX_DIMENSIONS = 8
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"),
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-    "I64": np.dtype("<i8"),
-    "I32": np.dtype("<i4"),
-    "I16": np.dtype("<i2"),
-    "I8": np.dtype("i1"),
-    "U64": np.dtype("<u8"),
-    "U32": np.dtype("<u4"),
-    "U16": np.dtype("<u2"),
-    "U8": np.dtype("u1"),
-    "BOOL": np.dtype("?"),
-}
+DTYPES: dict[str, np.dtype[Any]] = {"I8": np.dtype("i1"), "U8": np.dtype("u1")}
+DTYPES |= {f"{kind}{8 * n}": np.dtype(f"<{kind.lower()}{n}") for kind in "IUF" for n in (2, 4, 8)}
+DTYPES |= {"BOOL": np.dtype("?")}
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 #: Key of a safetensors file's own texts.
@@ -113,9 +97,9 @@ def check_tensors(table: dict[str, Any], size: int, name: str) -> dict[str, Tens
         kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
         if not isinstance(kind, str) or kind not in DTYPES:
             raise ModelFileError(f"{where} with an unknown dtype: {DAMAGED}.")
-        if not _counts(shape) or len(shape) > MAX_DIMENSIONS:
+        if not _are_counts(shape) or len(shape) > MAX_DIMENSIONS:
             raise ModelFileError(f"{where} with an impossible shape: {DAMAGED}.")
-        if not _counts(offsets) or len(offsets) != 2 or not offsets[0] <= offsets[1]:
+        if not _are_counts(offsets) or len(offsets) != 2 or not offsets[0] <= offsets[1]:
             raise ModelFileError(f"{where} with impossible offsets: {DAMAGED}.")
         count, extent = 1, DTYPES[kind].itemsize
         for dimension in shape:
@@ -143,7 +127,7 @@ def check_tensors(table: dict[str, Any], size: int, name: str) -> dict[str, Tens
     return dict(tensors)
 
 
-def _counts(values: Any) -> bool:
+def _are_counts(values: Any) -> bool:
     return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
 
 
@@ -171,9 +155,9 @@ def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
     try:
         parsed = json.loads(
             content.decode(),
-            object_pairs_hook=_no_duplicates,
-            parse_int=_integer,
-            parse_constant=_no_constant,
+            object_pairs_hook=_refuse_duplicates,
+            parse_int=_parse_integer,
+            parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
@@ -184,18 +168,18 @@ def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
     return parsed
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key is repeated")
     return found
 
 
-def _no_constant(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:  # converting them takes time that grows with the square
         raise ValueError(f"a number has more than {MAX_DIGITS} digits")
     return int(digits)

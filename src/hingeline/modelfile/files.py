@@ -1,4 +1,11 @@
-"""Reading and writing of model files."""
+"""Reading and writing of model files: the format is described in :mod:`hingeline.modelfile`.
+
+It is that of the safetensors library, which can open the files but does not write or read them
+here: it writes metadata in an order that differs from process to process, so that files of one
+model differ; it maps a file or takes twice its size, and a mapped file that is cut short ends the
+process; and it accepts headers that are refused here (unknown keys, dimensions without limit,
+booleans that are neither 0 nor 1).
+"""
 
 from __future__ import annotations
 
@@ -33,23 +40,11 @@ from hingeline.modelfile.checks import (
     seems_to_be,
 )
 
-# Vocabularies as arrays: UTF-8 bytes, and the position where each text ends.
-
 Array = np.ndarray[Any, Any]
 
 
 def pack_texts(texts: Sequence[str]) -> tuple[Array, Array]:
-    """Texts as one array of UTF-8 bytes and the position where each ends.
-
-    Parameters
-    ----------
-    texts : sequence of str
-
-    Returns
-    -------
-    content : uint8 ndarray
-    ends : int64 ndarray, one per text
-    """
+    """Texts as one uint8 array of UTF-8 bytes and the int64 positions where each ends."""
     # Lone surrogates, which undecodable file names and bytes turn into, are kept.
     parts = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
@@ -57,13 +52,7 @@ def pack_texts(texts: Sequence[str]) -> tuple[Array, Array]:
 
 
 def unpack_texts(content: Array, ends: Array) -> list[str]:
-    """The texts that :func:`pack_texts` packed; a ``ValueError`` where they cannot be.
-
-    Parameters
-    ----------
-    content : uint8 ndarray
-    ends : int64 ndarray
-    """
+    """The texts that :func:`pack_texts` packed; a ``ValueError`` where they cannot be."""
     fits = content.ndim == ends.ndim == 1 and content.dtype == np.uint8 and ends.dtype == np.int64
     # Bounds before differences, which could wrap around.
     inside = fits and ends.min(initial=0) >= 0 and ends.max(initial=0) == len(content)
@@ -99,11 +88,7 @@ def write_model(
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"the header cannot be written as JSON: {error}.") from None
-    try:
-        parse_json(text.encode(), MAX_HEADER_VALUES)  # what is written can be read
-    except ValueError as error:
-        raise ValueError(f"the header cannot be stored: {error}.") from None
-    ready = {name: _storable(name, array) for name, array in arrays.items()}
+    ready = {name: _prepare(name, array) for name, array in arrays.items()}
     order = sorted(ready, key=lambda name: -ready[name].itemsize)
     checksum = zlib.crc32(text.encode())
     metadata = {"format": "hingeline", "version": str(VERSION), "header": text}
@@ -111,17 +96,16 @@ def write_model(
     at = 0
     for name in order:
         array = ready[name]
-        entries[name] = {
-            "dtype": DTYPE_NAMES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [at, at + array.nbytes],
-        }
+        span = [at, at + array.nbytes]
+        kind = DTYPE_NAMES[array.dtype]
+        entries[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": span}
         at += array.nbytes
-        checksum = _checksum(checksum, name, array)
+        checksum = _add_checksum(checksum, name, array)
     metadata["crc32"] = f"{checksum:08x}"
     table = json.dumps(entries, separators=(",", ":")).encode()
     table += b" " * (-len(table) % 8)
-    try:
+    try:  # what is written can be read
+        parse_json(text.encode(), MAX_HEADER_VALUES)
         parse_json(table, MAX_FILE_VALUES)
     except ValueError as error:
         raise ValueError(f"the header cannot be stored: {error}.") from None
@@ -129,11 +113,11 @@ def write_model(
         file.write(len(table).to_bytes(8, "little"))
         file.write(table)
         for name in order:
-            file.write(_bytes_of(ready[name]))
+            file.write(_view_bytes(ready[name]))
     return 8 + len(table) + at
 
 
-def _storable(name: str, array: Array) -> Array:
+def _prepare(name: str, array: Array) -> Array:
     """The array as it goes into the file: little-endian, C-contiguous."""
     wrong = not isinstance(name, str) or not name or name == METADATA
     if wrong or any("\ud800" <= c <= "\udfff" for c in name):  # surrogates are no UTF-8
@@ -148,50 +132,29 @@ def _storable(name: str, array: Array) -> Array:
     return np.asarray(array, dtype=dtype, order="C")
 
 
-def _checksum(before: int, name: str, array: Array) -> int:
+def _add_checksum(before: int, name: str, array: Array) -> int:
     """Checksum that goes on with an array: what it is, then its bytes."""
     kind = json.dumps([name, DTYPE_NAMES[array.dtype], list(array.shape)])
-    return zlib.crc32(_bytes_of(array), zlib.crc32(kind.encode(), before))
+    return zlib.crc32(_view_bytes(array), zlib.crc32(kind.encode(), before))
 
 
-def _bytes_of(array: Array) -> memoryview:
+def _view_bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
-    """Header of a model file, and what arrays it has, without reading them.
-
-    Parameters
-    ----------
-    path : str or path
-
-    Returns
-    -------
-    header : dict
-    tensors : dict of TensorInfo
-    """
-    with _opened(path) as file:
+    """Header of a model file, and what arrays it has, without reading them."""
+    with _open(path) as file:
         metadata, tensors, _ = _read_table(file, os.fspath(path))
-    return _model_header(metadata, os.fspath(path)), tensors
+    return _parse_header(metadata, os.fspath(path)), tensors
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Header and arrays of a model file.
-
-    Parameters
-    ----------
-    path : str or path
-
-    Returns
-    -------
-    header : dict
-    arrays : dict of ndarray
-        Aligned, writable and nobody else's.
-    """
+    """Header and arrays of a model file; these are aligned, writable and nobody else's."""
     name = os.fspath(path)
-    with _opened(path) as file:
+    with _open(path) as file:
         metadata, tensors, start = _read_table(file, name)
-        header = _model_header(metadata, name)
+        header = _parse_header(metadata, name)
         checksum = zlib.crc32(metadata["header"].encode("utf-8", "surrogatepass"))
         arrays = {}
         file.seek(start)
@@ -203,11 +166,12 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
                     f"{name} needs {(tensor.end - tensor.begin) / 1e9:.1f} GB of memory, which "
                     "this machine does not give: use a larger one."
                 ) from None
-            _fill(file, _bytes_of(array), name)
-            checksum = _checksum(checksum, key, array)
+            _fill(file, _view_bytes(array), name)
+            checksum = _add_checksum(checksum, key, array)
             if tensor.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
                 raise ModelFileError(f"{name} cannot be read: {DAMAGED}.")
-            arrays[key] = array if sys.byteorder == "little" else _native(array)
+            native = array.dtype.newbyteorder("=")
+            arrays[key] = array if sys.byteorder == "little" else array.astype(native)
     if metadata.get("crc32", f"{checksum:08x}") != f"{checksum:08x}":
         raise ModelFileError(
             f"{name} is damaged (its contents do not match its checksum): get a fresh copy."
@@ -215,12 +179,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     return header, arrays
 
 
-def _native(array: Array) -> Array:
-    return array.astype(array.dtype.newbyteorder("="))
-
-
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     # Before opening: to open a pipe would wait for a writer.
     if not stat.S_ISREG(os.stat(path).st_mode):
         kind = "a folder" if os.path.isdir(path) else "no regular file"
@@ -275,7 +235,7 @@ def _read_table(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, Te
     return metadata, check_tensors(table, size - 8 - length, name), 8 + length
 
 
-def _model_header(metadata: dict[str, str], name: str) -> dict[str, Any]:
+def _parse_header(metadata: dict[str, str], name: str) -> dict[str, Any]:
     try:
         text = metadata["header"].encode("utf-8", "surrogatepass")
         return parse_json(text, MAX_HEADER_VALUES)

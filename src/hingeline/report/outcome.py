@@ -1,32 +1,59 @@
-"""True and predicted outputs side by side, checked, with the loss of each."""
+"""True and predicted outputs: checked, with the loss of each, and what the page says of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hingeline._checks import check_loss
-from hingeline.evaluation.metrics import Evaluation, LabelPairs, evaluate, pair_labels
+from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate, pair_labels
+from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
+from hingeline.report.words import brief, count, count_of, decimal, find_direction, percent
 
 Array = np.ndarray[Any, Any]
+
+#: Most rows of scores, and most pairs of confused labels.
+MOST_SCORES, MOST_PAIRS = 50, 12
+#: A sequence of more tokens than this is shown near its errors only,
+LONG = 80
+#: with so many tokens before and after each,
+NEAR = 6
+#: and no more tokens than this in all.
+MOST_TOKENS = 240
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What was predicted, and how good it is.
 
-    ``evaluation`` is None where outputs are not labels that can be compared one by one; ``true``
-    and ``predicted`` are None where only an evaluation was given.
+    ``evaluation`` is None where outputs are not labels that can be compared one by one; ``true``,
+    ``predicted`` and ``losses`` are empty where only an evaluation was given.
     """
 
     single: bool  # one label per example, not a sequence of them
     evaluation: Evaluation | None
-    true: list[list[Any]] | None = None
-    predicted: list[list[Any]] | None = None
-    losses: Array | None = None
+    true: Sequence[list[Any]] = ()
+    predicted: Sequence[list[Any]] = ()
+    losses: Array = field(default_factory=lambda: np.zeros(0))
     tokens: list[Any] | None = None  # one text per example, or one list per sequence
+
+    @property
+    def noun(self) -> str:
+        """What one output is called."""
+        return "example" if self.single or self.evaluation is None else "sequence"
+
+    def example(self, i: int) -> tuple[list[Any], list[Any], float]:
+        """True and predicted labels of one example, and its loss."""
+        return self.true[i], self.predicted[i], float(self.losses[i])
+
+    def most_costly(self, n: int) -> list[int]:
+        """Examples of the largest loss; of equal ones the shorter first, then the earlier."""
+        lengths = np.array([len(labels) for labels in self.true])
+        order = np.lexsort((lengths, -self.losses))[:n]
+        return [int(i) for i in order if self.losses[i] > 0]
 
 
 def compare(
@@ -49,17 +76,17 @@ def compare(
             )
         return None if evaluation is None else Outcome(single, evaluation)
     if hasattr(model, "structure"):
-        return _of_structure(model, evaluation, y_true, y_pred, tokens)
+        return _compare_structure(model, evaluation, y_true, y_pred, tokens)
     if single:
-        y_true, y_pred = _wrapped(y_true, "y_true"), _wrapped(y_pred, "y_pred")
+        y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     pairs = pair_labels(y_true, y_pred)
     cost = check_loss(
         model.loss, "zero_one" if single else "hamming", len(model.classes_), vector=not single
     )
-    return _finish(pairs, label_losses(pairs, model.classes_, cost), evaluation, single, tokens)
+    return _finish(pairs, find_losses(pairs, model.classes_, cost), evaluation, single, tokens)
 
 
-def label_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
+def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
     """Loss of each sequence under a cost matrix in the order of the classes.
 
     A label that the model does not know costs as much as the dearest error.
@@ -89,10 +116,10 @@ def _finish(
             f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}: "
             "pass the labels that were evaluated, or leave one of the two out."
         )
-    return Outcome(single, evaluation, true, predicted, losses, _tokens(tokens, true, single))
+    return Outcome(single, evaluation, true, predicted, losses, _check_tokens(tokens, true, single))
 
 
-def _of_structure(
+def _compare_structure(
     model: Any, evaluation: Evaluation | None, y_true: Any, y_pred: Any, tokens: Any
 ) -> Outcome:
     """Outputs of a user's own structure: by their loss, and by label where they have labels."""
@@ -118,7 +145,7 @@ def _of_structure(
     return Outcome(False, evaluation, true, predicted, losses)
 
 
-def _wrapped(y: Any, name: str) -> list[list[Any]]:
+def _wrap(y: Any, name: str) -> list[list[Any]]:
     """Single labels as sequences of one."""
     if isinstance(y, (str, bytes, dict)) or not hasattr(y, "__iter__"):
         raise TypeError(f"{name} must be a list of labels, got {type(y).__name__}.")
@@ -132,7 +159,7 @@ def _wrapped(y: Any, name: str) -> list[list[Any]]:
     return [[label] for label in labels]
 
 
-def _tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any] | None:
+def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any] | None:
     """Tokens that fit the labels."""
     if tokens is None:
         return None
@@ -158,4 +185,230 @@ def _tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any] | Non
                 f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)} "
                 "labels: they must have one length."
             )
+    return found
+
+
+# Evaluation --------------------------------------------------------------------------------------
+
+
+def describe_evaluation(outcome: Outcome | None) -> Content | None:
+    """Everything that an evaluation says, except single errors."""
+    if outcome is None:
+        return None
+    found, single = outcome.evaluation, outcome.single
+    about = []
+    if found is not None:
+        about.append(_about(found, single))
+    if len(outcome.losses):
+        losses, what = outcome.losses, outcome.noun
+        about.append(
+            f"The mean loss is {brief(float(losses.mean()))} per {what}; "
+            f"{percent(float((losses == 0).mean()), 1)} of the {count_of(len(losses), what)} "
+            "have no loss."
+        )
+    if found is None:
+        return {"about": about, "summary": None}
+    spans = None
+    if found.spans is not None:
+        averages = [found.spans.micro, found.spans.macro, found.spans.weighted]
+        spans = _scores("Spans by type", "type", found.spans.per_type, averages)
+    return {
+        "about": about,
+        "summary": _summary(found, single),
+        "spans": spans,
+        "pairs": _pairs(found),
+        "labels": _scores(
+            "Examples by label" if single else "Tokens by label", "label", found.per_label, []
+        ),
+        "confusion": _confusion(found),
+    }
+
+
+def _about(found: Evaluation, single: bool) -> str:
+    if single:
+        return f"{count_of(found.n_tokens, 'example')}."
+    size = f"{count_of(found.n_sequences, 'sequence')}, {count_of(found.n_tokens, 'token')}."
+    if found.spans is None:
+        return size
+    scheme = f" by the scheme {found.scheme}" if found.scheme else ""
+    how = {"default": "as conlleval does", "strict": "only where the scheme allows them"}
+    return f"{size} Spans are read{scheme}, {how.get(found.mode, found.mode)}."
+
+
+def _summary(found: Evaluation, single: bool) -> Table:
+    if single:
+        names = {"token_accuracy": "accuracy"}
+    else:
+        names = {"token_accuracy": "token accuracy", "sequence_accuracy": "sequence accuracy"}
+        if found.spans is not None:
+            names |= {
+                "span_precision": "span precision",
+                "span_recall": "span recall",
+                "span_f1": "span F1",
+            }
+    known = any(name in found.intervals for name in names)
+    rows = []
+    for name, shown in names.items():
+        row = [shown, percent(getattr(found, name))]
+        if known:
+            bounds = found.intervals.get(name)
+            row.append(f"{decimal(100 * bounds[0], 2)} to {percent(bounds[1])}" if bounds else "")
+        rows.append(row)
+    head = ("score", "value", "95 % interval") if known else ("score", "value")
+    return Table("Summary", head, rows)
+
+
+def _scores(caption: str, by: str, scores: Sequence[Score], averages: Sequence[Score]) -> Table:
+    shown = list(scores)
+    if len(shown) > MOST_SCORES:
+        shown = sorted(shown, key=lambda s: -s.support)[:MOST_SCORES]
+        caption += f": the {MOST_SCORES} most frequent of {count(len(scores))}"
+    rows = [
+        [
+            s.name,
+            *(decimal(100 * share, 2) for share in (s.precision, s.recall, s.f1)),
+            count(s.support),
+        ]
+        for s in (*shown, *averages)
+    ]
+    head = (by, "precision %", "recall %", "F1 %", "support")
+    return Table(caption, head, rows, names=(0,), last=len(averages))
+
+
+def _pairs(found: Evaluation) -> Table | None:
+    """The most frequent confusions."""
+    wrong = found.confusion.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
+    support = found.confusion.sum(axis=1)
+    rows = [
+        [
+            found.labels[a],
+            found.labels[b],
+            count(int(wrong[a, b])),
+            percent(wrong[a, b] / support[a], 1) if support[a] else "–",
+        ]
+        for a, b in zip(*np.unravel_index(order, wrong.shape), strict=True)
+        if wrong[a, b] > 0
+    ]
+    head = ("true", "predicted", "count", "of the true label")
+    caption = "Most frequent confusions"
+    return Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
+
+
+def _confusion(found: Evaluation) -> Matrix:
+    names: list[Any] = list(found.labels)
+    counts = found.confusion
+    caption = "Confusion matrix"
+    lumped = len(names) > MOST_IN_MATRIX
+    if lumped:
+        total = counts.sum(axis=0) + counts.sum(axis=1)
+        kept = np.sort(np.argsort(-total, kind="stable")[:MOST_IN_MATRIX])
+        others = count(len(names) - MOST_IN_MATRIX)
+        counts = merge_labels(counts, kept)
+        names = [names[k] for k in kept] + [f"{others} others"]
+        caption += f": the {MOST_IN_MATRIX} most frequent labels, the other {others} together"
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    rows = []
+    for a, name in enumerate(names):
+        cells = []
+        for b in range(len(names)):
+            n = int(counts[a, b])
+            # Errors among the labels taken together cannot be told from what is right.
+            plain = lumped and a == b == len(names) - 1
+            kind = "" if plain else pick_shade(share[a, b], "b" if a == b else "o")
+            cells.append((count(n) if n else "·", f"{kind} d".strip() if a == b else kind))
+        rows.append((name, cells))
+    note = (
+        "Counts: right in blue on the diagonal, wrong in orange. The shade is the share of the "
+        "row, on a scale of square roots."
+    )
+    return Matrix(caption, "true ↓ predicted →", names, rows, note)
+
+
+def merge_labels(confusion: Array, kept: Array) -> Array:
+    """A confusion matrix of the labels kept, with all others as one last label."""
+    number = np.full(len(confusion), len(kept))
+    number[kept] = np.arange(len(kept))
+    out = np.zeros((len(kept) + 1, len(kept) + 1), dtype=np.int64)
+    np.add.at(out, (number[:, None], number[None, :]), confusion)
+    return out
+
+
+# Errors ------------------------------------------------------------------------------------------
+
+
+def describe_errors(outcome: Outcome | None, n_errors: int) -> Content | None:
+    """Examples with the largest loss; None if single outputs are not known."""
+    if outcome is None or len(outcome.losses) == 0 or n_errors == 0:
+        return None
+    chosen = outcome.most_costly(n_errors)
+    if not chosen:
+        return {"about": "There are no errors.", "table": None, "sentences": []}
+    wrong = int((outcome.losses > 0).sum())
+    about = (
+        f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
+        f"{'has' if wrong == 1 else 'have'} errors. "
+        f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(chosen), outcome.noun)} "
+        "with the largest loss; numbers count from 0, as in y_true."
+    )
+    if outcome.noun == "example":
+        return {"about": about, "table": _error_table(outcome, chosen), "sentences": []}
+    return {"about": about, "table": None, "sentences": [_sentence(outcome, i) for i in chosen]}
+
+
+def _error_table(outcome: Outcome, chosen: list[int]) -> Table:
+    """Errors of single labels, or of outputs that have no labels to compare."""
+    rows = []
+    for i in chosen:
+        true, predicted, loss = outcome.example(i)
+        row: list[Any] = [str(i), brief(loss)]
+        for labels in (true, predicted):
+            row.append(labels[0] if outcome.single else " ".join(map(str, labels)))
+        rows.append(row if outcome.tokens is None else [*row, outcome.tokens[i]])
+    head = ["number", "loss", "true", "predicted"] + ["text"] * (outcome.tokens is not None)
+    words = range(2, len(head))
+    return Table("Errors with the largest loss", head, rows, words, words, kind="texts")
+
+
+def _sentence(outcome: Outcome, i: int) -> Content:
+    """One sequence: its tokens with their labels, and how many are left out in between."""
+    true, predicted, loss = outcome.example(i)
+    tokens: list[Any] = outcome.tokens[i] if outcome.tokens is not None else list(range(len(true)))
+    wrong = np.array([a != b for a, b in zip(true, predicted, strict=True)], dtype=bool)
+    items: list[Content] = []
+    at = 0
+    for start, stop in [*find_excerpts(wrong), (len(true), len(true))]:
+        if start > at:
+            items.append({"gap": count_of(start - at, "token")})
+        items += [
+            {"token": tokens[t], "true": true[t], "predicted": predicted[t], "wrong": wrong[t]}
+            for t in range(start, stop)
+        ]
+        at = stop
+    return {
+        "head": f"Number {i}: loss {brief(loss)}, {count(int(wrong.sum()))} of "
+        f"{count_of(len(true), 'token')} wrong",
+        "direction": find_direction(tokens),
+        "items": items,
+    }
+
+
+def find_excerpts(wrong: Array) -> list[tuple[int, int]]:
+    """Runs of tokens to show: all of them, or those near errors where there are many."""
+    n = len(wrong)
+    if n <= LONG:
+        return [(0, n)]
+    found: list[tuple[int, int]] = []
+    room = MOST_TOKENS
+    for t in np.flatnonzero(wrong).tolist():
+        start, stop = max(0, t - NEAR), min(n, t + NEAR + 1)
+        if found and start <= found[-1][1]:
+            start = found[-1][0]
+            room += found.pop()[1] - start
+        stop = min(stop, start + room)
+        found.append((start, stop))
+        room -= stop - start
+        if room <= 0:
+            break
     return found

@@ -1,14 +1,25 @@
-"""Numbers in words and figures: significant digits, shares, times, counts."""
+"""Numbers and texts as a reader sees them: digits, shares, times, counts, every character."""
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, Decimal
+from typing import Any
 
 #: Between a number and its unit: lines do not break here.
 SPACE = "\N{NO-BREAK SPACE}"
+#: Longest text of one label, token or name; longer ones are cut.
+LONGEST = 200
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Controls, line and paragraph separators, embeddings and overrides of the direction of writing,
+# surrogates and noncharacters: none of them shows, and some change how their neighbours show.
+_INVISIBLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufdd0-\ufdef\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
+)
 
 
 def count(n: int) -> str:
@@ -16,7 +27,7 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
-def counted(n: int, one: str, many: str = "") -> str:
+def count_of(n: int, one: str, many: str = "") -> str:
     """``1 pass``, ``2 passes``."""
     return f"{count(n)} {one if n == 1 else many or one + 's'}"
 
@@ -51,7 +62,7 @@ def brief(value: float) -> str:
     return " × ".join([number, *power])
 
 
-def fixed(value: float, decimals: int) -> str:
+def decimal(value: float, decimals: int) -> str:
     """A number with so many decimals and a proper minus sign; zero has no sign."""
     shown = f"{value:,.{decimals}f}"
     if float(shown.replace(",", "")) == 0.0:
@@ -68,7 +79,7 @@ def decimals_for(size: float, digits: int) -> int:
 
 def percent(share: float, decimals: int = 2) -> str:
     """A share as ``12.34 %``."""
-    return f"{fixed(100.0 * share, decimals)}{SPACE}%"
+    return f"{decimal(100.0 * share, decimals)}{SPACE}%"
 
 
 def percent_at_most(share: float) -> str:
@@ -94,8 +105,46 @@ def seconds(value: float) -> str:
     return shown.replace(" ", SPACE)
 
 
-def listed(items: list[str], last: str = "and") -> str:
+def join_words(items: list[str]) -> str:
     """``a, b and c``."""
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} {last} {items[-1]}"
+    return " and ".join([", ".join(items[:-1]), items[-1]] if items[1:] else items)
+
+
+def reveal(value: Any) -> str:
+    """A value as text in which every invisible character shows."""
+    return _INVISIBLE.sub(_picture, str(value))
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(0x2400 + code)  # the pictures of control characters
+    if code == 0x7F:
+        return "␡"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"⟨U+{code:04X}⟩"
+
+
+def show(value: Any, longest: int = LONGEST) -> str:
+    """A user's label, token or name: revealed, cut where it is long, never blank."""
+    content = str(value)
+    if not content:
+        return "(empty)"
+    if len(content) > longest:
+        content = content[:longest] + "…"
+    if content.isspace():
+        content = content.replace(" ", "␠").replace("\u00a0", "⟨U+00A0⟩")
+    return reveal(content)
+
+
+def find_direction(tokens: Iterable[Any]) -> str:
+    """``"rtl"`` or ``"ltr"``, by the first letter that has a direction of writing."""
+    for token in tokens:
+        for character in str(token)[:LONGEST]:
+            kind = unicodedata.bidirectional(character)
+            if kind in ("R", "AL"):
+                return "rtl"
+            if kind == "L":
+                return "ltr"
+    return "ltr"

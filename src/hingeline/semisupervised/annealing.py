@@ -6,7 +6,7 @@ Structured Output Learning*, (5), over weights w and labels y* of the unlabelled
     P(w, y*) = ½‖w‖² + C_l/l Σ_i slack_i(w) + C_u/u Σ_j slack_j(w, y*_j) + penalty(y*)
 
 is not convex. Algorithm 1 begins with the labelled sequences alone and raises C_u step by step; at
-each it alternates between label switching for fixed w (:mod:`.label_switching`) and the convex
+each it alternates between label switching for fixed w (:mod:`.switching`) and the convex
 problem in w for fixed labels, until the labels settle. Only that convex problem has a dual and a
 certificate; of the whole there is none.
 """
@@ -14,18 +14,19 @@ certificate; of the whole there is none.
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.results import Result
+from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers
-from hingeline.semisupervised.starting import ConstrainedLabels, best_labels
-from hingeline.semisupervised.switching import Switching, all_slacks, switch_labels
+from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, best_labels
+from hingeline.semisupervised.switching import Switching, all_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
@@ -49,17 +50,17 @@ class AnnealingStep(NamedTuple):
     norm: float  # ½‖w‖²
     labelled: float  # slack of the labelled sequences
     unlabelled: float  # slack of the others, for y*
-    penalty: float  # of y*; nan where there are none yet
-    gap: float  # of the convex problem with y* fixed
-    switches: int  # labels switched in all alternations
-    alternations: int
-    settled: bool  # whether y* came out the same twice, or nearly so (``label_tol``)
-    changed: float  # share of tokens whose y* differs from that of the step before
-    violations: float  # penalty of plain predictions
-    agreement: float  # share of tokens at which plain predictions and y* agree
-    stability: float  # share of tokens predicted as at the step before
-    dev_score: float  # nan without development data
-    time: float  # seconds
+    penalty: float = math.nan  # of y*; nan where there are none yet
+    gap: float = math.nan  # of the convex problem with y* fixed
+    switches: int = 0  # labels switched in all alternations
+    alternations: int = 0
+    settled: bool = True  # whether y* came out the same twice, or nearly so (``label_tol``)
+    changed: float = math.nan  # share of tokens whose y* differs from that of the step before
+    violations: float = math.nan  # penalty of plain predictions
+    agreement: float = math.nan  # share of tokens at which plain predictions and y* agree
+    stability: float = math.nan  # share of tokens predicted as at the step before
+    dev_score: float = math.nan  # nan without development data
+    time: float = 0.0  # seconds
 
 
 @dataclass
@@ -72,55 +73,50 @@ class Trajectory:
     interrupted: bool = False
 
 
-@dataclass
-class Annealing:
-    """Algorithm 1 around a solver of the convex problem.
+class WarmSolver:
+    """The convex problem in the weights for fixed labels, solved again and again.
 
-    Parameters
-    ----------
-    problem : ChainProblem
-        Labelled sequences first; the labels of those from number ``first`` on are written here.
-    first : int
-        The number of labelled sequences.
-    slack_weights : ndarray of shape (first,)
-        What a unit of slack of a labelled sequence costs.
-    penalties : Penalties
-        Of the unlabelled sequences.
-    solve : callable
-        ``solve(C_u, changed)`` solves the convex problem for the labels in the problem; ``changed``
-        are the numbers of the sequences whose labels were switched since the last call.
-    workers : Workers
-    start : {"beam", "viterbi"}
-        Where label switching starts: see :mod:`.starting`.
-    order, max_switches, max_sweeps, rng
-        As for :func:`.label_switching.switch_labels`.
-    max_alternations : int
-    label_tol : float
-        Labels have settled if at most this share of the unlabelled tokens changed.
-    score : callable, optional
-        Weights to a score on development data.
-    report : callable, optional
-        Is told ``(step number, AnnealingStep)`` at the end of each step.
-    follow : callable, optional
-        Is told ``(C_u, alternation, Switching, sequences that changed)`` on the way.
+    Each call begins with the multipliers of the one before.
     """
 
-    problem: ChainProblem
-    first: int
-    slack_weights: Array
-    penalties: Penalties
-    solve: Callable[[float, Array], Result]
-    workers: Workers
-    start: str = "beam"
-    order: str = "sequential"
-    max_switches: int | None = None
-    max_sweeps: int = 1
-    max_alternations: int = 20
-    label_tol: float = 0.0
-    rng: np.random.Generator | None = None
-    score: Callable[[Array], float] | None = None
-    report: Callable[[int, AnnealingStep], None] | None = None
-    follow: Callable[[float, int, Switching, int], None] | None = None
+    def __init__(self, model: Any, problem: Any) -> None:
+        self.model, self.problem = model, problem
+        self.compiled = model._compile(problem)
+        self._scratch = np.zeros(self.compiled.scratch_size)
+        self._memory: DualMemory | None = None
+
+    def solve(self, weights: Array, changed: Array) -> Result:
+        """Solve for the labels in the problem; ``changed`` sequences have new ones."""
+        start, self._memory = self._memory, None
+        if start is not None and len(changed):
+            retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
+        model = self.model
+        result: Result
+        result, self._memory, _ = model._solve_with(self.compiled, weights, start)
+        return result
+
+
+class Annealing:
+    """Algorithm 1 over sequences some of which are labelled.
+
+    ``settings`` is the estimator whose parameters say how to anneal. Labels of the unlabelled
+    sequences are written into the problem.
+    """
+
+    def __init__(
+        self,
+        settings: Any,
+        data: PartlyLabelled,
+        penalties: Penalties,
+        workers: Workers,
+        rng: np.random.Generator,
+        dev: tuple[Any, Any] | None,
+    ) -> None:
+        self.settings, self.data, self.penalties = settings, data, penalties
+        self.workers, self.rng, self.dev = workers, rng, dev
+        self.problem: ChainProblem = data.make_problem(0, data.n)
+        self._solver = WarmSolver(data.model, self.problem)
+        self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
 
     def run(self, schedule: Sequence[float]) -> Trajectory:
         """The labelled sequences alone, then every C_u of the schedule.
@@ -128,10 +124,9 @@ class Annealing:
         An interruption ends it; the steps that are complete are kept.
         """
         began = time.perf_counter()
-        self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
-        result = self.solve(0.0, np.zeros(0, dtype=np.int64))
+        result = self._solve(0.0, np.zeros(0, dtype=np.int64))
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
-        plain = self._plain(result.weights)
+        plain = self._predict(result.weights)
         self._record(path, 0.0, result, [], True, plain, plain, began)
         try:
             for C_u in schedule:
@@ -141,15 +136,20 @@ class Annealing:
             path.interrupted = True
         return path
 
+    def _solve(self, C_u: float, changed: Array) -> Result:
+        u = self.data.n - self.data.first
+        price = C_u / (u * self.data.model.C)
+        return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), changed)
+
     def _step(self, path: Trajectory, C_u: float) -> None:
         began = time.perf_counter()
-        problem, first = self.problem, self.first
+        settings, problem, first = self.settings, self.problem, self.data.first
         at = problem.offsets[first]
-        u = len(problem.offsets) - 1 - first
+        u = self.data.n - first
         result = path.results[-1]
         done: list[Switching] = []
         settled = False
-        while not settled and len(done) < self.max_alternations:
+        while not settled and len(done) < settings.max_alternations:
             found = switch_labels(
                 problem,
                 first,
@@ -157,26 +157,33 @@ class Annealing:
                 C_u / u,
                 self.penalties,
                 self._start(result.weights, C_u / u),
-                order=self.order,
-                max_switches=self.max_switches,
-                max_sweeps=self.max_sweeps,
+                order=settings.order,
+                max_switches=settings.max_switches,
+                max_sweeps=settings.max_sweeps,
                 rng=self.rng,
             )
             moved = found.labels != problem.labels[at:]
-            settled = bool(done) and bool(np.mean(moved) <= self.label_tol)
+            settled = bool(done) and bool(np.mean(moved) <= float(settings.label_tol))
             if settled:
                 break
-            changed = first + self._sequences(moved)
+            starts = problem.offsets[first:-1] - at
+            changed = first + np.flatnonzero(np.add.reduceat(moved, starts, dtype=np.int64))
             done.append(found)
             problem.labels[at:] = found.labels
-            if self.follow is not None:
-                self.follow(C_u, len(done), found, len(changed))
-            result = self.solve(C_u, changed)
+            if settings.verbose >= 2:
+                print(
+                    f"  alternation {len(done)}: objective {found.start_objective:.6g} to "
+                    f"{found.objective:.6g}, {found.switches} switches, {len(changed)} sequences "
+                    "relabelled",
+                    file=sys.stderr,
+                )
+            result = self._solve(C_u, changed)
             if result.stop_reason == "interrupted":
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        self._record(path, C_u, result, done, settled, labels, self._plain(result.weights), began)
+        plain = self._predict(result.weights)
+        self._record(path, C_u, result, done, settled, labels, plain, began)
 
     def _record(
         self,
@@ -189,16 +196,19 @@ class Annealing:
         plain: Array,
         began: float,
     ) -> None:
-        problem, first = self.problem, self.first
-        n = len(problem.offsets) - 1
+        problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
         slack = all_slacks(problem, 0, first, w, self.workers)
         others = all_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
         norm = 0.5 * float(w @ w)
-        labelled = float(self.slack_weights @ slack)
+        labelled = float((float(model.C) * self.data.weights) @ slack)
         unlabelled = C_u / (n - first) * float(others.sum())
         penalty = self.penalties.total(labels) if done else math.nan
-        before = self._plain(path.results[-1].weights) if path.results else plain
+        before = self._predict(path.results[-1].weights) if path.results else plain
+        score = math.nan
+        if self.dev is not None:
+            model.weights_ = w
+            score = float(model.score(*self.dev))
         step = AnnealingStep(
             C_u=C_u,
             objective=norm + labelled + unlabelled + (penalty if done else 0.0),
@@ -214,37 +224,39 @@ class Annealing:
             violations=self.penalties.total(plain),
             agreement=float(np.mean(labels == plain)),
             stability=float(np.mean(before == plain)) if path.results else math.nan,
-            dev_score=math.nan if self.score is None else self.score(w),
+            dev_score=score,
             time=time.perf_counter() - began,
         )
         path.steps.append(step)
         path.results.append(result)
         path.labels.append(labels)
-        if self.report is not None:
-            self.report(len(path.steps) - 1, step)
+        if self.settings.verbose:
+            dev = "" if math.isnan(score) else f"  dev {100 * score:.2f} %"
+            print(
+                f"C_u {C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
+                f"  penalty {penalty:.6g}  switches {step.switches}"
+                f"  alternations {len(done)}{'' if settled else ' (not settled)'}"
+                f"  violations {step.violations:.6g}{dev}",
+                file=sys.stderr,
+            )
 
-    def _plain(self, weights: Array) -> Array:
-        return best_labels(self.problem, self.first, weights, self.workers)
+    def _predict(self, weights: Array) -> Array:
+        return best_labels(self.problem, self.data.first, weights, self.workers)
 
     def _start(self, weights: Array, scale: float) -> Array:
-        if self.start == "viterbi" or not self.penalties.constraints:
-            return self._plain(weights)
+        if self.settings.start == "viterbi" or not self.penalties.constraints:
+            return self._predict(weights)
         search = ConstrainedLabels(
-            self.problem, self.first, weights, scale, self.penalties, self.workers
+            self.problem, self.data.first, weights, scale, self.penalties, self.workers
         )
         return search.with_shares(self._prices)
 
-    def _sequences(self, tokens: Array) -> Array:
-        """The unlabelled sequences that have one of these tokens."""
-        starts = self.problem.offsets[self.first : -1] - self.problem.offsets[self.first]
-        return np.flatnonzero(np.add.reduceat(tokens, starts, dtype=np.int64))
 
+def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
+    """Choose a step without labels: the first that removes nine tenths of the violations.
 
-def least_violating(steps: Sequence[AnnealingStep]) -> int:
-    """A step chosen without labels.
-
-    Among the steps whose plain predictions break the constraints least, within a tenth of what
-    annealing gained in all, the first: later ones only move the predictions further.
+    The violations are those of plain predictions; all that any step removes of them, counted from
+    the supervised solution, is the whole. Later steps only move the predictions further.
     """
     costs = np.array([step.violations for step in steps])
     reach = costs.min() + 0.1 * (costs[0] - costs.min())

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import (
-    check_class_weight,
-    check_sample_weight,
-    one_of,
-    positive,
-)
+from hingeline._checks import one_of, positive
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.semisupervised.annealing import (
     SCHEDULE,
     Annealing,
     AnnealingStep,
-    Trajectory,
-    least_violating,
+    choose_by_violations,
 )
-from hingeline.semisupervised.partial_labels import rows_in, split_labels, words_in
-from hingeline.semisupervised.starting import STARTS, ConstrainedLabels
-from hingeline.semisupervised.switching import ORDERS, Switching, retarget
-
-# What a semi-supervised fit leaves: its steps, the one chosen, and what that can do.
+from hingeline.semisupervised.starting import (
+    STARTS,
+    ConstrainedLabels,
+    find_words,
+    prepare,
+)
+from hingeline.semisupervised.switching import ORDERS
 
 Array = np.ndarray[Any, Any]
 
@@ -44,79 +37,240 @@ NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
     "weights for fixed labels is base_.duality_gap_ after a fit"
 )
+SELECTIONS = ("dev", "violations", "last")
 
 
-class AnnealedModel(BaseEstimator):
-    """The fitted side of :class:`hingeline.SemiSupervisedSSVM`."""
+@dataclass(eq=False, repr=False)
+class SemiSupervisedSSVM(BaseEstimator):
+    """Structured SVM for sequences of which only some are labelled, with constraints on the rest.
 
-    constraints: Any
-    base_: ChainSSVM
-    classes_: Array
+    Minimises, over weights w and labels y* of the unlabelled sequences,
+    ``½‖w‖² + C_l/l Σ_i slack_i + C_u/u Σ_j slack_j(y*_j) + penalty(y*)``
+    with l labelled and u unlabelled sequences, for ever larger C_u: P. Balamurugan, S. Shevade,
+    S. Sellamanickam, *Large Margin Semi-supervised Structured Output Learning*, Algorithms 1 and 2.
+    In units of the base estimator ``C_l = base.C · l``, so that a labelled sequence weighs what it
+    weighs there, and an unlabelled one ``C_u/u``.
 
-    # What a fit leaves ---------------------------------------------------------------------
+    The problem is not convex and what is found depends on where it begins: the solution for the
+    labelled sequences alone. To use test sequences in training (transduction), pass them
+    with None for their labels; what they were given is in ``transduction_``. Without them training
+    is inductive.
 
-    def _keep(
-        self, model: ChainSSVM, path: Trajectory, select: str, problem: Any, order: Array
-    ) -> None:
-        """Take over the trajectory and choose a step of it."""
+    Parameters
+    ----------
+    base : ChainSSVM, optional
+        The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``,
+        ``tol`` and ``max_iter`` hold for every convex problem on the way.
+    constraints : list of constraints, default=()
+        From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
+        together. Python predicates make everything slower.
+    C_u : sequence of float, optional
+        The values of C_u in turn. None: 1e-4, 3e-4, 1e-3, …, 1, as published, and on to 100.
+    select : {"dev", "violations", "last"}, optional
+        Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
+        first step that removes nine tenths of the violations that any step removes, which needs
+        no labels; or the last. Violations are those of plain predictions on the unlabelled
+        sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
+    start : {"beam", "viterbi"}, default="beam"
+        Where label switching starts: labels found by a beam search under the instance-level
+        constraints, or, as printed, those of the weights alone, from which single switches seldom
+        reach labels that keep the constraints.
+    order : {"sequential", "random"}, default="sequential"
+        How labels are switched: every position in turn takes the best label, as printed, or
+        random positions and labels are tried, as the paper's text says.
+    max_switches : int, optional
+        Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
+    max_sweeps : int, default=1
+        Sweeps in one call of Algorithm 2: more than the one printed, while any label is switched.
+    max_alternations : int, default=10
+        Rounds of label switching and training at one C_u, at most (printed: 1000).
+    label_tol : float, default=1e-3
+        A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
+    classes : sequence, optional
+        All labels there are, where the labelled sequences may lack some.
+    random_state : int, RandomState or None
+        For random order, and for the base where it has none of its own.
+    verbose : int, default=0
+        1 prints a line for every C_u, 2 for every alternation.
+
+    Attributes
+    ----------
+    base_ : ChainSSVM
+        The fitted estimator, with the weights of the chosen step. Its certificate is that of the
+        convex problem with the labels fixed.
+    classes_ : ndarray
+    weights_ : ndarray
+    steps_ : list of AnnealingStep
+        What happened at each C_u; the first, at ``C_u = 0``, is the supervised solution.
+    step_weights_ : list of ndarray
+        The weights of each step.
+    selected_ : int
+        The step chosen.
+    transduction_ : list of ndarray
+        Labels of all training sequences: those given, and y* of the chosen step. At the first
+        step these are its predictions.
+    primal_objective_ : float
+        P at the chosen step.
+    duality_gap_ : float
+        ``nan``: a problem that is not convex has no dual bound.
+    stop_reason_ : str
+
+    Examples
+    --------
+    >>> from hingeline import ChainSSVM, SemiSupervisedSSVM
+    >>> from hingeline.constraints import StartsWith
+    >>> X = [["a", "x"], ["a", "y"], ["a", "y"]]
+    >>> y = [["A", "X"], None, None]
+    >>> model = SemiSupervisedSSVM(ChainSSVM(random_state=0), [StartsWith("A")], random_state=0)
+    >>> [labels.tolist() for labels in model.fit(X, y).predict([["a", "y"]])]
+    [['A', 'X']]
+    """
+
+    base: ChainSSVM | None = None
+    constraints: Any = ()
+    _: KW_ONLY
+    C_u: Sequence[float] | None = None
+    select: str | None = None
+    start: str = "beam"
+    order: str = "sequential"
+    max_switches: int | None = None
+    max_sweeps: int = 1
+    max_alternations: int = 10
+    label_tol: float = 1e-3
+    classes: Any = None
+    random_state: Any = None
+    verbose: int = 0
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        lengths: Any = None,
+        sample_weight: Any = None,
+        *,
+        words: Any = None,
+        dev: tuple[Any, Any] | None = None,
+    ) -> SemiSupervisedSSVM:
+        """Train on labelled and unlabelled sequences.
+
+        Parameters
+        ----------
+        X, lengths
+            As for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences.
+        y : list of label sequences
+            None for a sequence without labels (in a flat y, with ``lengths``, for its tokens).
+        sample_weight : array-like, one per sequence, optional
+            Multiplies the slack of labelled sequences; those of the others count for nothing.
+        words : list of lists of str, optional
+            What constraints see of each sequence, where X does not hold words: numbers, dicts or
+            lists of attributes. Of rows of columns they see the first.
+        dev : (X, y), optional
+            Development data, on which every step is scored.
+
+        Returns
+        -------
+        self
+        """
+        schedule, select = self._check(dev)
+        model: ChainSSVM = clone(self.base) if self.base is not None else ChainSSVM()
+        model.warm_start = False
+        seed = None
+        if self.random_state is not None:
+            entropy = self.random_state
+            if isinstance(entropy, np.random.RandomState):
+                entropy = int(entropy.randint(2**31 - 1))
+            seed = int(np.random.default_rng(entropy).integers(2**31 - 1))
+            if model.random_state is None:
+                model.random_state = seed
+        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
+        if data.first == data.n:
+            warnings.warn(
+                "y has labels for all sequences: this is the supervised fit, and constraints count "
+                "for nothing. Mark unlabelled sequences with None.",
+                UserWarning,
+                stacklevel=2,
+            )
+            rows = model._with_constant(data.matrix)
+            model._fit_problem(model._make(rows, data.offsets, data.labels), data.weights)
+            norm = 0.5 * float(model.weights_ @ model.weights_)
+            step = AnnealingStep(
+                C_u=0.0,
+                objective=model.primal_objective_,
+                norm=norm,
+                labelled=model.primal_objective_ - norm,
+                unlabelled=0.0,
+                gap=model.duality_gap_,
+                dev_score=math.nan if dev is None else float(model.score(*dev)),
+                time=model.history_[-1].time,
+            )
+            self.transduction_ = data.restore_order(data.labels[:0])
+            self.step_weights_: list[Any] = [model.weights_]
+            self._choose(model, [step], 0)
+            return self
+        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
+            rng = np.random.default_rng(seed)
+            path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
         if select == "dev":
             chosen = int(np.argmax([step.dev_score for step in path.steps]))
         elif select == "violations":
-            chosen = least_violating(path.steps)
+            chosen = choose_by_violations(path.steps)
         else:
             chosen = len(path.steps) - 1
-        first = len(problem.offsets) - 1
-        numbers = problem.labels.copy()
-        numbers[len(numbers) - len(path.labels[chosen]) :] = path.labels[chosen]
-        parts = np.split(model.classes_[numbers], problem.offsets[1:-1])
-        self.transduction_: list[Array] = [parts[0]] * first
-        for place, part in zip(order.tolist(), parts, strict=True):
-            self.transduction_[place] = part
         model._store(path.results[chosen])
-        self.step_weights_: list[Any] = [result.weights for result in path.results]
-        self._set(model, path.steps, chosen)
+        self.transduction_ = data.restore_order(path.labels[chosen])
+        self.step_weights_ = [result.weights for result in path.results]
+        self._choose(model, path.steps, chosen)
         if path.interrupted:
             self.stop_reason_ = "interrupted"
             warnings.warn(
                 f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
                 "the step chosen is one of these.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
+        return self
 
-    def _keep_supervised(
-        self,
-        model: ChainSSVM,
-        labels: Array,
-        offsets: Array,
-        dev: tuple[Any, Any] | None,
-    ) -> None:
-        """A fit without unlabelled sequences has one step."""
-        nan = math.nan
-        norm = 0.5 * float(model.weights_ @ model.weights_)
-        step = AnnealingStep(
-            C_u=0.0,
-            objective=model.primal_objective_,
-            norm=norm,
-            labelled=model.primal_objective_ - norm,
-            unlabelled=0.0,
-            penalty=nan,
-            gap=model.duality_gap_,
-            switches=0,
-            alternations=0,
-            settled=True,
-            changed=nan,
-            violations=nan,
-            agreement=nan,
-            stability=nan,
-            dev_score=nan if dev is None else float(model.score(*dev)),
-            time=model.history_[-1].time,
-        )
-        self.transduction_ = np.split(model.classes_[labels], offsets[1:-1])
-        self.step_weights_ = [model.weights_]
-        self._set(model, [step], 0)
+    def _check(self, dev: Any) -> tuple[tuple[float, ...], str]:
+        """The schedule and the way to choose a step, or a sentence on what is wrong."""
+        base = self.base
+        if base is not None:
+            if not isinstance(base, ChainSSVM):
+                raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
+            base._check_parameters()
+            for name, able in (("slack", "max"), ("rescale", "margin")):
+                if getattr(base, name) != able:
+                    raise ValueError(
+                        f"base has {name}={getattr(base, name)!r}: label switching knows "
+                        f"{name}={able!r} only."
+                    )
+            one_of("base's solver", base.solver, ("auto", "sdm"))
+            positive("base's C", base.C)
+        schedule = SCHEDULE if self.C_u is None else self.C_u
+        if isinstance(schedule, (int, float)):
+            schedule = (schedule,)
+        if len(schedule) == 0:
+            raise ValueError("C_u is empty: give at least one value, or None for the default.")
+        for k, value in enumerate(schedule):
+            positive(f"C_u[{k}]", value)
+        one_of("start", self.start, STARTS)
+        one_of("order", self.order, ORDERS)
+        if self.label_tol != 0:
+            positive("label_tol", self.label_tol)
+        for name in ("max_sweeps", "max_alternations"):
+            positive(name, getattr(self, name), integer=True)
+        if self.max_switches is not None:
+            positive("max_switches", self.max_switches, integer=True)
+        if self.select is not None:
+            one_of("select", self.select, SELECTIONS)
+        if self.select == "dev" and dev is None:
+            raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
+        if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
+            raise TypeError("dev must be a pair (X_dev, y_dev).")
+        chosen = self.select or ("violations" if dev is None else "dev")
+        return tuple(float(value) for value in schedule), chosen
 
-    def _set(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
+    def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self.base_ = model
         self.classes_ = model.classes_
         self.n_features_in_ = model.n_features_in_
@@ -125,25 +279,6 @@ class AnnealedModel(BaseEstimator):
         self.primal_objective_ = steps[chosen].objective
         self.duality_gap_ = math.nan
         self.stop_reason_ = NO_GAP
-
-    def _report(self, number: int, step: AnnealingStep) -> None:
-        dev = "" if math.isnan(step.dev_score) else f"  dev {100 * step.dev_score:.2f} %"
-        print(
-            f"C_u {step.C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
-            f"  penalty {step.penalty:.6g}  switches {step.switches}"
-            f"  alternations {step.alternations}{'' if step.settled else ' (not settled)'}"
-            f"  violations {step.violations:.6g}{dev}",
-            file=sys.stderr,
-        )
-
-    def _follow(self, C_u: float, number: int, found: Switching, changed: int) -> None:
-        print(
-            f"  alternation {number}: objective {found.start_objective:.6g} to "
-            f"{found.objective:.6g}, {found.switches} switches, {changed} sequences relabelled",
-            file=sys.stderr,
-        )
-
-    # What it is for ------------------------------------------------------------------------
 
     @property
     def weights_(self) -> Array:
@@ -156,7 +291,7 @@ class AnnealedModel(BaseEstimator):
         models = self.step_models_
         other = type(self)(**self.get_params(deep=False))
         other.__dict__.update(vars(self))
-        other._set(models[step], self.steps_, range(len(models))[step])
+        other._choose(models[step], self.steps_, range(len(models))[step])
         return other
 
     @property
@@ -196,7 +331,7 @@ class AnnealedModel(BaseEstimator):
             return self.base_.predict(X, lengths, allowed)
         problem = self.base_._prepare(X, lengths, allowed)
         everyone = np.arange(len(problem.offsets) - 1)
-        seen = words_in(X, words, everyone, problem.offsets)
+        seen = find_words(X, words, everyone, problem.offsets)
         penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")
         with Workers(effective_n_jobs(self.base_.n_jobs), 0) as workers:
             search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
@@ -261,309 +396,5 @@ class AnnealedModel(BaseEstimator):
             ) from None
         found = cls(base=clone(model))
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
-        found._set(model, steps, chosen)
+        found._choose(model, steps, chosen)
         return found
-
-
-SELECTIONS = ("dev", "violations", "last")
-
-
-class SemiSupervisedSSVM(AnnealedModel):
-    """Structured SVM for sequences of which only some are labelled, with constraints on the rest.
-
-    Minimises, over weights w and labels y* of the unlabelled sequences,
-    ``½‖w‖² + C_l/l Σ_i slack_i + C_u/u Σ_j slack_j(y*_j) + penalty(y*)``
-    with l labelled and u unlabelled sequences, for ever larger C_u: P. Balamurugan, S. Shevade,
-    S. Sellamanickam, *Large Margin Semi-supervised Structured Output Learning*, Algorithms 1 and 2.
-    In units of the base estimator ``C_l = base.C · l``, so that a labelled sequence weighs what it
-    weighs there, and an unlabelled one ``C_u/u``.
-
-    The problem is not convex and what is found depends on where it begins: the solution for the
-    labelled sequences alone. To use test sequences in training (transduction), pass them
-    with None for their labels; what they were given is in ``transduction_``. Without them training
-    is inductive.
-
-    Parameters
-    ----------
-    base : ChainSSVM, optional
-        The estimator to fit, with linear slack, margin rescaling and a finite C. Its ``n_jobs``,
-        ``tol`` and ``max_iter`` hold for every convex problem on the way.
-    constraints : list of constraints, default=()
-        From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
-        together. Python predicates make everything slower.
-    C_u : sequence of float, optional
-        The values of C_u in turn. None: 1e-4, 3e-4, 1e-3, …, 1, as published, and on to 100.
-    select : {"dev", "violations", "last"}, optional
-        Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
-        first whose predictions on the unlabelled sequences have lost nine tenths of the penalty
-        that annealing takes off them, which needs no labels; or the last. None: ``"dev"`` where
-        there is such data, else ``"violations"``.
-    start : {"beam", "viterbi"}, default="beam"
-        Where label switching starts: labels found by a beam search under the instance-level
-        constraints, or, as printed, those of the weights alone, from which single switches seldom
-        reach labels that keep the constraints.
-    order : {"sequential", "random"}, default="sequential"
-        How labels are switched: every position in turn takes the best label, as printed, or
-        random positions and labels are tried, as the paper's text says.
-    max_switches : int, optional
-        Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
-    max_sweeps : int, default=1
-        Sweeps in one call of Algorithm 2: more than the one printed, while any label is switched.
-    max_alternations : int, default=10
-        Rounds of label switching and training at one C_u, at most (printed: 1000).
-    label_tol : float, default=1e-3
-        A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
-    classes : sequence, optional
-        All labels there are, where the labelled sequences may lack some.
-    random_state : int, RandomState or None
-        For random order, and for the base where it has none of its own.
-    verbose : int, default=0
-        1 prints a line for every C_u, 2 for every alternation.
-
-    Attributes
-    ----------
-    base_ : ChainSSVM
-        The fitted estimator, with the weights of the chosen step. Its certificate is that of the
-        convex problem with the labels fixed.
-    classes_ : ndarray
-    weights_ : ndarray
-    steps_ : list of AnnealingStep
-        What happened at each C_u; the first, at ``C_u = 0``, is the supervised solution.
-    step_weights_ : list of ndarray
-        The weights of each step.
-    selected_ : int
-        The step chosen.
-    transduction_ : list of ndarray
-        Labels of all training sequences: those given, and y* of the chosen step. At the first
-        step these are its predictions.
-    primal_objective_ : float
-        P at the chosen step.
-    duality_gap_ : float
-        ``nan``: a problem that is not convex has no dual bound.
-    stop_reason_ : str
-
-    Examples
-    --------
-    >>> from hingeline import ChainSSVM, SemiSupervisedSSVM
-    >>> from hingeline.constraints import StartsWith
-    >>> X = [["a", "x"], ["a", "y"], ["a", "y"]]
-    >>> y = [["A", "X"], None, None]
-    >>> model = SemiSupervisedSSVM(ChainSSVM(random_state=0), [StartsWith("A")], random_state=0)
-    >>> [labels.tolist() for labels in model.fit(X, y).predict([["a", "y"]])]
-    [['A', 'X']]
-    """
-
-    def __init__(
-        self,
-        base: ChainSSVM | None = None,
-        constraints: Any = (),
-        *,
-        C_u: Sequence[float] | None = None,
-        select: str | None = None,
-        start: str = "beam",
-        order: str = "sequential",
-        max_switches: int | None = None,
-        max_sweeps: int = 1,
-        max_alternations: int = 10,
-        label_tol: float = 1e-3,
-        classes: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.base = base
-        self.constraints = constraints
-        self.C_u = C_u
-        self.select = select
-        self.start = start
-        self.order = order
-        self.max_switches = max_switches
-        self.max_sweeps = max_sweeps
-        self.max_alternations = max_alternations
-        self.label_tol = label_tol
-        self.classes = classes
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        lengths: Any = None,
-        sample_weight: Any = None,
-        *,
-        words: Any = None,
-        dev: tuple[Any, Any] | None = None,
-    ) -> SemiSupervisedSSVM:
-        """Train on labelled and unlabelled sequences.
-
-        Parameters
-        ----------
-        X, lengths
-            As for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences.
-        y : list of label sequences
-            None for a sequence without labels (in a flat y, with ``lengths``, for its tokens).
-        sample_weight : array-like, one per sequence, optional
-            Multiplies the slack of labelled sequences; those of the others count for nothing.
-        words : list of lists of str, optional
-            What constraints see of each sequence, where X does not hold words: numbers, dicts or
-            lists of attributes. Of rows of columns they see the first.
-        dev : (X, y), optional
-            Development data, on which every step is scored.
-
-        Returns
-        -------
-        self
-        """
-        schedule, select = self._checked(dev)
-        model: ChainSSVM = clone(self.base) if self.base is not None else ChainSSVM()
-        model.warm_start = False
-        seed = None
-        if self.random_state is not None:
-            seed = int(np.random.default_rng(_entropy(self.random_state)).integers(2**31 - 1))
-            if model.random_state is None:
-                model.random_state = seed
-        encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
-        known, flat = split_labels(y, offsets, lengths)
-        if not flat:
-            raise ValueError(
-                "y is None for all sequences: at least one must be labelled to begin from."
-            )
-        order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
-        first = int(known.sum())
-        weights = check_sample_weight(sample_weight, len(known))[order[:first]]
-        model.encoder_ = encoder
-        model.n_features_in_ = matrix.shape[1]
-        declared = [] if self.classes is None else plain_labels(self.classes)
-        model.classes_, index = find_classes([*declared, *flat])
-        labels = number_labels(flat, index)
-        rows, inner = rows_in(order, offsets)
-        model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
-        if first == len(known):
-            warnings.warn(
-                "y has labels for all sequences: this is the supervised fit, and constraints count "
-                "for nothing. Mark unlabelled sequences with None.",
-                UserWarning,
-                stacklevel=2,
-            )
-            rows = model._with_constant(matrix)
-            model._fit_problem(model._make(rows, offsets, labels), weights)
-            self._keep_supervised(model, labels, offsets, dev)
-            return self
-        penalties = Penalties(
-            self.constraints, words_in(X, words, order[first:], offsets), model.classes_.tolist()
-        )
-        problem = self._problem(model, matrix[rows], inner, labels)
-        path = self._anneal(model, problem, first, weights, penalties, schedule, dev, seed)
-        self._keep(model, path, select, problem, order)
-        return self
-
-    def _checked(self, dev: Any) -> tuple[tuple[float, ...], str]:
-        """The schedule and the way to choose a step, or a sentence on what is wrong."""
-        base = self.base
-        if base is not None:
-            if not isinstance(base, ChainSSVM):
-                raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
-            base._check_parameters()
-            for name, able in (("slack", "max"), ("rescale", "margin")):
-                if getattr(base, name) != able:
-                    raise ValueError(
-                        f"base has {name}={getattr(base, name)!r}: label switching knows "
-                        f"{name}={able!r} only."
-                    )
-            one_of("base's solver", base.solver, ("auto", "sdm"))
-            positive("base's C", base.C)
-        schedule = SCHEDULE if self.C_u is None else self.C_u
-        if isinstance(schedule, (int, float)):
-            schedule = (schedule,)
-        if len(schedule) == 0:
-            raise ValueError("C_u is empty: give at least one value, or None for the default.")
-        for k, value in enumerate(schedule):
-            positive(f"C_u[{k}]", value)
-        one_of("start", self.start, STARTS)
-        one_of("order", self.order, ORDERS)
-        if self.label_tol != 0:
-            positive("label_tol", self.label_tol)
-        for name in ("max_sweeps", "max_alternations"):
-            positive(name, getattr(self, name), integer=True)
-        if self.max_switches is not None:
-            positive("max_switches", self.max_switches, integer=True)
-        if self.select is not None:
-            one_of("select", self.select, SELECTIONS)
-        if self.select == "dev" and dev is None:
-            raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
-        if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
-            raise TypeError("dev must be a pair (X_dev, y_dev).")
-        chosen = self.select or ("violations" if dev is None else "dev")
-        return tuple(float(value) for value in schedule), chosen
-
-    @staticmethod
-    def _problem(model: ChainSSVM, matrix: Any, offsets: Array, labels: Array) -> Any:
-        """All sequences laid out once; only labels will change in it."""
-        padded = np.zeros(int(offsets[-1]), dtype=np.int32)
-        padded[: len(labels)] = labels
-        given = model.class_weight
-        try:  # balance what is labelled, not what is to be labelled
-            if isinstance(given, str):
-                classes = model.classes_.tolist()
-                found = check_class_weight(given, classes, labels)
-                model.class_weight = dict(zip(classes, found.tolist(), strict=True))
-            return model._make(model._with_constant(matrix), offsets, padded)
-        finally:
-            model.class_weight = given
-
-    def _anneal(
-        self,
-        model: ChainSSVM,
-        problem: Any,
-        first: int,
-        weights: Array,
-        penalties: Penalties,
-        schedule: Sequence[float],
-        dev: tuple[Any, Any] | None,
-        seed: int | None,
-    ) -> Trajectory:
-        compiled = model._compile(problem)
-        u = compiled.n - first
-        memory: list[DualMemory] = []
-        scratch = np.zeros(compiled.scratch_size)
-
-        def solve(C_u: float, changed: Array) -> Result:
-            start = memory.pop() if memory else None
-            if start is not None and len(changed):
-                retarget(problem, start.form, start.multipliers, changed, scratch)
-            caps = np.concatenate([weights, np.full(u, C_u / (u * model.C))])
-            result, dual, _ = model._solve_with(compiled, caps, start)
-            memory.append(dual)
-            return result
-
-        def score(w: Array) -> float:
-            assert dev is not None
-            model.weights_ = w
-            return float(model.score(*dev))
-
-        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
-            return Annealing(
-                problem,
-                first,
-                float(model.C) * weights,
-                penalties,
-                solve,
-                workers,
-                start=self.start,
-                order=self.order,
-                max_switches=self.max_switches,
-                max_sweeps=self.max_sweeps,
-                max_alternations=self.max_alternations,
-                label_tol=float(self.label_tol),
-                rng=np.random.default_rng(seed),
-                score=None if dev is None else score,
-                report=self._report if self.verbose else None,
-                follow=self._follow if self.verbose >= 2 else None,
-            ).run(schedule)
-
-
-def _entropy(random_state: Any) -> Any:
-    """What seeds a generator, from scikit-learn's forms of ``random_state``."""
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return random_state

@@ -1,24 +1,32 @@
-"""Labels that label switching starts from.
+"""What a semi-supervised fit starts from: sequences with labels first, and labels to switch.
 
-As printed, (8), these are the best labellings without constraints. Single switches seldom lead
-from there to labels that keep the constraints: to move the end of a segment, or to give up a second
-one, several labels must change at once, and the first of these switches costs more than it gains.
-A beam search over ``C_u/u · w·f(x, y) − penalty(y)``, which sees whole segments, starts much lower,
-with prices on labels where their shares in the corpus are constrained; switching then adds
-what the beam leaves out, the slack and the other corpus-level constraints.
+As printed, (8), label switching starts from the best labellings without constraints. Single
+switches seldom lead from there to labels that keep the constraints: to move the end of a segment,
+or to give up a second one, several labels must change at once, and the first of these switches
+costs more than it gains. A beam search over ``C_u/u · w·f(x, y) − penalty(y)``, which sees whole
+segments, starts much lower, with prices on labels where their shares in the corpus are constrained;
+switching then adds what the beam leaves out, the slack and the other corpus-level constraints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from hingeline._checks import check_class_weight, check_sample_weight
 from hingeline._jit import kernel
-from hingeline.constraints.decode import beam_search, without_corpus
+from hingeline.constraints.decode import beam_search, drop_corpus
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
 from hingeline.core.workers import Workers
+from hingeline.estimators.allowed import choose_scheme
+from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
+from hingeline.features.tables import TokenTable
 from hingeline.structures.chain import ChainProblem, moves, position_scores
 from hingeline.structures.chain_batch import decode_all
 
@@ -27,14 +35,186 @@ Array = np.ndarray[Any, Any]
 STARTS = ("beam", "viterbi")
 
 #: Hypotheses of the beam.
-WIDTH = 8
+BEAM_WIDTH = 8
 #: Prices of labels are changed so often in one call, by this times the logarithm of how far a share
 #: is off; shares need not be met more closely than the tolerance.
 PRICE_CHANGES = 4
 PRICE_STEP = 0.3
 SHARE_TOLERANCE = 0.002
 #: What a forbidden label or move costs in the beam, where it must be finite.
-_FORBIDDEN = 1e13
+BEAM_FORBIDDEN = 1e13
+
+
+# Sequences some of which have labels -----------------------------------------------------------
+
+
+@dataclass
+class PartlyLabelled:
+    """Encoded sequences, those with labels first."""
+
+    model: Any  # knows its encoder, classes and scheme by now
+    order: Array  # numbers of the sequences as the caller counts them
+    first: int  # how many are labelled
+    matrix: sp.csr_matrix
+    offsets: Array
+    labels: Array  # of the labelled tokens
+    weights: Array  # of the labelled sequences
+    words: list[list[Any]]  # what constraints see of the unlabelled sequences
+
+    @property
+    def n(self) -> int:
+        """Number of sequences."""
+        return len(self.order)
+
+    def make_problem(self, lo: int, hi: int) -> Any:
+        """The sequences ``lo ≤ i < hi``; unlabelled tokens have label 0 for the time being."""
+        a, b = int(self.offsets[lo]), int(self.offsets[hi])
+        padded = np.zeros(b - a, dtype=np.int32)
+        known = self.labels[a:b]
+        padded[: len(known)] = known
+        model = self.model
+        given = getattr(model, "class_weight", None)
+        try:  # balance what is labelled, not what is to be labelled
+            if isinstance(given, str):
+                classes = model.classes_.tolist()
+                found = check_class_weight(given, classes, self.labels)
+                model.class_weight = dict(zip(classes, found.tolist(), strict=True))
+            tokens = model._with_constant(self.matrix[a:b])
+            return model._make(tokens, self.offsets[lo : hi + 1] - a, padded)
+        finally:
+            if isinstance(given, str):
+                model.class_weight = given
+
+    def restore_order(self, labels: Array) -> list[Array]:
+        """Labels of all sequences in the caller's order, for those of the unlabelled tokens."""
+        numbers = np.concatenate([self.labels, labels])
+        parts = np.split(self.model.classes_[numbers], self.offsets[1:-1])
+        return [parts[place] for place in np.argsort(self.order)]
+
+
+def prepare(
+    model: Any, X: Any, y: Any, lengths: Any, sample_weight: Any, words: Any, classes: Any
+) -> PartlyLabelled:
+    """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
+    encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
+    known, flat = split_labels(y, offsets, lengths)
+    if not flat:
+        raise ValueError(
+            "y is None for all sequences: at least one must be labelled to begin from."
+        )
+    order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
+    first = int(known.sum())
+    model.encoder_ = encoder
+    model.n_features_in_ = matrix.shape[1]
+    declared = [] if classes is None else plain_labels(classes)
+    model.classes_, index = find_classes([*declared, *flat])
+    labels = number_labels(flat, index)
+    sizes = np.diff(offsets)[order]
+    ends = np.cumsum(sizes)
+    rows = np.arange(ends[-1]) + np.repeat(offsets[:-1][order] - (ends - sizes), sizes)
+    inner = np.concatenate([[0], ends]).astype(np.int64)
+    model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
+    return PartlyLabelled(
+        model,
+        order,
+        first,
+        matrix[rows],
+        inner,
+        labels,
+        check_sample_weight(sample_weight, len(known))[order[:first]],
+        find_words(X, words, order[first:], offsets),
+    )
+
+
+def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]]:
+    """Which sequences have labels, and the labels of these, one after the other.
+
+    A sequence without labels is None in y, or None for each of its tokens where y is flat.
+    """
+    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
+        raise TypeError(
+            f"y must be a list of label sequences with None for unlabelled ones, got "
+            f"{type(y).__name__}."
+        )
+    n = len(offsets) - 1
+    parts = list(y)
+    nested = len(parts) == n and all(part is None or _is_list(part) for part in parts)
+    if lengths is not None and not nested:
+        flat = plain_labels(y)
+        if len(flat) != offsets[-1]:
+            raise ValueError(
+                f"y has {len(flat)} labels, but X has {offsets[-1]} rows: one label per row, "
+                "None for those of unlabelled sequences."
+            )
+        parts = [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+    if len(parts) != n:
+        raise ValueError(f"X has {n} sequences and y has {len(parts)}: they must have one length.")
+    known = np.zeros(n, dtype=bool)
+    labels: list[Any] = []
+    for i, (part, size) in enumerate(zip(parts, np.diff(offsets).tolist(), strict=True)):
+        if part is None:
+            continue
+        if not _is_list(part):
+            raise TypeError(f"y[{i}] must be a sequence of labels or None, got {part!r}.")
+        holes = [label is None for label in part]
+        if holes and all(holes):
+            continue
+        if any(holes):
+            raise ValueError(
+                f"y[{i}] has labels for some of its tokens only (none at position "
+                f"{holes.index(True)}): give all of them, or None for the sequence."
+            )
+        if len(part) != size:
+            raise ValueError(
+                f"X[{i}] has {size} tokens and y[{i}] has {len(part)} labels: they must have one "
+                "length."
+            )
+        known[i] = True
+        labels.extend(plain_labels(part))
+    return known, labels
+
+
+def _is_list(part: Any) -> bool:
+    return isinstance(part, (Sequence, np.ndarray)) and not isinstance(part, (str, bytes))
+
+
+def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[Any]]:
+    """What constraints see of the chosen sequences: the words given, or those in X.
+
+    A token that is a tuple or list of strings is a row of columns, the first of which is the
+    word. Numbers have no words: None stands for each.
+    """
+    sizes = np.diff(offsets)
+    seen: Any = X if words is None else words
+    if isinstance(seen, TokenTable):
+        column = seen.column(0).tolist()
+        seen = [column[lo:hi] for lo, hi in pairwise(seen.offsets.tolist())]
+    if words is not None:
+        if not hasattr(seen, "__len__") or len(seen) != len(sizes):
+            raise ValueError(
+                f"words must have one list of words for each of the {len(sizes)} sequences of X."
+            )
+        for i in chosen.tolist():
+            if len(seen[i]) != sizes[i]:
+                raise ValueError(
+                    f"words[{i}] has {len(seen[i])} words, but X[{i}] has {sizes[i]} tokens."
+                )
+    elif not isinstance(seen, (list, tuple)) or len(seen) != len(sizes) or _is_numeric(seen[0]):
+        return [[None] * int(sizes[i]) for i in chosen.tolist()]
+    return [[_find_word(token) for token in seen[i]] for i in chosen.tolist()]
+
+
+def _is_numeric(tokens: Any) -> bool:
+    is_array = isinstance(tokens, np.ndarray)
+    return sp.issparse(tokens) or (is_array and tokens.dtype.kind not in "OU")
+
+
+def _find_word(token: Any) -> Any:
+    is_row = isinstance(token, (tuple, list)) and token and isinstance(token[0], str)
+    return token[0] if is_row else token
+
+
+# Labels to switch from -----------------------------------------------------------------------
 
 
 @kernel
@@ -67,20 +247,8 @@ def best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -
 class ConstrainedLabels:
     """Labels by beam search under the instance constraints, Python predicates left out.
 
-    Parameters
-    ----------
-    problem : ChainProblem
-        Its sequences from number ``first`` on are to be labelled.
-    first : int
-    w : ndarray
-        Flat weights.
-    scale : float
-        What a unit of score is worth beside the penalties.
-    penalties : Penalties
-        Of these sequences.
-    workers : Workers
-    width : int
-        Hypotheses of the beam.
+    The problem's sequences from number ``first`` on are labelled; ``scale`` is what a unit of score
+    is worth beside the penalties, and ``width`` the number of hypotheses of the beam.
     """
 
     def __init__(
@@ -91,14 +259,14 @@ class ConstrainedLabels:
         scale: float,
         penalties: Penalties,
         workers: Workers,
-        width: int = WIDTH,
+        width: int = BEAM_WIDTH,
     ) -> None:
         self.penalties = penalties
-        self.compiled = without_corpus(penalties.compiled)
+        self.compiled = drop_corpus(penalties.compiled)
         self.scale, self.width, self.workers = scale, width, workers
         self.scores: Array = np.empty(self.compiled.unary.shape)
         table = move_scores(problem, w)[:, : problem.n_labels]
-        self.transitions = np.ascontiguousarray(np.maximum(scale * table, -_FORBIDDEN))
+        self.transitions = np.ascontiguousarray(np.maximum(scale * table, -BEAM_FORBIDDEN))
         self.sequences = np.arange(len(problem.offsets) - 1 - first)
         workers.map(
             lambda part, scratch: score_all(problem, first, part, w, self.scores), self.sequences
@@ -109,7 +277,7 @@ class ConstrainedLabels:
         compiled = self.compiled
         labels = np.zeros(len(self.scores), dtype=np.int32)
         added = np.zeros(self.scores.shape[1]) if prices is None else prices
-        scores = np.maximum(self.scale * (self.scores + added), -_FORBIDDEN)
+        scores = np.maximum(self.scale * (self.scores + added), -BEAM_FORBIDDEN)
 
         def search(part: Array, scratch: Array) -> None:
             own = compiled.offsets[part[0] : part[-1] + 2]  # parts are ranges of sequences
@@ -124,18 +292,9 @@ class ConstrainedLabels:
 
         To mend a share whole segments must be relabelled, in the sequences where that costs least;
         single switches cannot. A price on a label does: the multipliers of the corpus-level
-        :class:`~hingeline.constraints.Share` constraints.
-
-        Parameters
-        ----------
-        prices : ndarray of shape (labels,)
-            Where the search for prices starts; what it ends with is written here.
-
-        Returns
-        -------
-        int32 ndarray
-            Of all labels met, those of the highest score minus penalty, corpus constraints
-            included.
+        :class:`~hingeline.constraints.Share` constraints. The search starts from ``prices``
+        (labels,), where it writes what it ends with, and returns, of all labels met, those of the
+        highest score minus penalty, corpus constraints included.
         """
         compiled = self.penalties.compiled
         asked = (compiled.corpus_kind == SHARE) & (compiled.corpus_weight > 0.0)

@@ -13,8 +13,8 @@ each trial; the limit counts switches, not positions; and a switch must lower O*
 rounding. ``order="sequential"`` sweeps over all positions and takes the best label at each, as
 printed; ``order="random"`` tries random positions and labels, as the text describes.
 
-A trial as printed costs a loss-augmented Viterbi pass (:mod:`.naive`). Here it costs O(1), with
-the same result: see :mod:`hingeline.inference.chain`. In a sweep from left to right the
+A trial as printed costs a loss-augmented Viterbi pass. Here it costs O(1), with the same result:
+see :mod:`hingeline.inference.chain`. In a sweep from left to right the
 best beginnings follow the labels as they are switched, and the best continuations behind them stay
 valid, so that a sweep costs about two Viterbi passes. In random order both are made anew after
 each accepted switch.
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.constraints.penalties import Penalties, SwitchEvaluator, penalty_of
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator, measure_penalty
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
 from hingeline.core.planes import WorkingSet, plane
@@ -44,21 +44,33 @@ from hingeline.inference.chain import (
 )
 from hingeline.structures.chain import ChainProblem, moves, position_scores
 
-# When a switch counts as one.
+Array = np.ndarray[Any, Any]
+
+ORDERS = ("sequential", "random")
 
 #: A switch must lower the objective by more than this share of its terms.
-ROUNDING = 1e-10
+SWITCH_ROUNDING = 1e-10
+
+
+class Switching(NamedTuple):
+    """What label switching reached."""
+
+    labels: Array  # int32, of all unlabelled tokens
+    slack: Array  # of every unlabelled sequence
+    penalty: float
+    objective: float  # C_u/u · Σ slack + penalty
+    start_objective: float  # the same of the labels it began with
+    switches: int
+    sweeps: int
+
+
+# Slack for fixed labels, and a sweep where a penalty is a Python function ----------------------
 
 
 @helper
 def is_lower(change: float, scale: float, maximum: float, penalty: float) -> bool:
     """Whether a change of the objective is a decrease that rounding does not explain."""
-    return change < -ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
-
-
-# Label switching where a penalty is a Python function: one position at a time.
-
-Array = np.ndarray[Any, Any]
+    return change < -SWITCH_ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
 
 
 @kernel
@@ -109,7 +121,7 @@ def sweep_slowly(
     slack: Array,
     trials: tuple[Array, Array] | None = None,
 ) -> int:
-    """A sweep as :func:`.label_switching.sweep_in_order`, or with ``trials`` at random.
+    """A sweep as :func:`sweep_in_order`, or with ``trials`` at random.
 
     Slack comes from the kernels, made anew after every accepted switch; penalties come from the
     evaluator, which holds the labels.
@@ -143,63 +155,7 @@ def sweep_slowly(
     return switches
 
 
-# Planes of sequences whose labels were switched, measured from their new labels.
-
-
-@kernel
-def retarget(
-    problem: Any, form: Formulation, ws: WorkingSet, changed: Array, scratch: Array
-) -> None:
-    """Take the true outputs of the examples in ``changed`` anew; their planes keep their mass.
-
-    A plane is an output beside the true one, and the bound on an example's mass does not depend
-    on either: the multipliers stay feasible, and are a better start than none. A plane that has
-    become the true output asks for nothing and loses its mass.
-    """
-    for i in changed:
-        m = ws.used[i]
-        if m == 0:
-            continue
-        gold = np.empty(ws.length[i], dtype=np.int32)
-        truth(problem, i, gold)
-        s = ws.slot[i]
-        for j in range(m):
-            y = plane(ws, i, j)
-            loss = plane_loss(problem, i, y)
-            ws.offset[s + j] = plane_offset(form, loss)
-            ws.scale[s + j] = plane_scale(form, loss)
-            ws.sqnorm[s + j] = plane_sqdist(problem, i, gold, y, scratch)
-            ws.drift[s + j] = 0.0
-            if loss == 0.0:
-                ws.alpha[s + j] = 0.0
-        if ws.gram.shape[0] == 0:
-            continue
-        room = ws.capacity[i]
-        g = ws.gram_start[i]
-        for j in range(m):
-            for k in range(j + 1):
-                inner = ws.sqnorm[s + j]
-                if k < j:
-                    apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
-                    inner = 0.5 * (ws.sqnorm[s + j] + ws.sqnorm[s + k] - apart)
-                value = ws.scale[s + j] * ws.scale[s + k] * inner
-                ws.gram[g + j * room + k] = value
-                ws.gram[g + k * room + j] = value
-
-
-ORDERS = ("sequential", "random")
-
-
-class Switching(NamedTuple):
-    """What label switching reached."""
-
-    labels: Array  # int32, of all unlabelled tokens
-    slack: Array  # of every unlabelled sequence
-    penalty: float
-    objective: float  # C_u/u · Σ slack + penalty
-    start_objective: float  # the same of the labels it began with
-    switches: int
-    sweeps: int
+# Sweeps --------------------------------------------------------------------------------------
 
 
 @helper
@@ -404,33 +360,11 @@ def switch_labels(
 ) -> Switching:
     """Algorithm 2 from given labels of the unlabelled sequences.
 
-    Parameters
-    ----------
-    problem : ChainProblem
-        Its sequences from number ``first`` on are the unlabelled ones; their labels in it count
-        for nothing.
-    first : int
-    w : ndarray
-        Flat weights.
-    scale : float
-        ``C_u/u``, what a unit of slack costs.
-    penalties : Penalties
-        Of the unlabelled sequences.
-    labels : int32 ndarray
-        Where to start, of all unlabelled tokens; left as they are.
-    order : {"sequential", "random"}
-        Every position in turn with its best label, or random positions and labels, of sequences
-        in random order.
-    max_switches : int, optional
-        Stop after so many switches.
-    max_sweeps : int
-        Sweep again, at most so often in all, as long as something was switched.
-    rng : Generator
-        For random order.
-
-    Returns
-    -------
-    Switching
+    These are the problem's sequences from number ``first`` on; their labels in it count for
+    nothing. ``scale`` is ``C_u/u``, what a unit of slack costs; ``labels`` of all unlabelled tokens
+    are where to start, and are left as they are. ``order`` is "sequential", every position in turn
+    with its best label, or "random", positions and labels drawn from ``rng``. Sweeps are repeated,
+    at most ``max_sweeps`` in all, as long as something was switched.
     """
     lengths = np.diff(problem.offsets[first:])
     n = len(lengths)
@@ -438,7 +372,7 @@ def switch_labels(
     everyone = np.arange(n)
     compiled = penalties.compiled
     if penalties.predicates:
-        evaluator = penalties.evaluator(labels)
+        evaluator = SwitchEvaluator(penalties, labels)
         labels = evaluator.labels
     else:
         labels = np.array(labels, dtype=np.int32)
@@ -464,7 +398,7 @@ def switch_labels(
         if penalties.predicates:
             penalty = evaluator.total_penalty()
         else:
-            penalty = float(penalty_of(compiled, state))
+            penalty = float(measure_penalty(compiled, state))
         return scale * float(slack.sum()) + penalty, penalty
 
     most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
@@ -479,3 +413,47 @@ def switch_labels(
             break
     reached, penalty = objective()
     return Switching(labels, slack, penalty, reached, start_objective, switches, sweeps)
+
+
+# After the labels have changed ----------------------------------------------------------------
+
+
+@kernel
+def retarget(
+    problem: Any, form: Formulation, ws: WorkingSet, changed: Array, scratch: Array
+) -> None:
+    """Take the true outputs of the examples in ``changed`` anew; their planes keep their mass.
+
+    A plane is an output beside the true one, and the bound on an example's mass does not depend
+    on either: the multipliers stay feasible, and are a better start than none. A plane that has
+    become the true output asks for nothing and loses its mass.
+    """
+    for i in changed:
+        m = ws.used[i]
+        if m == 0:
+            continue
+        gold = np.empty(ws.length[i], dtype=np.int32)
+        truth(problem, i, gold)
+        s = ws.slot[i]
+        for j in range(m):
+            y = plane(ws, i, j)
+            loss = plane_loss(problem, i, y)
+            ws.offset[s + j] = plane_offset(form, loss)
+            ws.scale[s + j] = plane_scale(form, loss)
+            ws.sqnorm[s + j] = plane_sqdist(problem, i, gold, y, scratch)
+            ws.drift[s + j] = 0.0
+            if loss == 0.0:
+                ws.alpha[s + j] = 0.0
+        if ws.gram.shape[0] == 0:
+            continue
+        room = ws.capacity[i]
+        g = ws.gram_start[i]
+        for j in range(m):
+            for k in range(j + 1):
+                inner = ws.sqnorm[s + j]
+                if k < j:
+                    apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
+                    inner = 0.5 * (ws.sqnorm[s + j] + ws.sqnorm[s + k] - apart)
+                value = ws.scale[s + j] * ws.scale[s + k] * inner
+                ws.gram[g + j * room + k] = value
+                ws.gram[g + k * room + j] = value

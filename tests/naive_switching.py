@@ -1,8 +1,8 @@
 """Label switching as Algorithm 2 prints it, but for its errors.
 
 Every trial costs a Viterbi pass and the penalty of the sequence, counted anew; what the other
-sequences contribute to corpus constraints is remembered. The slow twin of :mod:`.label_switching`,
-for tests and benchmarks; its decisions are the same up to ties.
+sequences contribute to corpus constraints is remembered. The slow twin of
+:mod:`hingeline.semisupervised.switching`; its decisions are the same up to ties.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def naive_sweep(
     limit: int,
     slack: Array,
 ) -> int:
-    """:func:`.label_switching.sweep_in_order` with a decode for every candidate.
+    """``sweep_in_order`` with a decode for every candidate.
 
     The labels switched are those in the problem itself, which ``decode`` reads.
     """

@@ -1,0 +1,195 @@
+"""Baselines on a conditional random field: posterior regularisation and DASO.
+
+The labels of the unlabelled sequences are relaxed to a distribution a, and ::
+
+    min_{w, a} ½‖w‖² − C Σ_i log p_w(y_i | x_i)
+               + c_u (E_a[−Σ_j log p_w(y | x_j)] + penalty(E_a[φ]) − T·H(a))
+
+is minimised over w and a in turn; neither step raises the objective. For fixed w the distribution
+is log-linear with features of the constraints. Constraints act through expectations of labels and
+segment starts; :mod:`.relaxation` says what becomes of those that do not decompose.
+
+*Posterior regularisation*: K. Ganchev, J. Graça, J. Gillenwater, B. Taskar, *Posterior
+Regularization for Structured Latent Variable Models*, JMLR 11 (2010). T = 1, where a is the
+projection of the model's posterior on the constraints, ``argmin_q KL(q ‖ p_w) + penalty(E_q[φ])``.
+
+*DASO*: P. S. Dhillon, S. S. Keerthi, K. Bellare, O. Chapelle, S. Sellamanickam, *Deterministic
+Annealing for Semi-supervised Structured Output Learning*, AISTATS 2012. The temperature T falls:
+flat distributions first, single labellings in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hingeline._checks import positive
+from hingeline.baselines.base import Baseline, Rounds
+from hingeline.baselines.relaxation import Relaxation, SoftTask
+from hingeline.constraints.penalties import Penalties
+from hingeline.core.workers import Workers
+from hingeline.estimators.crf import ChainCRF
+from hingeline.semisupervised.starting import PartlyLabelled
+
+#: From the posterior of the model to almost a single labelling.
+TEMPERATURES = (1.0, 0.5, 0.2, 0.1)
+
+
+@dataclass(eq=False, repr=False)
+class PosteriorRegularization(Baseline):
+    """Posterior regularisation (Ganchev et al. 2010), a baseline.
+
+    Alternates between the projection of the posterior of a conditional random field on the
+    constraints and learning from it.
+
+    Parameters
+    ----------
+    base : ChainCRF, optional
+    constraints : list of constraints, default=()
+        Bounds on expectations of labels and segment starts; "at most one segment" bounds the
+        expected number of starts. What has no such form is named in ``left_out_``.
+    unlabelled_weight : float, default=1.0
+        Weight of an unlabelled sequence beside that of a labelled one.
+    max_rounds : int, default=10
+    max_passes : int, default=60
+        Forward-backward passes in a projection, about.
+    tol : float, default=1e-3
+        Relative fall of the objective at which to stop.
+    classes : sequence, optional
+        All labels there are, where the labelled sequences may lack some.
+
+    Attributes
+    ----------
+    base_ : ChainCRF
+        With the weights of the round that was kept.
+    rounds_ : list of BaselineRound
+        The first is the supervised solution.
+    round_weights_ : list of ndarray
+    selected_ : int
+        The round kept: the last, or the best on development data.
+    transduction_ : list of ndarray
+        Labels of all training sequences: those given, and the most probable ones.
+    left_out_ : list of str
+    """
+
+    unlabelled_weight: float = field(default=1.0, kw_only=True)
+    max_passes: int = field(default=60, kw_only=True)
+    tol: float = field(default=1e-3, kw_only=True)
+    _base_class = ChainCRF
+    _no_predicates = "have no expectation"
+    max_rounds: int = field(default=10, kw_only=True)
+
+    def _check(self, model: Any) -> None:
+        _check_shared(self)
+        positive("max_rounds", self.max_rounds, integer=True)
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        _alternate(self, data, penalties, rounds, workers, (1.0,), int(self.max_rounds))
+
+
+@dataclass(eq=False, repr=False)
+class DASO(Baseline):
+    """Deterministic annealing for structured output (Dhillon et al. 2012), a baseline.
+
+    Distributions over labels and weights of a conditional random field in turn, at a falling
+    temperature.
+
+    Parameters
+    ----------
+    base : ChainCRF, optional
+    constraints : list of constraints, default=()
+        As for :class:`PosteriorRegularization`.
+    temperatures : sequence of float, default=(1, 0.5, 0.2, 0.1)
+    unlabelled_weight : float, default=1.0
+        Weight of an unlabelled sequence beside that of a labelled one.
+    max_alternations : int, default=5
+        At one temperature.
+    max_passes, tol, classes
+        As for :class:`PosteriorRegularization`.
+
+    Attributes
+    ----------
+    base_, rounds_, round_weights_, selected_, transduction_, left_out_
+        As for :class:`PosteriorRegularization`.
+    """
+
+    unlabelled_weight: float = field(default=1.0, kw_only=True)
+    max_passes: int = field(default=60, kw_only=True)
+    tol: float = field(default=1e-3, kw_only=True)
+    _base_class = ChainCRF
+    _no_predicates = "have no expectation"
+    temperatures: Sequence[float] = field(default=TEMPERATURES, kw_only=True)
+    max_alternations: int = field(default=5, kw_only=True)
+
+    def _check(self, model: Any) -> None:
+        _check_shared(self)
+        positive("max_alternations", self.max_alternations, integer=True)
+        if len(self.temperatures) == 0:
+            raise ValueError("temperatures is empty: give at least one.")
+        for k, value in enumerate(self.temperatures):
+            positive(f"temperatures[{k}]", value)
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        falling = [float(T) for T in self.temperatures]
+        _alternate(self, data, penalties, rounds, workers, falling, int(self.max_alternations))
+
+
+def _check_shared(baseline: PosteriorRegularization | DASO) -> None:
+    positive("unlabelled_weight", baseline.unlabelled_weight)
+    positive("max_passes", baseline.max_passes, integer=True)
+    positive("tol", baseline.tol)
+
+
+def _alternate(
+    baseline: PosteriorRegularization | DASO,
+    data: PartlyLabelled,
+    penalties: Penalties,
+    rounds: Rounds,
+    workers: Workers,
+    temperatures: Sequence[float],
+    max_rounds: int,
+) -> None:
+    """Distributions and weights in turn, ``max_rounds`` times at each temperature, at most."""
+    model = data.model
+    unlabelled = data.make_problem(data.first, data.n)
+    relaxation = Relaxation(penalties.compiled, unlabelled.stride)
+    baseline.left_out_ = relaxation.left_out
+    task = SoftTask(
+        data.make_problem(0, data.first),
+        unlabelled,
+        float(model.C) * data.weights,
+        float(model.C) * float(baseline.unlabelled_weight),
+        relaxation,
+        workers,
+        tol=float(model.tol),
+        max_iter=int(model.max_iter),
+        max_passes=int(baseline.max_passes),
+    )
+    result = task.learn_supervised()
+    soft = task.project(result.weights, temperatures[0], None)
+    before = task.objective(result.weights, soft)
+    rounds.add(result, task.best_labels(soft), objective=before)
+    for number, T in enumerate(temperatures):
+        if number:
+            soft = task.project(result.weights, T, soft)
+            before = task.objective(result.weights, soft)
+        for _ in range(max_rounds):
+            result = task.learn(soft, result.weights)
+            learned_from = soft
+            soft = task.project(result.weights, T, soft)
+            objective = task.objective(result.weights, soft)
+            rounds.add(
+                result,
+                task.best_labels(soft),
+                objective=objective,
+                penalty=learned_from.penalty,
+                temperature=T,
+            )
+            if before - objective <= float(baseline.tol) * abs(before):
+                break
+            before = objective

@@ -1,0 +1,651 @@
+"""Pictures, all drawn by matplotlib: training curves, paths, segmentations, weights of pairs.
+
+Figures are made without pyplot, so there is nothing to close. Where matplotlib is missing, each
+function raises an ImportError that says what to install. Files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hingeline._files import check_target, replacing
+from hingeline.core.results import HistoryRow
+from hingeline.estimators.paths import Path as ModelPath
+from hingeline.report.words import SPACE, brief, significant
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = np.ndarray[Any, Any]
+
+#: File formats of pictures, by the ending of the name.
+FORMATS = ("png", "svg")
+
+_TEXT, _MUTED, _LINE, _BACK = "#1c2126", "#5a6570", "#d9dfe5", "#ffffff"
+_ORANGE, _BLUE = "#c44e06", "#0a5fa5"
+#: In the page, colours follow its style sheet: light, dark or print.
+_VARIABLES = {
+    _TEXT: "var(--text)",
+    _MUTED: "var(--muted)",
+    _LINE: "var(--line)",
+    _BACK: "var(--back)",
+    _ORANGE: "rgb(var(--orange))",
+    _BLUE: "rgb(var(--blue))",
+    "'DejaVu Sans'": "var(--sans)",
+}
+#: Text stays text, measured by the one font that comes with matplotlib; names of parts are fixed.
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "hingeline",
+    "font.family": ["DejaVu Sans"],
+    "font.size": 12.0,
+    "path.simplify": True,
+}
+#: A curve of more points than this has no markers.
+MOST_MARKERS = 40
+#: Values that differ by more than this factor are shown on a logarithmic scale.
+_LOG_FROM = 100.0
+
+
+def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
+    """An empty figure that belongs to no window; ImportError where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib: install hingeline[plot] (pip install 'hingeline[plot]')."
+        ) from error
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def check_picture_path(path: str | os.PathLike[str] | None) -> Path | None:
+    """The path of a picture that can be written, or an error that says why it cannot."""
+    return None if path is None else check_target(path, FORMATS)
+
+
+def _finish(figure: Figure, title: str, target: Path | None) -> Figure:
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    if target is not None:
+        with replacing(target) as file:
+            figure.savefig(file, format=target.suffix.lower().lstrip("."))
+    return figure
+
+
+def _tidy(axes: Axes) -> None:
+    """Light axes: no frame, a faint grid behind the curves."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(_MUTED)
+    axes.grid(axis="y", color=_LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(which="both", color=_MUTED, labelcolor=_MUTED)
+    axes.xaxis.label.set_color(_TEXT)
+    axes.yaxis.label.set_color(_TEXT)
+
+
+# The curve of a fit ------------------------------------------------------------------------------
+
+
+def plot_curve(
+    history: Sequence[HistoryRow],
+    path: str | os.PathLike[str] | None = None,
+    title: str = "Training curve",
+) -> Figure:
+    """Plot primal, dual and relative gap over time.
+
+    Parameters
+    ----------
+    history : list of HistoryRow
+        ``history_`` of a fitted estimator.
+    path : path, optional
+        Where to write the picture; its ending, ``.png`` or ``.svg``, says in which format.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    if len(history) == 0:
+        raise ValueError("history is empty: pass history_ of an estimator that has been fitted.")
+    target = check_picture_path(path)
+    figure = new_figure()
+    objectives, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    _draw_objectives(objectives, history, "time")
+    _draw_gaps(gaps, history, "time")
+    objectives.set_xlabel("")
+    return _finish(figure, title, target)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing for the page: SVG without its outermost element, and what is read out instead."""
+
+    name: str
+    title: str
+    description: str
+    width: int
+    height: int
+    body: str
+
+
+def draw_charts(history: Sequence[HistoryRow], tol: float) -> list[Chart]:
+    """Objectives and gap, each over time and over passes, for the page."""
+
+    def gaps(axes: Axes, history: Sequence[HistoryRow], x: str) -> str:
+        return _draw_gaps(axes, history, x, tol)
+
+    return [
+        _draw_chart(draw, history, x, f"{name}-{x}", f"{title} over {x}")
+        for draw, name, title in (
+            (_draw_objectives, "objective", "Objective"),
+            (gaps, "gap", "Relative gap"),
+        )
+        for x in ("time", "passes")
+        if all(math.isfinite(getattr(row, x)) for row in history)
+    ]
+
+
+def _draw_chart(
+    draw: Callable[[Axes, Sequence[HistoryRow], str], str],
+    history: Sequence[HistoryRow],
+    x: str,
+    name: str,
+    title: str,
+) -> Chart:
+    width, height = 460, 290
+    figure = new_figure(width / 72, height / 72)
+    from matplotlib import rc_context
+
+    with rc_context(_SETTINGS):
+        description = draw(figure.subplots(), history, x)
+        buffer = io.BytesIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    return Chart(name, title, description, width, height, _inline(buffer.getvalue(), name))
+
+
+def _inline(picture: bytes, name: str) -> str:
+    """The inside of an SVG file, made to live in a page with others and to follow its style."""
+    body = picture.decode("utf-8").partition("<svg")[2].partition(">")[2].rpartition("</svg>")[0]
+    # Matplotlib's own style sheet would reach the whole page.
+    body = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</defs>", "", body, flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
+    body = re.sub(
+        r'\s+id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body
+    )
+    body = re.sub(r'(href="|url\()#', rf"\g<1>#{name}-", body)
+    body = re.sub(r"\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}", body)
+    for given, variable in _VARIABLES.items():
+        body = body.replace(given, variable)
+    return re.sub(r"\s*\n\s*", " ", body)
+
+
+def _column(history: Sequence[HistoryRow], name: str) -> Array:
+    return np.array([getattr(row, name) for row in history], dtype=np.float64)
+
+
+def _draw_objectives(axes: Axes, history: Sequence[HistoryRow], x: str) -> str:
+    """Draw the primal and the dual; what the drawing says, in words."""
+    at = _column(history, x)
+    _set_x(axes, at, x)
+    ends, shown = [], []
+    for name, label, colour, style in (
+        ("primal", "primal (best so far)", _ORANGE, "-"),
+        ("restricted", "primal over the outputs found", _ORANGE, "-"),
+        ("dual", "dual", _BLUE, "--"),
+    ):
+        values = _column(history, name)
+        known = np.isfinite(values)
+        if known.any():
+            _draw_line(axes, at[known], values[known], colour, style, label)
+            first, last = values[known][[0, -1]]
+            ends.append(f"{label} from {significant(first)} to {significant(last)}")
+            shown.append(values[known])
+    if not shown:
+        return _say(axes, "no objective is known")
+    values = np.concatenate(shown)
+    log = bool(values.min() > 0 and values.max() > _LOG_FROM * values.min())
+    _set_scale(axes, "y", values, log)
+    axes.set_ylabel("objective, logarithmic" if log else "objective")
+    axes.legend(
+        frameon=False, labelcolor=_MUTED, fontsize="small", loc="lower left", ncols=2,
+        bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, columnspacing=1.5,
+    )  # fmt: skip
+    return f"Line chart: {' and '.join(ends)}."
+
+
+def _draw_gaps(axes: Axes, history: Sequence[HistoryRow], x: str, tol: float = math.nan) -> str:
+    """Draw the relative gap in per cent, and the tolerance; what the drawing says, in words."""
+    at, share = _column(history, x), _column(history, "relative_gap")
+    _set_x(axes, at, x)
+    # A gap of exactly zero has no place on a logarithmic axis.
+    shown = np.isfinite(share) & (share > 0.0)
+    if not shown.any():
+        return _say(axes, "the gap is zero" if (share == 0.0).any() else "no certified gap")
+    values, bound = 100.0 * share[shown], 100.0 * tol
+    _draw_line(axes, at[shown], values, _TEXT, "-")
+    # The tolerance is shown where it is near; one far away would flatten the curve.
+    held = values
+    if values.min() <= 10.0 * bound < math.inf:
+        held = np.append(values, bound)
+        axes.axhline(bound, color=_MUTED, linewidth=1.2, linestyle=(0, (2, 3)))
+        axes.annotate(
+            f"tol {brief(bound)}{SPACE}%", (0.01, bound), xycoords=axes.get_yaxis_transform(),
+            xytext=(0, 4), textcoords="offset points", fontsize="small", color=_MUTED,
+        )  # fmt: skip
+    _set_scale(axes, "y", held, log=True)
+    axes.set_ylabel("gap in % of the primal")
+    first, last = (f"{significant(value, 2)}{SPACE}%" for value in values[[0, -1]])
+    if math.isnan(tol):
+        axes.annotate(
+            last, (at[shown][-1], values[-1]), xytext=(0, -14), textcoords="offset points",
+            ha="right", fontsize="small", color=_TEXT,
+        )  # fmt: skip
+    return f"Line chart, logarithmic: relative gap from {first} to {last}."
+
+
+def _draw_line(
+    axes: Axes, x: Array, y: Array, colour: str, style: str, label: str | None = None
+) -> None:
+    marker = ("s" if style == "--" else "o") if len(x) <= MOST_MARKERS else None
+    axes.plot(
+        x, y, color=colour, linestyle=style, linewidth=1.8, marker=marker, markersize=5.0,
+        markeredgecolor=_BACK, markeredgewidth=0.8, solid_joinstyle="round", label=label,
+    )  # fmt: skip
+
+
+def _say(axes: Axes, message: str) -> str:
+    """Say why there is nothing to draw."""
+    axes.set_yticks([])
+    axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", color=_MUTED)
+    return message
+
+
+def _set_x(axes: Axes, values: Array, x: str) -> None:
+    low, high = float(values.min()), float(values.max())
+    log = low > 0 and high > 1e4 * low
+    _set_scale(axes, "x", values, log)
+    # Where nothing is known of the first half, as with compilation at first, it is not drawn.
+    if not log and 0.0 <= low <= 0.5 * high:
+        axes.set_xlim(0.0, 1.02 * high)
+    if x == "passes" and not log:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    label = "seconds since the fit began" if x == "time" else "passes over the data"
+    axes.set_xlabel(label + (", logarithmic" if log else ""))
+    _tidy(axes)
+
+
+def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
+    """Ends, ticks and their labels of an axis that holds all values."""
+    from matplotlib import ticker
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    set_limits = axes.set_xlim if which == "x" else axes.set_ylim
+    low, high = float(np.min(values)), float(np.max(values))
+    if not log:
+        # A range far narrower than its values would need labels of many digits.
+        room = max(0.06 * (high - low), 5e-4 * max(abs(low), abs(high)))
+        if low == high:
+            room = 0.1 * abs(low) or 1.0
+        set_limits(low - room, high + room)
+        axis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
+        formatter = ticker.ScalarFormatter(useOffset=False)
+        formatter.set_powerlimits((-4, 6))
+        axis.set_major_formatter(formatter)
+        return
+    decades = max(math.log10(high / low), 0.3)
+    middle, half = 0.5 * (math.log10(low) + math.log10(high)), 0.57 * decades
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    set_limits(10 ** (middle - half), 10 ** (middle + half))
+    if decades < 0.7:  # so short a range is nearly linear
+        axis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
+    else:
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if decades > 2.5 else (1.0, 2.0, 5.0)))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
+
+
+# A path ------------------------------------------------------------------------------------------
+
+
+def plot_path(
+    path: ModelPath, target: str | os.PathLike[str] | None = None, title: str | None = None
+) -> Figure:
+    """Plot the risks of margin errors and support vectors, and the gaps, along a path.
+
+    Parameters
+    ----------
+    path : Path
+        What :func:`hingeline.nu_path` or :func:`hingeline.C_path` returned.
+    target : path, optional
+        Where to write the picture, ``.png`` or ``.svg``.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    if len(path) == 0:
+        raise ValueError("the path is empty: pass what nu_path or C_path returned.")
+    file_name = check_picture_path(target)
+    figure = new_figure()
+    risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    x = path.values
+    symbol = "ν" if path.parameter == "nu" else "C"
+    _draw_line(risks, x, path.support_vector_risks, _BLUE, "-", "risk of support vectors")
+    _draw_line(risks, x, path.margin_error_risks, _ORANGE, "-", "risk of margin errors")
+    if path.parameter == "nu":
+        risks.plot(x, x, color=_MUTED, linewidth=1.0, linestyle="--", label="ν")
+    risks.set_ylabel("mean loss")
+    risks.legend(frameon=False, fontsize="small")
+    shown = np.isfinite(path.relative_gaps) & (path.relative_gaps > 0.0)
+    _draw_line(gaps, x[shown], path.relative_gaps[shown], _TEXT, "-")
+    gaps.set_ylabel("relative gap")
+    if shown.any():
+        gaps.set_yscale("log")
+    gaps.set_xlabel(symbol)
+    if path.parameter == "C":
+        gaps.set_xscale("log")
+    _tidy(risks)
+    _tidy(gaps)
+    return _finish(figure, title or f"Path of {symbol}", file_name)
+
+
+# Labels of graphs --------------------------------------------------------------------------------
+
+#: Colours of the first labels; more are taken around the circle of hues.
+_COLOURS = (
+    "#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2",
+    "#eeca3b", "#72b7b2", "#9d755d", "#ff9da6", "#79706e",
+)  # fmt: skip
+_VOID = (0.0, 0.0, 0.0)
+#: Weights are printed in the cells of matrices up to this size.
+_MOST_NUMBERS = 12
+
+
+def label_colours(n: int) -> Array:
+    """Colours of n labels as (n, 3) shares of red, green and blue."""
+    from matplotlib.colors import hsv_to_rgb, to_rgb
+
+    known = [to_rgb(c) for c in _COLOURS[:n]]
+    more = n - len(known)
+    ring = [hsv_to_rgb((k / more, 0.9 - 0.35 * (k % 2), 0.85)) for k in range(more)]
+    return np.array([*known, *ring]).reshape(n, 3)
+
+
+def plot_segmentation(
+    predicted: Any,
+    truth: Any = None,
+    *,
+    image: Any = None,
+    regions: Any = None,
+    shape: tuple[int, int] | None = None,
+    classes: Sequence[Any] | None = None,
+    void_label: Any = None,
+    opacity: float = 0.6,
+    path: str | os.PathLike[str] | None = None,
+    title: str = "Segmentation",
+) -> Figure:
+    """Draw the labels of one image over it, the truth beside the prediction.
+
+    Parameters
+    ----------
+    predicted : array-like
+        Labels of the pixels, of shape (rows, columns); or one label for each node of a graph, in
+        the order of its nodes, together with ``regions`` or ``shape``.
+    truth : array-like, optional
+        Likewise; its nodes that are not void are compared with the predicted ones.
+    image : array-like of shape (rows, columns) or (rows, columns, 3), optional
+        Grey values or colours, from 0 to 1 or as integers from 0 to 255, shown first and under
+        the labels.
+    regions : integer array-like of shape (rows, columns), optional
+        Number of the node that each pixel belongs to (superpixels).
+    shape : (rows, columns), optional
+        Where nodes are the pixels themselves, row by row.
+    classes : sequence, optional
+        Labels in the order of their colours; by default those that occur, sorted.
+    void_label : label, optional
+        Shown in black, and not counted.
+    opacity : float, default=0.6
+        Of the labels over an image.
+    path : path, optional
+        Where to write the picture, ``.png`` or ``.svg``.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    target = check_picture_path(path)
+    places = None if regions is None else _regions(regions)
+    maps = {"predicted": _label_map(predicted, "predicted", places, shape)}
+    if truth is not None:
+        maps = {"truth": _label_map(truth, "truth", places, shape)} | maps
+        if maps["truth"].shape != maps["predicted"].shape:
+            raise ValueError(
+                f"truth has shape {maps['truth'].shape} and predicted "
+                f"{maps['predicted'].shape}: they must agree."
+            )
+    size = maps["predicted"].shape
+    below = None if image is None else _image(image, size)
+    known = _classes(maps, classes, void_label)
+    figure = new_figure()
+    panels = len(maps) + (below is not None)
+    figure.set_size_inches(0.4 + 3.1 * panels, 1.2 + 3.1 * min(size[0] / size[1], 1.6))
+    axes = list(figure.subplots(1, panels, squeeze=False)[0])
+    if below is not None:
+        first = axes.pop(0)
+        first.imshow(below, interpolation="nearest")
+        first.set_title("image", fontsize=9)
+        _bare(first)
+    colours = np.vstack([label_colours(len(known)), _VOID])
+    for own, (name, labels) in zip(axes, maps.items(), strict=True):
+        shown = colours[_numbers(labels, known, void_label)]
+        if below is not None:
+            shown = opacity * shown + (1.0 - opacity) * below
+        own.imshow(shown, interpolation="nearest")
+        own.set_title(name, fontsize=9)
+        _bare(own)
+    if truth is not None:
+        axes[-1].set_title(f"predicted, {_share(maps, void_label)}", fontsize=9)
+    _legend(figure, known, colours)
+    return _finish(figure, title, target)
+
+
+def plot_affinities(
+    weights: Any,
+    labels: Sequence[Any],
+    *,
+    path: str | os.PathLike[str] | None = None,
+    title: str = "Affinity of labels",
+) -> Figure:
+    """Draw the weights of pairs of labels as a heat map, orange for and blue against.
+
+    Parameters
+    ----------
+    weights : array-like of shape (labels, labels)
+        Row: label of the first node, column: of the second, such as ``pairwise_coef_`` of a
+        :class:`hingeline.GraphSSVM` without edge features or what :func:`label_affinities` makes
+        of a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
+    labels : sequence
+        Their names.
+    path : path, optional
+        Where to write the picture, ``.png`` or ``.svg``.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    table = np.asarray(weights, dtype=np.float64)
+    n = len(labels)
+    if table.shape != (n, n):
+        raise ValueError(
+            f"weights has shape {table.shape}, expected ({n}, {n}): one row and one column for "
+            "each label."
+        )
+    target = check_picture_path(path)
+    figure = new_figure()
+    side = min(max(2.4 + 0.32 * n, 4.2), 14.0)
+    figure.set_size_inches(side + 0.9, side)
+    axes = figure.subplots()
+    finite = np.abs(table[np.isfinite(table)])
+    most = float(finite.max(initial=0.0)) or 1.0
+    drawn = axes.imshow(table, cmap="PuOr_r", vmin=-most, vmax=most)
+    names = [_short(name) for name in labels]
+    axes.set_xticks(range(n), names, rotation=90, fontsize=8)
+    axes.set_yticks(range(n), names, fontsize=8)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if n <= _MOST_NUMBERS:
+        for a, b in np.argwhere(np.isfinite(table)):
+            ink = "white" if abs(table[a, b]) > 0.6 * most else "black"
+            axes.text(b, a, f"{table[a, b]:.2g}", ha="center", va="center", fontsize=7, color=ink)
+    figure.colorbar(drawn, ax=axes, shrink=0.8, label="weight")
+    return _finish(figure, title, target)
+
+
+def label_affinities(model: Any) -> Array:
+    """What the pairs of a :class:`hingeline.MultilabelSSVM` add to having both labels.
+
+    Parameters
+    ----------
+    model : MultilabelSSVM, fitted
+
+    Returns
+    -------
+    ndarray of shape (labels, labels)
+        ``T[1, 1] + T[0, 0] − T[0, 1] − T[1, 0]``, which does not depend on how single labels are
+        scored: positive for labels that go together. Symmetric; NaN where there is no edge.
+    """
+    table = np.full((model.n_labels_, model.n_labels_), np.nan)
+    pairs = model.pairwise_coef_
+    first, second = model.edges_.T
+    value = pairs[:, 1, 1] + pairs[:, 0, 0] - pairs[:, 0, 1] - pairs[:, 1, 0]
+    table[first, second] = value
+    table[second, first] = value
+    return table
+
+
+def _regions(values: Any) -> Array:
+    regions = np.asarray(values)
+    if regions.ndim != 2 or regions.dtype.kind not in "iu" or regions.size == 0:
+        raise ValueError(
+            f"regions has shape {regions.shape} and dtype {regions.dtype}, expected whole numbers "
+            "of shape (rows, columns): the node of each pixel."
+        )
+    return regions
+
+
+def _label_map(
+    values: Any, name: str, regions: Array | None, shape: tuple[int, int] | None
+) -> Array:
+    """Labels as an image."""
+    labels = np.asarray(values)
+    if labels.ndim == 1 and regions is not None:
+        if regions.min() < 0 or regions.max() >= len(labels):
+            raise ValueError(
+                f"regions holds {int(regions.min())} to {int(regions.max())}, but {name} has "
+                f"{len(labels)} labels: nodes are counted from 0."
+            )
+        return np.asarray(labels[regions])
+    if labels.ndim == 1 and shape is not None:
+        if len(labels) != shape[0] * shape[1]:
+            raise ValueError(
+                f"{name} has {len(labels)} labels, but shape={tuple(shape)} has "
+                f"{shape[0] * shape[1]} pixels."
+            )
+        return labels.reshape(shape)
+    if labels.ndim != 2 or labels.size == 0:
+        raise ValueError(
+            f"{name} has shape {labels.shape}: give labels of shape (rows, columns), or one for "
+            "each node with regions=… or shape=…."
+        )
+    return labels
+
+
+def _image(values: Any, size: tuple[int, ...]) -> Array:
+    """Colours from 0 to 1."""
+    image = np.asarray(values)
+    whole = image.dtype.kind in "iu"
+    image = image.astype(np.float64) / (255.0 if whole else 1.0)
+    if image.ndim == 2:
+        image = np.repeat(image[:, :, None], 3, axis=2)
+    if image.shape != (*size, 3):
+        raise ValueError(
+            f"image has shape {image.shape}, but the labels have shape {size}: it must be "
+            f"{size} or {(*size, 3)}."
+        )
+    return np.clip(image, 0.0, 1.0)
+
+
+def _classes(maps: dict[str, Array], classes: Sequence[Any] | None, void: Any) -> list[Any]:
+    seen = set().union(*(labels.ravel().tolist() for labels in maps.values())) - {void}
+    if classes is None:
+        try:
+            return sorted(seen)
+        except TypeError:  # of several types
+            return sorted(seen, key=str)
+    known = list(np.asarray(classes).tolist())
+    missing = seen - set(known)
+    if missing:
+        raise ValueError(f"the label {sorted(missing, key=str)[0]!r} is not among classes: add it.")
+    return known
+
+
+def _numbers(labels: Array, known: list[Any], void: Any) -> Array:
+    """Places in the list of colours; void has the last."""
+    place = {label: k for k, label in enumerate(known)} | {void: len(known)}
+    values, inverse = np.unique(labels, return_inverse=True)
+    return np.array([place[v] for v in values.tolist()])[inverse].reshape(labels.shape)
+
+
+def _share(maps: dict[str, Array], void: Any) -> str:
+    truth = maps["truth"]
+    known = np.ones(truth.shape, dtype=bool) if void is None else truth != void
+    if not known.any():
+        return "nothing known"
+    return f"{100.0 * float((truth == maps['predicted'])[known].mean()):.1f} % of pixels right"
+
+
+def _bare(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _legend(figure: Figure, known: list[Any], colours: Array) -> None:
+    from matplotlib.patches import Patch
+
+    patches = [
+        Patch(color=tuple(colour), label=_short(label))
+        for label, colour in zip(known, colours, strict=False)
+    ]
+    figure.legend(
+        handles=patches,
+        loc="outside lower left",
+        ncols=min(len(patches), 7) or 1,
+        frameon=False,
+        fontsize=8,
+    )
+
+
+def _short(name: Any) -> str:
+    text = " ".join(str(name).split())
+    # A dollar would begin mathematics, which stray input need not be.
+    return (text if len(text) <= 24 else text[:23] + "…").replace("$", r"\$")

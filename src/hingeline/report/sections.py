@@ -1,0 +1,545 @@
+"""What the page says of a model, section by section, as plain text and numbers for the template."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import numbers
+import os
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from hingeline.core.results import HistoryRow, relative
+from hingeline.estimators.allowed import moves_of
+from hingeline.estimators.nu import positive_part
+from hingeline.evaluation.inspection import END, START, top_features, transition_table
+from hingeline.modelfile.estimators import versions
+from hingeline.report.figures import draw_charts
+from hingeline.report.words import (
+    SPACE,
+    count,
+    count_of,
+    decimal,
+    decimals_for,
+    join_words,
+    percent,
+    percent_at_most,
+    power_of_ten,
+    seconds,
+    show,
+    significant,
+)
+
+Array = np.ndarray[Any, Any]
+Content = dict[str, Any]
+
+#: Most of each that is shown: classes, certificates, labels of a matrix, labels with features.
+MOST_CLASSES, MOST_ROWS, MOST_IN_MATRIX, MOST_LABELS = 100, 24, 30, 60
+#: Steps of shading, 0 (none) to this.
+LEVELS = 9
+#: Matrices wider than this, in characters, are printed on a page laid sideways.
+SIDEWAYS = 105
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first cell of a row is its heading.
+
+    ``words`` are the columns of words, the others are numbers; ``names`` those that hold a user's
+    text; ``last`` is how many rows at the end sum up the others; ``kind`` is for the style sheet.
+    """
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    words: Collection[int] = (0,)
+    names: Collection[int] = ()
+    last: int = 0
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A shaded table of label against label: a cell is its text and its class."""
+
+    caption: str
+    corner: str
+    columns: Sequence[Any]
+    rows: Sequence[tuple[Any, Sequence[tuple[str, str]]]]
+    note: str
+    title: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Classes: wide ones are printed on a page laid sideways."""
+        cells = zip(*(cells for _, cells in self.rows), strict=True)
+        # One character more for the room between columns.
+        width = sum(1 + max(len(text) for text, _ in column) for column in cells)
+        return "sheet sideways" if width > SIDEWAYS else "sheet"
+
+
+def find_level(share: float) -> int:
+    """Step of shading of a share of the darkest; the root makes small shares visible."""
+    if not share > 0.0:
+        return 0
+    return min(LEVELS, max(1, math.ceil(LEVELS * math.sqrt(share) - 1e-9)))
+
+
+def pick_shade(share: float, colour: str) -> str:
+    """Class of a shaded cell; the colour is ``"b"`` for blue or ``"o"`` for orange."""
+    step = find_level(share)
+    return f"{colour}{step}" if step else ""
+
+
+# The certificate ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Certificate and curve of a model; weights that did not come from a fit have neither."""
+
+    primal: float
+    dual: float
+    gap: float
+    n_iter: int
+    converged: bool
+    exact: bool
+    reason: str  # why the fit stopped, or where the weights come from
+    history: Sequence[HistoryRow]
+    tol: float
+    restricted: float = math.nan  # primal over the outputs found, where that is all there is
+    restricted_gap: float = math.nan
+    scale: float = math.nan  # non-negative part of the primal, where that is not the primal
+
+    @property
+    def relative_gap(self) -> float:
+        """Share of the primal's non-negative part, ``nan`` without a certificate."""
+        return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
+
+    @property
+    def time(self) -> str:
+        """How long the fit took."""
+        last = self.history[-1].time if self.history else math.nan
+        return seconds(last) if 0.0 <= last < math.inf else "not recorded"
+
+
+def read_facts(model: Any) -> Facts:
+    """The facts of a fitted model."""
+    return Facts(
+        primal=float(getattr(model, "primal_objective_", math.nan)),
+        scale=positive_part(model) if hasattr(model, "primal_objective_") else math.nan,
+        dual=float(getattr(model, "dual_objective_", math.nan)),
+        gap=float(getattr(model, "duality_gap_", math.nan)),
+        restricted=float(getattr(model, "restricted_objective_", math.nan)),
+        restricted_gap=float(getattr(model, "restricted_gap_", math.nan)),
+        n_iter=int(getattr(model, "n_iter_", 0)),
+        converged=bool(getattr(model, "converged_", False)),
+        exact=bool(getattr(model, "oracle_exact_", True)),
+        reason=str(getattr(model, "stop_reason_", "weights were set by hand")).rstrip("."),
+        history=getattr(model, "history_", []),
+        tol=float(model.tol),
+    )
+
+
+def certificate_words(facts: Facts) -> tuple[str, str]:
+    """How far the weights are from the optimum: a figure, and a sentence.
+
+    The gap ``P − D`` bounds how far the objective P is above the optimum, which is at least D; so
+    the share of the optimum is at most ``(P − D)/D``. The model's own relative gap, which ``tol``
+    is compared with, is a share of P and a little smaller.
+    """
+    if math.isnan(facts.gap):
+        if not facts.exact:
+            return "no bound", (
+                "No gap is certified: the structure's decoding is not exact, so nothing bounds "
+                "the optimum."
+            )
+        if not math.isnan(facts.restricted_gap):
+            share = percent_at_most(relative(facts.restricted_gap, facts.restricted))
+            return "no bound", (
+                "No gap of the whole problem is certified, because its slack is a sum over more "
+                f"outputs than can be listed. Over the outputs found, at most {share} of the "
+                "objective can still be gained."
+            )
+        return "no bound", f"No gap is certified: {facts.reason}."
+    if math.isinf(facts.primal):
+        return "no bound", (
+            "No gap is certified: no weights were found that keep every margin, as C = ∞ demands."
+        )
+    if facts.gap <= 0.0:
+        return f"0{SPACE}%", "The objective is certified to be the optimum, up to rounding."
+    dual = facts.primal - facts.gap
+    if dual <= 0.0:
+        return "no bound", (
+            f"The optimum is certified to be at most {significant(facts.primal)}, but no bound "
+            "from below is above zero yet."
+        )
+    most = percent_at_most(facts.gap / dual)
+    return f"≤{SPACE}{most}", f"The objective is certified to be at most {most} above the optimum."
+
+
+# The model ---------------------------------------------------------------------------------------
+
+
+def describe_model(model: Any, facts: Facts) -> Content:
+    """Certificate in words and numbers, parameters, classes."""
+    _, sentence = certificate_words(facts)
+    stopped = {
+        "converged": "converged: the certified gap is within tol",
+        "interrupted": "interrupted; the best weights so far were kept",
+    }.get(facts.reason, facts.reason)
+    told = math.isnan(facts.gap) and facts.exact  # the sentence has said why
+    if not facts.converged and not told:
+        sentence += f" The fit did not converge ({stopped})."
+    share = facts.relative_gap
+    weights = np.asarray(model.weights_)
+    rows = [
+        ("stopped", stopped),
+        ("primal objective", significant(facts.primal, 6)),
+        ("dual objective", significant(facts.dual, 6)),
+        ("gap", significant(facts.gap, 3)),
+    ]
+    if not math.isnan(facts.restricted_gap):
+        rows += [
+            ("primal over the outputs found", significant(facts.restricted, 6)),
+            ("gap over the outputs found", significant(facts.restricted_gap, 3)),
+        ]
+    percentage = f"{significant(100 * share, 3)}{SPACE}% of the primal"
+    rows += [
+        ("relative gap", percentage if math.isfinite(share) else "none"),
+        ("time", facts.time),
+        ("passes", count(facts.n_iter) if facts.n_iter else "none"),
+    ]
+    if facts.history:
+        last = facts.history[-1]
+        rows += [("decodes", count(last.oracle_calls)), ("planes", count(last.planes))]
+    rows += [
+        ("non-zero weights", count(int(np.count_nonzero(weights)))),
+        ("norm of the weights ‖w‖", significant(float(np.linalg.norm(weights)), 4)),
+    ]
+    defaults = type(model)().get_params(deep=False)
+    parameters = [
+        (name, parameter_text(value), parameter_text(defaults[name]))
+        for name, value in model.get_params(deep=False).items()
+    ]
+    classes = model.classes_.tolist() if hasattr(model, "classes_") else []
+    return {
+        "lead": sentence,
+        "certificate": rows,
+        "parameters": parameters,
+        "classes": classes[:MOST_CLASSES],
+        "n_classes": count_of(len(classes), "class", "classes"),
+        "more": count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else "",
+        "scheme": getattr(model, "scheme_", None) or "",
+    }
+
+
+def parameter_text(value: Any) -> str:
+    """A parameter as text that says the same on every machine."""
+    return show(_plain(value), 120)
+
+
+def _plain(value: Any) -> str:
+    if value is None or isinstance(value, (bool, str, np.bool_)):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real):
+        return f"{float(value):g}" if float(f"{float(value):g}") == value else repr(float(value))
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_plain(k)}: {_plain(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(map(_plain, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    # The repr of other objects may hold addresses.
+    return getattr(value, "__name__", None) or type(value).__name__
+
+
+# Convergence -------------------------------------------------------------------------------------
+
+
+def describe_convergence(facts: Facts) -> Content:
+    """Charts and figures of a fit; one sentence where the model has no history."""
+    history = facts.history
+    if not history:
+        return {
+            "about": "This model carries no history of its training, so there are no curves to "
+            "show.",
+            "charts": [],
+            "certificates": None,
+        }
+    about = f"{count_of(len(history), 'pass was', 'passes were')} recorded"
+    if math.isnan(facts.restricted_gap):
+        made = sum(math.isfinite(row.relative_gap) for row in history)
+        about += (
+            f" and {count_of(made, 'certificate was', 'certificates were')} made. A certificate "
+            "bounds the optimum from both sides: it is never above the primal and never below the "
+            "dual. Both are the best so far."
+        )
+        if math.isnan(facts.gap) and facts.exact:
+            about += " The curves are those of the fit: the weights have been changed since."
+    else:
+        about += (
+            ". The dual bounds the optimum from below. The primal counts only the outputs found; "
+            "as more are found, it may rise."
+        )
+    return {
+        "about": about,
+        "charts": draw_charts(history, facts.tol),
+        "certificates": _certificates(history),
+    }
+
+
+def _certificates(history: Sequence[HistoryRow]) -> Table | None:
+    rows = [row for row in history if not math.isnan(row.primal)]
+    if not rows:
+        return None
+    caption = "Certificates"
+    chosen = rows
+    if len(rows) > MOST_ROWS:  # the last is the model's own
+        places = np.unique(np.linspace(0, len(rows) - 1, MOST_ROWS).round().astype(int))
+        chosen = [rows[k] for k in places]
+        caption += f": {len(chosen)} of {count(len(rows))}, evenly spaced"
+    shares = [row.relative_gap for row in chosen]
+    known = [v for row in chosen for v in (row.primal, row.dual) if math.isfinite(v)]
+    decimals = decimals_for(max(map(abs, known), default=0.0), 6)
+    fine = max(2, decimals_for(100 * min((s for s in shares if s > 0), default=1.0), 2))
+    cells = [
+        [
+            count(row.passes),
+            decimal(row.time, 2),
+            count(row.oracle_calls),
+            count(row.planes),
+            decimal(row.primal, decimals) if math.isfinite(row.primal) else "∞",
+            decimal(row.dual, decimals) if math.isfinite(row.dual) else "–",
+            percent(share, fine) if math.isfinite(share) else "–",
+        ]
+        for row, share in zip(chosen, shares, strict=True)
+    ]
+    head = ("pass", "seconds", "decodes", "planes", "primal", "dual", "relative gap")
+    return Table(caption, head, cells, words=())
+
+
+# Weights -----------------------------------------------------------------------------------------
+
+
+def describe_weights(
+    model: Any, n_features: int, feature_names: Sequence[str] | None
+) -> Content | None:
+    """Top features and transitions, or the largest weights where they have no names."""
+    if hasattr(model, "structure"):
+        return {"transitions": None, "features": None} | _nameless(model, n_features)
+    transitions = _transitions(model) if hasattr(model, "transition_coef_") else None
+    features = _features(model, n_features, feature_names) if n_features else None
+    if transitions is None and features is None:
+        return None
+    return {"transitions": transitions, "features": features, "about": "", "largest": None}
+
+
+def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
+    rows = top_features(model, n, names)
+    groups = [(label, list(found)) for label, found in groupby(rows, key=lambda row: row.label)]
+    if not groups:
+        return {"about": "All weights of features are zero.", "cards": []}
+    about = (
+        f"For each label, up to {count_of(n, 'feature')} that speak most for it and as many that "
+        "speak most against it."
+    )
+    if len(groups) > MOST_LABELS:
+        sizes = [max(abs(row.weight) for row in found) for _, found in groups]
+        kept = sorted(np.argsort(-np.array(sizes), kind="stable")[:MOST_LABELS].tolist())
+        about += f" Only the {MOST_LABELS} of {count(len(groups))} labels with the largest weights "
+        about += "are shown."
+        groups = [groups[k] for k in kept]
+    largest = max(abs(row.weight) for row in rows)
+    decimals = decimals_for(largest, 3)
+
+    def bar(weight: float) -> tuple[str, str]:
+        step = math.ceil(LEVELS * abs(weight) / largest)
+        return decimal(weight, decimals), f"{'p' if weight > 0 else 'm'}{step}"
+
+    cards = [
+        {
+            "label": label,
+            "sides": [
+                ("for", [(row.feature, *bar(row.weight)) for row in found if row.weight > 0]),
+                (
+                    "against",
+                    [(row.feature, *bar(row.weight)) for row in found[::-1] if row.weight < 0],
+                ),
+            ],
+        }
+        for label, found in groups
+    ]
+    return {"about": about, "cards": cards}
+
+
+def _nameless(model: Any, n: int) -> Content:
+    """The largest weights of a user's own structure, by number."""
+    weights = np.asarray(model.weights_, dtype=np.float64)
+    order = np.argsort(-np.abs(weights), kind="stable")[:n]
+    shown = [int(k) for k in order if weights[k] != 0]
+    nonzero = int(np.count_nonzero(weights))
+    about = (
+        f"The structure's joint feature vector has {count_of(len(weights), 'entry', 'entries')}; "
+        f"{count(nonzero)} {'has a weight' if nonzero == 1 else 'have weights'} other than zero."
+    )
+    decimals = decimals_for(float(np.max(np.abs(weights), initial=0.0)), 3)
+    rows = [[count(k), decimal(weights[k], decimals)] for k in shown]
+    caption = f"The {len(shown)} largest weights"
+    return {
+        "about": about,
+        "largest": Table(caption, ("entry", "weight"), rows, words=()) if rows else None,
+    }
+
+
+def _transitions(model: Any) -> Matrix:
+    labels: list[Any] = model.classes_.tolist()
+    valid = moves_of(model.classes_, getattr(model, "scheme_", None))
+    # Labels by number, because a label may well be called "(start)".
+    sources: list[int | None] = list(range(len(labels)))
+    targets: list[int | None] = list(range(len(labels)))
+    if model.boundary:
+        sources.insert(0, None)
+        targets.append(None)
+    places = [(a, b) for a in sources for b in targets if (a, b) != (None, None)]
+    rows = transition_table(model)
+    weights = {place: row.weight for place, row in zip(places, rows, strict=True)}
+    caption = "From label (rows) to label (columns)"
+    if len(labels) > MOST_IN_MATRIX:
+        sizes = np.abs(model.transition_coef_)
+        size = np.maximum(sizes.max(axis=0), sizes.max(axis=1))
+        kept = {None, *np.argsort(-size, kind="stable")[:MOST_IN_MATRIX].tolist()}
+        sources = [a for a in sources if a in kept]
+        targets = [b for b in targets if b in kept]
+        caption += f": the {MOST_IN_MATRIX} of {count(len(labels))} labels with the largest weights"
+    shown = [weights[a, b] for a in sources for b in targets if (a, b) in weights]
+    largest = max(map(abs, shown), default=0.0) or 1.0
+    # Cells have room for few characters: weights of another size are shown in units of their own.
+    power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
+    unit = 10.0**power
+    decimals = decimals_for(largest / unit, 2)
+
+    def cell(a: int | None, b: int | None) -> tuple[str, str]:
+        if (a, b) not in weights:
+            return "", ""
+        if valid is not None and not _is_allowed(valid, a, b):
+            return "×", "no"
+        weight = weights[a, b]
+        kind = pick_shade(abs(weight) / largest, "b" if weight > 0 else "o")
+        return decimal(weight / unit, decimals) if weight else "·", kind
+
+    lines = [(START if a is None else labels[a], [cell(a, b) for b in targets]) for a in sources]
+    notes = ["positive weights are blue", "negative ones orange"]
+    if any(("×", "no") in cells for _, cells in lines):
+        notes.append(f"× is forbidden by {model.scheme_}")
+    units = f", in units of {power_of_ten(power)}" if power else ""
+    note = (
+        f"What a label right after another adds to the score{units}: {join_words(notes)}. "
+        "The shade is the share of the largest, on a scale of square roots."
+    )
+    heads = [END if b is None else labels[b] for b in targets]
+    return Matrix(caption, "from ↓ to →", heads, lines, note, title="Transitions")
+
+
+def _is_allowed(valid: Any, a: int | None, b: int | None) -> bool:
+    start, move, end = valid
+    if a is None:
+        return bool(start[b])
+    return bool(end[a]) if b is None else bool(move[a, b])
+
+
+# Provenance --------------------------------------------------------------------------------------
+
+_PROGRAMS = {
+    "python": "Python",
+    "hingeline": "Hingeline",
+    "numpy": "NumPy",
+    "scipy": "SciPy",
+    "sklearn": "scikit-learn",
+    "numba": "Numba",
+}
+
+
+def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Content:
+    """What is needed to make the model again."""
+    files = hash_files(data)
+    table = None
+    if files:
+        rows = [
+            [role, name, "" if size is None else count(size), digest]
+            for role, name, size, digest in files
+        ]
+        head = ["data", "file", "bytes", "SHA-256"]
+        if not any(role for role, *_ in files):
+            head, rows = head[1:], [row[1:] for row in rows]
+        words = [k for k, name in enumerate(head) if name != "bytes"]
+        table = Table("Data", head, rows, words=words, names=words, kind="files")
+    facts = [] if date is None else [("date", show(date))]
+    facts.append(("seed", seed_words(getattr(model, "random_state", None))))
+    found = versions()
+    facts += [(shown, found[name]) for name, shown in _PROGRAMS.items() if name in found]
+    lines = [] if command is None else command_text(command).replace("\r\n", "\n").split("\n")
+    return {"command": lines, "files": table, "facts": facts}
+
+
+def command_text(command: Any) -> str:
+    """A command as one text; a list is joined as a shell would want it."""
+    if isinstance(command, str):
+        return command
+    if not isinstance(command, (list, tuple)):
+        raise TypeError(f"command must be text or a list of words, got {type(command).__name__}.")
+    return shlex.join(map(str, command))
+
+
+def seed_words(seed: Any) -> str:
+    """The seed, or what its absence means."""
+    if seed is None:
+        return "none was set, so another run may give other weights"
+    if isinstance(seed, numbers.Integral):
+        return str(int(seed))
+    return f"a {type(seed).__name__}, whose state is not recorded"
+
+
+def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
+    """(role, name, bytes or None, SHA-256) of each data file; ``data`` as for a report."""
+    if data is None:
+        return []
+    if isinstance(data, (str, os.PathLike)):
+        data = [data]
+    if isinstance(data, Mapping):
+        entries = [(str(role), value) for role, value in data.items()]
+    elif isinstance(data, (list, tuple)):
+        entries = [("", value) for value in data]
+    else:
+        raise TypeError(
+            f"data must be a path, a list of paths or a dict of them, got {type(data).__name__}."
+        )
+    found: list[tuple[str, str, int | None, str]] = []
+    for role, value in entries:
+        where = f"data[{role!r}]" if role else "data"
+        if isinstance(value, Mapping):
+            if not {"name", "sha256"} <= set(value):
+                raise ValueError(f"{where} must have a 'name' and a 'sha256'.")
+            size = value.get("bytes")
+            known = None if size is None else int(size)
+            found.append((role, str(value["name"]), known, str(value["sha256"])))
+        elif isinstance(value, (str, os.PathLike)):
+            name = os.fspath(value)
+            try:
+                with open(value, "rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                    found.append((role, name, file.tell(), digest))
+            except OSError as error:
+                text = f"{where}: cannot read {name}: {error.strerror or error}."
+                raise type(error)(text) from None
+        else:
+            raise TypeError(f"{where} must be a path, got {type(value).__name__}.")
+    return found
