@@ -1,0 +1,235 @@
+"""One contract for every structure, ours and a user's own: what solvers rely on.
+
+Everything is seen through the primitives, compiled as a solver compiles them. All outputs of a
+few small examples are listed, and their planes then have to fit together, decoding has to find
+the best of them, and training on them has to reach the optimum of an independent QP.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from hingeline._jit import kernel
+from hingeline.core import primitives
+from hingeline.core.formulations import make_formulation
+from hingeline.core.primitives import (
+    Compiled,
+    decode,
+    decode_excess,
+    output_length,
+    plane_add,
+    plane_loss,
+    plane_score,
+    plane_sqdist,
+    planes_add,
+    planes_score,
+    truth,
+)
+from hingeline.core.workers import Workers
+from hingeline.inference.factor_graph import join, make_topology
+from hingeline.solvers.sdm import SDM
+from hingeline.structures import chain, custom, graph, multiclass
+from hingeline.testing import check_structure
+
+# isort: split
+from reference import EnumeratedProblem, primal, solve
+
+N_LABELS = 3
+C = 0.7
+
+
+def make_rows(n: int, d: int, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return sparse.csr_array(rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.8))
+
+
+def make_multiclass() -> Compiled:
+    rows = make_rows(6, 3, 0)
+    labels = np.array([0, 1, 2, 0, 1, 2])
+    costs = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [1.0, 3.0, 0.0]])
+    return multiclass.compile_problem(
+        multiclass.make_problem(rows.indptr, rows.indices, rows.data, labels, 3, costs)
+    )
+
+
+def make_chain(boundary: bool) -> Compiled:
+    rows = make_rows(9, 3, 1)
+    labels = np.random.default_rng(2).integers(N_LABELS, size=9).astype(np.int32)
+    return chain.compile_problem(
+        chain.make_problem(
+            rows.indptr,
+            rows.indices,
+            rows.data,
+            np.array([0, 3, 4, 6, 9]),
+            labels,
+            3,
+            1.0 - np.eye(N_LABELS),
+            boundary,
+        )
+    )
+
+
+def make_graph(edges: list[tuple[int, int]]) -> Compiled:
+    """Three examples on the same graph of four variables."""
+    n, size = 3, 4
+    rows = make_rows(n * size, 3, 3)
+    return graph.compile_problem(
+        graph.make_problem(
+            join([make_topology([N_LABELS] * size, edges)]),
+            np.zeros(size, dtype=int),
+            np.zeros(len(edges), dtype=int),
+            np.array([N_LABELS]),
+            np.array([1]),
+            np.array([N_LABELS**2]),
+            rows.indptr,
+            rows.indices,
+            rows.data,
+            3,
+            np.random.default_rng(4).integers(N_LABELS, size=n * size),
+            1.0 - np.eye(N_LABELS),
+            graph=np.zeros(n, dtype=int),
+        )
+    )
+
+
+def make_own(structure: Any) -> Compiled:
+    rng = np.random.default_rng(5)
+    X = [rng.normal(size=(length, 2)) for length in (3, 1, 2, 3)]
+    Y = [rng.integers(N_LABELS, size=len(x)).astype(np.int32) for x in X]
+    check_structure(structure, X, Y)
+    return custom.compile_problem(structure, X, Y)
+
+
+CASES = {
+    "multiclass": lambda request: make_multiclass(),
+    "chain": lambda request: make_chain(True),
+    "chain without boundary": lambda request: make_chain(False),
+    "tree": lambda request: make_graph([(0, 1), (1, 2), (1, 3)]),
+    "loop": lambda request: make_graph([(0, 1), (1, 2), (2, 3), (0, 3)]),
+    "own, compiled": lambda request: make_own(request.getfixturevalue("compiled_chain")()),
+    "own, in Python": lambda request: make_own(request.getfixturevalue("python_chain")()),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def compiled(request):
+    return CASES[request.param](request)
+
+
+@kernel
+def examine(problem, i, outputs, w, features, numbers, together, sums, y_true, scratch):
+    """Planes of all outputs one by one (features, scores, losses, distances) and together."""
+    truth(problem, i, y_true)
+    for k in range(outputs.shape[0]):
+        plane_add(problem, i, outputs[k], 1.0, features[k])
+        numbers[0, k] = plane_score(problem, i, outputs[k], w)
+        numbers[1, k] = plane_loss(problem, i, outputs[k])
+        numbers[2, k] = plane_sqdist(problem, i, outputs[k], outputs[0], scratch)
+    planes_score(problem, i, outputs, w, together)
+    planes_add(problem, i, outputs, together, sums)
+    return output_length(problem, i)
+
+
+@kernel
+def find_best(problem, i, w, loss_scale, y):
+    value = decode(problem, i, w, loss_scale, y)
+    return value, decode_excess(problem, i, w, loss_scale, y)
+
+
+class Example(NamedTuple):
+    """What the primitives say of one example."""
+
+    outputs: Any
+    y_true: Any
+    features: Any  # Δf of every output
+    scores: Any
+    losses: Any
+    distances: Any  # squared, from the first output
+    together: Any  # scores of all planes at once
+    sums: Any  # Σ together·Δf, added at once
+
+
+def see(compiled: Compiled, i: int, w: Any) -> Example:
+    length = int(compiled.lengths[i])
+    outputs = np.array(list(itertools.product(range(N_LABELS), repeat=length)), dtype=np.int32)
+    features = np.zeros((len(outputs), compiled.n_weights))
+    numbers, together = np.zeros((3, len(outputs))), np.zeros(len(outputs))
+    y_true, sums = np.zeros(length, dtype=np.int32), np.zeros(compiled.n_weights)
+    scratch = np.zeros(compiled.scratch_size)
+    run = compiled.bind(examine)
+    found = run(compiled.problem, i, outputs, w, features, numbers, together, sums, y_true, scratch)
+    assert found == length
+    assert not scratch.any(), "the scratch vector is zero before and after"
+    return Example(outputs, y_true, features, *numbers, together, sums)
+
+
+def used_weights(compiled: Compiled) -> Any:
+    """Random weights where any plane has features: the rest is padding."""
+    everything = [
+        see(compiled, i, np.zeros(compiled.n_weights)).features for i in range(compiled.n)
+    ]
+    used = np.concatenate(everything).any(axis=0)
+    return np.where(used, np.random.default_rng(6).normal(size=compiled.n_weights), 0.0)
+
+
+def test_planes_fit_together(compiled):
+    w = used_weights(compiled)
+    for i in range(compiled.n):
+        found = see(compiled, i, w)
+        is_true = (found.outputs == found.y_true).all(axis=1)
+        assert is_true.sum() == 1
+        assert not found.features[is_true].any()
+        assert found.losses[is_true] == 0.0
+        assert (found.losses[~is_true] > 0.0).all()
+        np.testing.assert_allclose(found.scores, found.features @ w, rtol=1e-9, atol=1e-9)
+        distances = ((found.features - found.features[0]) ** 2).sum(axis=1)
+        np.testing.assert_allclose(found.distances, distances, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found.together, found.scores, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found.sums, found.scores @ found.features, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss_scale", [0.0, 1.0, 2.5])
+def test_decoding_finds_the_best_output(compiled, loss_scale):
+    w = used_weights(compiled)
+    run = compiled.bind(find_best)
+    for i in range(compiled.n):
+        found = see(compiled, i, w)
+        # w·f(y) differs from −w·Δf(y) by the score of the truth, the same for all outputs.
+        values = loss_scale * found.losses - found.scores
+        y = np.zeros(int(compiled.lengths[i]), dtype=np.int32)
+        value, excess = run(compiled.problem, i, w, loss_scale, y)
+        chosen = int(np.flatnonzero((found.outputs == y).all(axis=1))[0])
+        assert values[chosen] == pytest.approx(values.max(), abs=1e-9)
+        assert 0.0 <= excess <= 1e-6
+        plain, _ = run(compiled.problem, i, w, 0.0, y)
+        assert value - plain == pytest.approx(values.max() - (-found.scores).max(), abs=1e-9)
+
+
+def test_training_reaches_the_optimum_of_an_independent_solver(compiled):
+    seen = [see(compiled, i, np.zeros(compiled.n_weights)) for i in range(compiled.n)]
+    keep = [(found.outputs != found.y_true).any(axis=1) for found in seen]
+    reference = EnumeratedProblem(
+        [found.features[k] for found, k in zip(seen, keep, strict=True)],
+        [found.losses[k] for found, k in zip(seen, keep, strict=True)],
+        [list(found.outputs[k]) for found, k in zip(seen, keep, strict=True)],
+        compiled.n_weights,
+    )
+    best = solve(reference, C, "max", "margin").objective
+    form = make_formulation(C, "max", "margin", np.ones(compiled.n))
+    with Workers(1, compiled.scratch_size) as workers:
+        solver = SDM(compiled, form, workers, 0)
+        for _ in range(300):
+            solver.sweep()
+        w = np.array(solver.w)
+    assert primal(reference, w, C, "max", "margin") == pytest.approx(best, rel=1e-6)
+
+
+def test_every_structure_of_the_library_keeps_the_contract():
+    ours = {type(CASES[name](None).problem) for name in CASES if not name.startswith("own")}
+    known = {kind for kind in primitives._IMPLEMENTATIONS if kind.__module__ != custom.__name__}
+    assert {kind for kind in known if kind.__module__.startswith("hingeline.")} == ours
