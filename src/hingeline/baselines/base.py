@@ -26,8 +26,8 @@ from hingeline.structures.chain import layout_of
 
 Array = np.ndarray[Any, Any]
 
-#: What a move that a tag scheme forbids costs in a beam, which wants finite numbers.
-BEAM_FORBIDDEN = -1e8
+#: What a label or move that a tag scheme forbids adds to a score: a beam wants finite numbers.
+SCHEME_FORBIDDEN = -1e8
 
 
 class BaselineRound(NamedTuple):
@@ -257,9 +257,9 @@ def make_decoder(
             scores[first] += tables["start"][0]
             scores[last] += tables["end"][0]
         if valid is not None:
-            scores[first] += np.where(valid[0], 0.0, BEAM_FORBIDDEN)
-            scores[last] += np.where(valid[2], 0.0, BEAM_FORBIDDEN)
-            moves += np.where(valid[1], 0.0, BEAM_FORBIDDEN)
+            scores[first] += np.where(valid[0], 0.0, SCHEME_FORBIDDEN)
+            scores[last] += np.where(valid[2], 0.0, SCHEME_FORBIDDEN)
+            moves += np.where(valid[1], 0.0, SCHEME_FORBIDDEN)
         return decode_compiled(penalties.compiled, scores, moves, beam=beam)
 
     return decode
