@@ -25,8 +25,8 @@ import numpy as np
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers
-from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, best_labels
-from hingeline.semisupervised.switching import Switching, all_slacks, retarget, switch_labels
+from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
+from hingeline.semisupervised.switching import Switching, measure_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
@@ -213,8 +213,8 @@ class Annealing:
     ) -> None:
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
-        slack = all_slacks(problem, 0, first, w, self.workers)
-        others = all_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
+        slack = measure_slacks(problem, 0, first, w, self.workers)
+        others = measure_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
         norm = 0.5 * float(w @ w)
         labelled = float((float(model.C) * self.data.weights) @ slack)
         unlabelled = C_u / (n - first) * float(others.sum())
@@ -254,7 +254,7 @@ class Annealing:
             print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
 
     def _predict(self, weights: Array) -> Array:
-        return best_labels(self.problem, self.data.first, weights, self.workers)
+        return find_best_labels(self.problem, self.data.first, weights, self.workers)
 
     def _start(self, weights: Array, scale: float) -> Array:
         if self.settings.start == "viterbi" or not self.penalties.constraints:
@@ -262,7 +262,7 @@ class Annealing:
         search = ConstrainedLabels(
             self.problem, self.data.first, weights, scale, self.penalties, self.workers
         )
-        return search.with_shares(self._prices)
+        return search.find_with_shares(self._prices)
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
