@@ -73,8 +73,8 @@ def update(
         estimator = load_model(old)
         if not hasattr(estimator, "partial_fit"):
             raise CommandError(
-                f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: train "
-                "on all data together."
+                f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: "
+                "train on all data together."
             )
         if "state/weights" not in read_header(old)[1]:
             raise CommandError(
