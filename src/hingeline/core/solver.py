@@ -114,6 +114,7 @@ class CertifiedSolver(ABC):
     rescalings: ClassVar[tuple[str, ...]] = RESCALINGS
     soft_only: ClassVar[str] = ""  # why it needs a finite C, where it does
     all_outputs: ClassVar[bool] = False  # works on all outputs of an example, which must be few
+    by_example: ClassVar[bool] = False  # keeps multipliers of single examples, as streams need
     Options: ClassVar[type[SolverOptions]] = SolverOptions
 
     certifies = False  # whether every sweep keeps a true primal by itself
@@ -441,6 +442,7 @@ class PlaneSolver(CertifiedSolver):
     The schedule here is that of :mod:`hingeline.solvers.sdm`; others replace :meth:`sweep`.
     """
 
+    by_example = True
     accelerate: Any  # a step over all planes with mass
 
     def __init__(

@@ -445,6 +445,7 @@ class EnumeratedSDM(CertifiedSolver):
     name = "sdm"
     slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
     all_outputs = True
+    by_example = True
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
