@@ -157,7 +157,7 @@ def multiclass() -> Iterator[Case]:
     make, data = hl.MulticlassSSVM, rows()
     X, y = data
     yield from combine("multiclass", make, data, **FORMULATIONS)
-    yield from combine("multiclass C=inf", make, (4 * X, y), C=(np.inf,), **FORMULATIONS)
+    yield from combine("multiclass", make, (4 * X, y), C=(np.inf,), **FORMULATIONS)
     yield from with_options("multiclass", make, data)
     yield from with_violators("multiclass", make, data)
     inputs = {"csr": sp.csr_matrix(X), "float32": X.astype(np.float32), "list": X.tolist()}
@@ -195,7 +195,7 @@ def chain() -> Iterator[Case]:
     for boundary in (True, False):
         axes = {"boundary": (boundary,), **FORMULATIONS}
         yield from combine("chain", make, data, **axes)
-    yield from combine("chain C=inf", make, ([4 * x for x in data[0]], data[1]), C=(np.inf,),
+    yield from combine("chain", make, ([4 * x for x in data[0]], data[1]), C=(np.inf,),
                        **FORMULATIONS)  # fmt: skip
     yield from with_options("chain", make, data)
     yield from with_violators("chain", make, data)
@@ -304,7 +304,7 @@ def graph() -> Iterator[Case]:
     for kind in ("forest", "loops", "binary", "attractive", "rich"):
         axes = {"slack": ("max", "sum", "nu"), "solver": SOLVERS, "inference": INFERENCE[1:]}
         yield from combine(f"graph {kind}", make, graphs(kind), **axes)
-    yield from combine("graph loops C=inf", make, graphs("loops"), C=(np.inf,), **GRAPH_SOLVERS)
+    yield from combine("graph loops", make, graphs("loops"), C=(np.inf,), **GRAPH_SOLVERS)
     settings: dict[str, Params] = {
         "cost matrix": {"loss": np.array([[0.0, 1, 2], [1, 0, 3], [1, 1, 0]])},
         "void": {"void_label": 2},

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from hingeline.inference.factor_graph import Topology, assignment_score, make_topology
-
-Scored = tuple[Topology, Any, Any, Any]
+from hingeline.inference.factor_graph import Scored, assignment_score, make_topology
 
 
 def scored(
@@ -29,15 +27,32 @@ def scored(
     def draw(size: int) -> Any:
         return rng.integers(-2, 3, size).astype(float) if whole else rng.normal(size=size)
 
-    return graph, draw(int(np.sum(n_states))), coupling * draw(int(sizes.sum())), starts
+    return Scored(graph, draw(int(np.sum(n_states))), coupling * draw(int(sizes.sum())), starts)
 
 
-def brute_force(graph: Topology, unary: Any, tables: Any, table_start: Any) -> float:
+def brute_force(problem: Scored) -> float:
     """Largest score, by trying every assignment."""
     return max(
-        assignment_score(graph, unary, tables, table_start, y)
-        for y in itertools.product(*(range(k) for k in graph.n_states))
+        assignment_score(problem, y)
+        for y in itertools.product(*(range(k) for k in problem.graph.n_states))
     )
+
+
+def relaxed_bound(problem: Scored, messages: Any) -> float:
+    """The upper bound that messages between factors and variables prove."""
+    graph, beliefs, total, at = problem.graph, problem.unary.copy(), 0.0, 0
+    for c, start in enumerate(problem.table_start):
+        scope = graph.scope[graph.scope_start[c] : graph.scope_start[c + 1]]
+        shape = tuple(int(k) for k in graph.n_states[scope])
+        table = problem.tables[start : start + int(np.prod(shape))].reshape(shape).copy()
+        for axis, i in enumerate(scope):
+            message = messages[at : at + shape[axis]]
+            at += shape[axis]
+            beliefs[graph.unary_start[i] : graph.unary_start[i + 1]] += message
+            table -= message.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+        total += float(table.max())
+    parts = np.split(beliefs, graph.unary_start[1:-1])
+    return total + sum(float(part.max()) for part in parts)
 
 
 def grid(rows: int, columns: int) -> list[tuple[int, int]]:
@@ -91,4 +106,4 @@ def binary_pairs(draw: Any, submodular: bool = False) -> Scored:
             a, b, c, d = tables[start : start + 4]
             if a + d < b + c:
                 tables[start : start + 4] = b, a, d, c
-    return graph, unary, tables, starts
+    return Scored(graph, unary, tables, starts)

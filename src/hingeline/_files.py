@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all."""
+"""Files that are there completely or not at all, and texts packed into arrays for them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-# Places to write to, checked before any work is done for them.
+import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows: temporary files of killed processes stay
+    fcntl = None  # type: ignore[assignment]
+
+Array = np.ndarray[Any, Any]
+
+#: Bytes of a file's name that its temporary one begins with; names may have 255.
+_SHARE = 200
 
 
 def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
-    """The place of a file that can be written, or an error that says why it cannot.
+    """The place of a file that can be written, checked before any work is done for it.
 
     Parameters
     ----------
@@ -47,15 +58,6 @@ def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"cannot write {path}: no permission to write in {target.parent}.")
     return target
-
-
-try:
-    import fcntl
-except ImportError:  # Windows: temporary files of killed processes stay
-    fcntl = None  # type: ignore[assignment]
-
-#: Bytes of a file's name that its temporary one begins with; names may have 255.
-_SHARE = 200
 
 
 @contextlib.contextmanager
@@ -127,3 +129,29 @@ def _remove_stale(folder: Path, beginning: str) -> None:
                 with contextlib.suppress(OSError), open(folder / name, "r+b") as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused if it is in use
                     (folder / name).unlink()
+
+
+def pack_texts(texts: Sequence[str], errors: str = "surrogatepass") -> tuple[Array, Array]:
+    """Texts as one array of UTF-8 bytes and the position where each ends.
+
+    Lone surrogates, which undecodable file names and bytes turn into, are kept unless ``errors``
+    is ``"strict"``.
+    """
+    parts = [text.encode("utf-8", errors) for text in texts]
+    ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
+    return np.frombuffer(b"".join(parts), dtype=np.uint8), ends
+
+
+def unpack_texts(content: Array, ends: Array, errors: str = "surrogatepass") -> list[str]:
+    """The texts that :func:`pack_texts` packed; a ``ValueError`` where they cannot be."""
+    fits = content.ndim == ends.ndim == 1 and content.dtype == np.uint8 and ends.dtype == np.int64
+    # Bounds before differences, which could wrap around.
+    inside = fits and ends.min(initial=0) >= 0 and ends.max(initial=0) == len(content)
+    if not inside or (np.diff(ends) < 0).any():
+        raise ValueError("the ends of packed texts do not fit their bytes")
+    cuts = [0, *ends.tolist()]
+    joined = content.tobytes()
+    if joined.isascii():  # bytes are characters: cut one text
+        whole = joined.decode("ascii")
+        return [whole[lo:hi] for lo, hi in pairwise(cuts)]
+    return [joined[lo:hi].decode("utf-8", errors) for lo, hi in pairwise(cuts)]

@@ -34,16 +34,26 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import sigutils
+from llvmlite.binding import Linkage
+from numba import _dynfunc, types
+from numba.core import ir as numba_ir
+from numba.core import sigutils, typed_passes, untyped_passes
 from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, CompileResult, Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
+from numba.core.environment import lookup_environment
+from numba.core.event import trigger_event
+from numba.core.lowering import Lower
 from numba.core.serialize import dumps
+from numba.core.transforms import canonicalize_cfg
+from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, is_jitted, overload, register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -279,6 +289,10 @@ def machine_code_key(dispatcher: Any, signature: Any) -> str:
     walk = _Dependencies(_classes_in(arguments))
     walk.note(*map(str, arguments), result)
     walk.visit(dispatcher)
+    for part in _COMPILER_PARTS:
+        for value in vars(part).values():
+            if isinstance(value, FunctionType):
+                walk.note(_describe_code(_without_docstring(value))[0])
     walk.note(*_environment(dispatcher.targetctx.codegen()))
     return walk.digest.hexdigest()[:32]
 
@@ -418,11 +432,204 @@ def announce_compiling() -> Iterator[None]:
         _LISTENERS.remove(say)
 
 
+# Compiling once ----------------------------------------------------------------------------------
+#
+# numba optimises each function together with all that it calls and makes machine code of it, so
+# that the innermost loops go through LLVM once for every function above them. Here a helper is
+# nothing but a text; an entry point collects the texts of all helpers below it and hands them to
+# LLVM once. The way from Python to that text is numba's own, without the passes and the bookkeeping
+# that kernels have no use for.
+
+
+class _Library(JITCodeLibrary):
+    """The code of one function; only that of an entry point is optimised and made to run."""
+
+    def __init__(self, codegen: Any, name: str, is_entry_point: bool) -> None:
+        super().__init__(codegen, name)
+        self.is_entry_point = is_entry_point
+        self._shared_module: Any = None
+
+    def add_llvm_module(self, ll_module: Any) -> None:
+        self._optimize_functions(ll_module)
+        self._final_module.link_in(ll_module)
+
+    def text(self) -> Any:
+        """The code of a helper alone, to be linked as often as it is called."""
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = "linkonce_odr"
+        return self._final_module
+
+    def link_below(self, module: Any) -> None:
+        """Add the code of all functions that this one calls, and of those that they call."""
+        found = set()
+        todo = self._linking_libraries[::-1]
+        while todo:
+            library = todo.pop()
+            if library in found:
+                continue
+            found.add(library)
+            self._reload_init.update(library._reload_init)
+            if isinstance(library, _Library) and not library.is_entry_point:
+                todo += library._linking_libraries[::-1]
+                module.link_in(library.text(), preserve=True)
+            else:
+                module.link_in(library._get_module_for_linking(), preserve=True)
+
+    def _get_module_for_linking(self) -> Any:
+        if self.is_entry_point:
+            return super()._get_module_for_linking()
+        if self._shared_module is None:  # numba links into a user's function only what that calls
+            self._shared_module = self.text().clone()
+            self.link_below(self._shared_module)
+        return self._shared_module
+
+    def finalize(self) -> None:
+        self._raise_if_finalized()
+        if self.is_entry_point:
+            self._codegen._check_llvm_bugs()
+            self.link_below(self._final_module)
+            self._optimize_final_module()
+            self._final_module.verify()
+            self._finalize_final_module()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        return super().get_pointer_to_function(name) if self.is_entry_point else 0
+
+
+class _Lower(Lower):
+    """From numba's representation to LLVM's, without counting references where none is owned."""
+
+    def owns_references(self) -> bool:
+        """Whether an array may be freed here: one that a call gives, or that is returned."""
+
+        def is_counted(kind: Any) -> bool:
+            return self.context.data_model_manager[kind].contains_nrt_meminfo()
+
+        borrowing = {"cast", "phi", "getattr", "getitem", "static_getitem", "build_tuple"}
+        kinds = self.fndesc.typemap
+        return is_counted(self.fndesc.restype) or any(
+            isinstance(assignment.value, numba_ir.Expr)
+            and assignment.value.op not in borrowing
+            and is_counted(kinds[assignment.target.name])
+            for block in self.blocks.values()
+            for assignment in block.find_insts(numba_ir.Assign)
+        )
+
+    def lower(self) -> None:
+        if not self.owns_references():
+            self.context.enable_nrt = False  # of this function: the context is a copy
+        super().lower()
+        self.context.enable_nrt = True  # for the wrapper, which counts what Python owns
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    _name = "hingeline_lowering"
+    lowering_class = _Lower
+
+    def run_pass(self, state: Any) -> bool:
+        is_entry_point = not state.flags.no_cpython_wrapper
+        codegen = state.targetctx.codegen()
+        state.library = _Library(codegen, state.func_id.func_qualname, is_entry_point)
+        state.library.enable_object_caching()
+        if not is_entry_point:
+            state.targetctx.get_executable = _name_for_callers  # of this function: it is a copy
+        super().run_pass(state)
+        if is_entry_point:
+            for variable in state.library._final_module.global_variables:
+                environment = lookup_environment(variable.name)
+                if environment is not None:
+                    codegen.set_env(variable.name, environment)
+        return True
+
+
+def _name_for_callers(library: Any, fndesc: Any, env: Any) -> Any:
+    """The object by which numba finds the code of a helper; it cannot be called from Python."""
+    name = fndesc.qualname.split(".")[-1]
+    return _dynfunc.make_function(fndesc.lookup_module(), name, "", 0, env, (library,))
+
+
+class _Flags(Flags):
+    """Flags of a function; those that its callees see are one object wherever they are equal.
+
+    numba finds the compiled callee by the flags of the caller too. It compares them thousands of
+    times, and would compile a helper again for a caller that differs only in its wrapper.
+    """
+
+    shared: ClassVar[dict[str, Flags]] = {}
+
+    def copy(self) -> Flags:
+        flags = Flags(self)
+        flags.no_cpython_wrapper = True
+        flags.release_gil = False
+        return self.shared.setdefault(repr(flags), flags)
+
+
+class _Passes(PassManager):
+    @global_compiler_lock
+    def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:
+        pss.analysis = self._analysis
+        name = f"{pss.name()} [{internal_state.func_id.func_qualname}]"
+        with trigger_event("numba:run_pass", data={"name": name}):
+            changed = pss.run_pass(internal_state)
+        if changed and _pass_registry.get(type(pss)).mutates_CFG:
+            internal_state.func_ir.blocks = canonicalize_cfg(internal_state.func_ir.blocks)
+
+
+class _Compiler(CompilerBase):
+    def __init__(
+        self,
+        typing_context: Any,
+        target_context: Any,
+        library: Any,
+        args: Any,
+        return_type: Any,
+        flags: Any,
+        local_types: Any,
+    ) -> None:
+        flags = _Flags(flags)
+        super().__init__(
+            typing_context, target_context, library, args, return_type, flags, local_types
+        )
+
+    def define_pipelines(self) -> list[PassManager]:
+        passes = _Passes("hingeline")
+        has_functions = any(isinstance(c, CodeType) for c in self.state.func_id.code.co_consts)
+        for one in (
+            untyped_passes.TranslateByteCode,
+            untyped_passes.FixupArgs,
+            untyped_passes.IRProcessing,
+            *([untyped_passes.InlineClosureLikes] if has_functions else []),
+            untyped_passes.RewriteSemanticConstants,
+            untyped_passes.DeadBranchPrune,
+            untyped_passes.GenericRewrites,
+            untyped_passes.RewriteDynamicRaises,
+            *([untyped_passes.MakeFunctionToJitFunction] if has_functions else []),
+            untyped_passes.ReconstructSSA,
+            typed_passes.NopythonTypeInference,
+            typed_passes.PreLowerStripPhis,
+            typed_passes.InlineOverloads,
+            typed_passes.NopythonRewrites,
+            typed_passes.IRLegalization,
+            _Lowering,
+            typed_passes.NoPythonBackend,
+        ):
+            passes.add_pass(one, one._name)
+        passes.finalize()
+        return [passes]
+
+
+_COMPILER_PARTS = (_Library, _Lower, _Lowering, _Flags, _Passes, _Compiler)
+_OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _Compiler}
+
+
 # The decorators ----------------------------------------------------------------------------------
 
 
 def _compile(function: F, folder: Path | None) -> F:
-    dispatcher = numba.njit(nogil=True, fastmath=FASTMATH)(function)
+    dispatcher = numba.njit(nogil=True, fastmath=FASTMATH, **_OPTIONS)(function)
     dispatcher._cache = _KernelCache(dispatcher, folder)
     return dispatcher
 
@@ -442,7 +649,7 @@ def uncached(function: F) -> F:
 
 def _helper(function: F, fastmath: Any) -> F:
     _HELPERS[function] = _sorted_options({"fastmath": fastmath})
-    return register_jitable(fastmath=fastmath)(function)
+    return register_jitable(fastmath=fastmath, **_OPTIONS)(function)
 
 
 def helper(function: F) -> F:
@@ -468,7 +675,7 @@ def compiled_as(stub: Callable[..., Any]) -> Callable[[F], F]:
 
     def register(make: F) -> F:
         _COMPILED_AS[stub] = make
-        return overload(stub, strict=False)(make)
+        return overload(stub, jit_options=_OPTIONS, strict=False)(make)
 
     return register
 
@@ -478,7 +685,7 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
     _BY_CLASS[stub] = choose
 
     # Not strict: implementations annotate their arguments with classes of their own.
-    @overload(stub, jit_options={"fastmath": FASTMATH}, strict=False)
+    @overload(stub, jit_options={"fastmath": FASTMATH, **_OPTIONS}, strict=False)
     def pick(first: Any, *rest: Any) -> Callable[..., Any] | None:
         return choose(first.instance_class) if isinstance(first, types.NamedTuple) else None
 

@@ -131,6 +131,7 @@ def test_an_interrupted_fit_ends_the_command(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.subprocess
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c(tmp_path):
     command = [sys.executable, "-m", "hingeline", "demo", "-o", "a.png", "--n-train", "4000"]

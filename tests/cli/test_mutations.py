@@ -22,6 +22,8 @@ from cli.commands import (
     write,
 )
 
+pytestmark = pytest.mark.fuzz
+
 SMALL = sentences(6, 0)
 CONTENTS = {
     "conll": conll(SMALL, 0, 1, 2),

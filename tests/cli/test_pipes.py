@@ -93,6 +93,7 @@ def test_named_pipes(name, tmp_path):
         assert filled("convert", pipe, "-t", name) == done("convert", file, "-t", name)
 
 
+@pytest.mark.subprocess
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
 def test_a_reader_that_has_enough(tmp_path):
     """``hingeline predict … | head -1`` is no error."""
@@ -114,6 +115,7 @@ def test_a_reader_that_has_enough(tmp_path):
         assert process.wait(300) == 0
 
 
+@pytest.mark.subprocess
 def test_a_process_that_refuses_its_input(tmp_path):
     file = write(tmp_path / "train", "a O\nb\n" + "c O\n" * 20)
     process = spawn(

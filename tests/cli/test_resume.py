@@ -78,6 +78,8 @@ def wait_for(condition, process):
     return False
 
 
+@pytest.mark.slow
+@pytest.mark.subprocess
 def test_killed_ten_times(tmp_path, undisturbed):
     """SIGKILL at random moments: before, while and after checkpoints and models are written."""
     assert undisturbed.n_iter_ > 100
@@ -127,6 +129,7 @@ def test_killed_ten_times(tmp_path, undisturbed):
     assert {file.name for file in tmp_path.iterdir()} == {"train", "m.hinge", "stderr"}
 
 
+@pytest.mark.subprocess
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_keeps_the_best_model(tmp_path, undisturbed):
     train, model, checkpoint = prepare(tmp_path), tmp_path / "m.hinge", tmp_path / "c"

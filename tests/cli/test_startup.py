@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.subprocess
+
 SLOW = ("scipy.stats", "pandas", "matplotlib", "sklearn.datasets", "sklearn.linear_model")
 
 

@@ -119,6 +119,7 @@ def mutate(data, rng):
     return bytes(data)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("reader", READERS)
 def test_mutated_files(reader):
     rng = random.Random(f"mutations of {reader}")
@@ -138,6 +139,7 @@ def test_files_of_another_format(reader):
         attempt(reader, data[: len(data) // 2])
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("reader", READERS)
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.binary(max_size=200) | st.lists(st.sampled_from(TOKENS)).map(b"".join))
@@ -145,6 +147,7 @@ def test_any_bytes(reader, data):
     attempt(reader, data)
 
 
+@pytest.mark.fuzz
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.sampled_from(
@@ -183,6 +186,7 @@ def peak_of(reader, data):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_memory_is_bounded_by_the_size_of_the_text(reader):
     """A gzip file of a few bytes may unpack to a megabyte, which must stay below 100 MB."""
@@ -221,6 +225,7 @@ FILLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reader", "unit"),
     [
@@ -242,6 +247,7 @@ def test_no_file_of_a_few_kilobytes_takes_much_memory(reader, unit):
     assert peak_of(reader, bomb) < 100e6
 
 
+@pytest.mark.slow
 def test_a_file_of_many_real_features_is_read():
     """What compresses well, but not that well."""
     rng = random.Random(0)

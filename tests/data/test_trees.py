@@ -121,9 +121,9 @@ def test_errors_name_the_line(text, line, problem):
 
 def test_trees_do_not_change():
     tree = Tree("A", word="b")
-    with pytest.raises(AttributeError, match="cannot be changed"):
+    with pytest.raises(AttributeError, match=r"cannot (assign|delete)"):
         tree.label = "B"
-    with pytest.raises(AttributeError, match="cannot be changed"):
+    with pytest.raises(AttributeError, match=r"cannot (assign|delete)"):
         del tree.word
     for arguments in ({}, {"word": "x", "children": [tree]}):
         with pytest.raises(ValueError, match="must have either children or a word"):

@@ -11,7 +11,12 @@ from scipy.sparse.csgraph import maximum_flow
 
 from hingeline._jit import kernel
 from hingeline.inference import cut as module
-from hingeline.inference.factor_graph import assignment_score, make_topology
+from hingeline.inference.factor_graph import (
+    are_binary_pairs,
+    assignment_score,
+    join,
+    make_topology,
+)
 
 # isort: split
 from graphs import any_graph, binary_pairs, brute_force, grid, scored
@@ -20,36 +25,35 @@ TABLE = settings(max_examples=200, deadline=None)
 
 
 @kernel
-def solve(graph, unary, tables, table_start, y):
-    return module.graph_cut(graph, unary, tables, table_start, y)
+def solve(problem, y):
+    return module.graph_cut(problem, y)
 
 
 @TABLE
 @given(binary_pairs(submodular=True))
 def test_best_of_a_submodular_graph(problem):
-    graph, _, tables, starts = problem
-    assert module.is_binary_pairwise(graph)
-    assert module.is_submodular(graph, tables, starts)
+    graph = problem.graph
+    assert are_binary_pairs(join([graph, graph])).all()
+    assert module.is_submodular(problem)
     y = np.full(len(graph.n_states), -1, dtype=np.int32)
-    value = solve(*problem, y)
-    assert value == pytest.approx(assignment_score(*problem, y), abs=1e-9)
-    assert value == pytest.approx(brute_force(*problem), abs=1e-9)
+    value = solve(problem, y)
+    assert value == pytest.approx(assignment_score(problem, y), abs=1e-9)
+    assert value == pytest.approx(brute_force(problem), abs=1e-9)
 
 
 @TABLE
 @given(binary_pairs())
 def test_submodularity_is_seen(problem):
-    graph, _, tables, starts = problem
+    _, _, tables, starts = problem
     expected = all(tables[k] + tables[k + 3] >= tables[k + 1] + tables[k + 2] for k in starts)
-    assert module.is_submodular(graph, tables, starts) == expected
+    assert module.is_submodular(problem) == expected
 
 
 def test_no_tolerance():
-    graph = make_topology([2, 2], [(0, 1)])
-    start = np.zeros(1, dtype=np.int64)
-    assert module.is_submodular(graph, np.array([0.0, 1.0, 0.0, 1.0]), start)
-    assert not module.is_submodular(graph, np.array([0.0, 1.0 + 1e-15, 0.0, 1.0]), start)
-    assert not module.is_submodular(graph, np.array([0.0, np.nan, 0.0, 1.0]), start)
+    problem = scored(np.random.default_rng(0), [2, 2], [(0, 1)])
+    for second, expected in ((1.0, True), (1.0 + 1e-15, False), (np.nan, False)):
+        problem.tables[:] = 0.0, second, 0.0, 1.0
+        assert module.is_submodular(problem) == expected
 
 
 @settings(max_examples=50, deadline=None)
@@ -58,7 +62,8 @@ def test_only_binary_pairs(problem):
     graph = problem[0]
     orders = np.diff(graph.scope_start)
     expected = bool((graph.n_states == 2).all() and (orders <= 2).all())
-    assert module.is_binary_pairwise(graph) == expected
+    pair = make_topology([2, 2], [(0, 1)])
+    assert are_binary_pairs(join([pair, graph, pair])).tolist() == [True, expected, True]
 
 
 @settings(max_examples=20, deadline=None)
@@ -68,14 +73,15 @@ def test_grids_with_factors_over_one_variable(seed, rows, columns):
     rng = np.random.default_rng(seed)
     n = rows * columns
     edges = grid(rows, columns)
-    graph, unary, tables, starts = scored(rng, [2] * n, [*edges, (0,)], whole=True)
+    problem = scored(rng, [2] * n, [*edges, (0,)], whole=True)
+    _, unary, tables, starts = problem
     tables *= 1.0
     weights = rng.integers(0, 5, len(edges))
     for start, weight in zip(starts, weights, strict=False):
         tables[start : start + 4] = 0, -weight, -weight, 0
     y = np.full(n, -1, dtype=np.int32)
-    value = solve(graph, unary, tables, starts, y)
-    assert value == assignment_score(graph, unary, tables, starts, y)
+    value = solve(problem, y)
+    assert value == assignment_score(problem, y)
     gain = unary[1::2] - unary[::2]
     gain[0] += tables[-1] - tables[-2]
     total = unary[::2].sum() + tables[-2] + np.maximum(gain, 0).sum()
@@ -95,11 +101,10 @@ def test_grids_with_factors_over_one_variable(seed, rows, columns):
 
 def test_plain_python_does_the_same():
     rng = np.random.default_rng(5)
-    graph, unary, tables, starts = scored(rng, [2] * 20, grid(4, 5))
-    for start in starts:
-        tables[start] = 5.0
+    problem = scored(rng, [2] * 20, grid(4, 5))
+    problem.tables[problem.table_start] = 5.0
     y = np.empty(20, dtype=np.int32)
     z = np.empty(20, dtype=np.int32)
-    value = module.graph_cut(graph, unary, tables, starts, y)
-    assert value == pytest.approx(solve(graph, unary, tables, starts, z))
+    value = module.graph_cut(problem, y)
+    assert value == pytest.approx(solve(problem, z))
     assert y.tolist() == z.tolist()

@@ -16,8 +16,8 @@ from graphs import any_graph
 
 
 @kernel
-def improve(graph, unary, tables, table_start, y, max_sweeps):
-    return icm.improve(graph, unary, tables, table_start, y, max_sweeps)
+def improve(problem, y, max_sweeps):
+    return icm.improve(problem, y, max_sweeps)
 
 
 @settings(max_examples=100, deadline=None)
@@ -25,17 +25,17 @@ def improve(graph, unary, tables, table_start, y, max_sweeps):
 def test_ends_where_no_single_change_helps(problem, seed):
     n_states = problem[0].n_states
     y = np.random.default_rng(seed).integers(0, n_states).astype(np.int32)
-    before = assignment_score(*problem, y)
+    before = assignment_score(problem, y)
     start = y.copy()
-    changes = improve(*problem, y, 1000)
-    after = assignment_score(*problem, y)
+    changes = improve(problem, y, 1000)
+    after = assignment_score(problem, y)
     assert after >= before
     assert (changes > 0) == (after > before) == (y.tolist() != start.tolist())
     for i, states in enumerate(n_states):
         for s in range(states):
             z = y.copy()
             z[i] = s
-            assert assignment_score(*problem, z) <= after + 1e-9
+            assert assignment_score(problem, z) <= after + 1e-9
 
 
 @settings(max_examples=50, deadline=None)
@@ -45,10 +45,10 @@ def test_conditional_scores(problem):
     y = (graph.n_states - 1).astype(np.int32)
     for i, states in enumerate(graph.n_states):
         out = np.empty(states)
-        icm.conditional_scores(*problem, i, y, out)
+        icm.conditional_scores(problem, i, y, out)
         totals = []
         for s in range(states):
             z = y.copy()
             z[i] = s
-            totals.append(assignment_score(*problem, z))
+            totals.append(assignment_score(problem, z))
         assert out - out[-1] == pytest.approx(np.array(totals) - totals[-1], abs=1e-9)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from hingeline._jit import kernel
 from hingeline.inference import trees as module
-from hingeline.inference.factor_graph import assignment_score, make_topology
+from hingeline.inference.factor_graph import are_forests, assignment_score, join, make_topology
 
 # isort: split
 from graphs import any_graph, brute_force, forest, scored
@@ -19,13 +19,12 @@ TABLE = settings(max_examples=150, deadline=None)
 
 
 @kernel
-def solve(graph, unary, tables, table_start, y):
-    return module.max_product(graph, unary, tables, table_start, y)
+def solve(problem, y):
+    return module.max_product(problem, y)
 
 
-@kernel
 def is_forest(graph):
-    return module.is_forest(graph)
+    return are_forests(join([graph]))[0]
 
 
 @TABLE
@@ -34,9 +33,9 @@ def test_best_of_a_forest(problem):
     graph = problem[0]
     assert is_forest(graph)
     y = np.full(len(graph.n_states), -1, dtype=np.int32)
-    value = solve(*problem, y)
-    assert value == pytest.approx(assignment_score(*problem, y), abs=1e-12)
-    assert value == pytest.approx(brute_force(*problem), abs=1e-12)
+    value = solve(problem, y)
+    assert value == pytest.approx(assignment_score(problem, y), abs=1e-12)
+    assert value == pytest.approx(brute_force(problem), abs=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
@@ -44,7 +43,7 @@ def test_best_of_a_forest(problem):
 def test_plain_python_does_the_same(problem):
     y = np.empty(len(problem[0].n_states), dtype=np.int32)
     z = np.empty_like(y)
-    assert module.max_product(*problem, y) == pytest.approx(solve(*problem, z), abs=1e-12)
+    assert module.max_product(problem, y) == pytest.approx(solve(problem, z), abs=1e-12)
     assert y.tolist() == z.tolist()
 
 
@@ -62,6 +61,13 @@ def test_forests_are_found(problem):
     assert is_forest(graph) == (len(set(part)) == n + m - len(graph.scope))
 
 
+def test_forests_among_other_graphs():
+    loop = make_topology([2, 2, 2], [(0, 1), (1, 2), (2, 0)])
+    path = make_topology([2, 3, 2, 2], [(0, 1), (), (3, 1), (2,)])
+    lonely = make_topology([2, 2], [])
+    assert are_forests(join([loop, path, lonely, loop, path])).tolist() == [0, 1, 1, 0, 1]
+
+
 def test_parallel_factors_are_a_cycle():
     assert is_forest(make_topology([2, 2], [(0, 1)]))
     assert not is_forest(make_topology([2, 2], [(0, 1), (1, 0)]))
@@ -70,15 +76,13 @@ def test_parallel_factors_are_a_cycle():
 def test_forbidden_states():
     """Entries of minus infinity are handled."""
     rng = np.random.default_rng(0)
-    graph, unary, tables, start = scored(rng, [3, 3, 3], [(0, 1), (2, 1)])
+    problem = scored(rng, [3, 3, 3], [(0, 1), (2, 1)])
+    tables = problem.tables
     tables[rng.random(len(tables)) < 0.5] = -np.inf
     y = np.empty(3, dtype=np.int32)
-    value = solve(graph, unary, tables, start, y)
-    best = max(
-        (assignment_score(graph, unary, tables, start, z), z)
-        for z in itertools.product(range(3), repeat=3)
-    )
+    value = solve(problem, y)
+    best = max((assignment_score(problem, z), z) for z in itertools.product(range(3), repeat=3))
     assert value == pytest.approx(best[0])
     assert tuple(y) == best[1]
     tables[:] = -np.inf
-    assert solve(graph, unary, tables, start, y) == -np.inf
+    assert solve(problem, y) == -np.inf

@@ -13,15 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hingeline.modelfile import (
-    ModelFileError,
-    pack_texts,
-    read_header,
-    read_model,
-    replacing,
-    unpack_texts,
-    write_model,
-)
+from hingeline._files import pack_texts, replacing, unpack_texts
+from hingeline.modelfile import ModelFileError, read_header, read_model, write_model
 from hingeline.modelfile.checks import DTYPES
 
 ARRAYS = {

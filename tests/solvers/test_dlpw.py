@@ -127,7 +127,7 @@ def test_binary_pairs_are_visited_as_any_factors(temperature: float) -> None:
         solver.by = by
         for _ in range(3):
             solver.sweep()
-        found.append((solver.planes, solver.moments, solver.values))
+        found.append((solver.planes, solver.moments, solver.messages))
     for fast, general in zip(*found, strict=True):
         np.testing.assert_allclose(fast, general, rtol=1e-4, atol=1e-4)
 
@@ -143,7 +143,7 @@ def test_the_step_is_a_subgradient_for_its_messages(by: int) -> None:
         solver.planes[:] = w
         arrays = (solver.state, solver.planes, solver.moments, solver.messages)
         descend(
-            solver.compiled.problem,
+            solver.problem,
             solver.blocks,
             solver.active,
             solver.form.cap,
@@ -202,7 +202,7 @@ def test_first_steps_are_as_long_as_their_noise_allows() -> None:
 
 def smooth_value(small: Small, solver: Any, w: Any, temperature: float) -> float:
     """Σ over blocks of soft maxima in the open, for pairs without features."""
-    values, at, total = solver.values.astype(float), 0, 0.0
+    values, at, total = solver.messages.astype(float), 0, 0.0
     problem = solver.compiled.problem
     U = w[: problem.n_features * problem.n_columns].reshape(problem.n_features, -1)
 
@@ -249,7 +249,7 @@ def test_messages_descend_and_values_are_true(temperature: float, by: int) -> No
         solver.planes[:] = w
         # Weight 0: only messages move.
         descend(
-            solver.compiled.problem,
+            solver.problem,
             solver.blocks,
             solver.active,
             solver.form.cap,
@@ -279,7 +279,7 @@ def test_the_step_is_the_gradient_of_the_smooth_loss() -> None:
     solver.state[TOTAL] = 1.0
     solver.planes[:] = w
     descend(
-        solver.compiled.problem,
+        solver.problem,
         solver.blocks,
         solver.active,
         solver.form.cap,

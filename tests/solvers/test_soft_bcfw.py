@@ -14,8 +14,7 @@ from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
 from hingeline.core.workers import Workers
 from hingeline.solvers.relaxed.blocks import FRANK_WOLFE, PROJECTED, project
-from hingeline.solvers.relaxed.passes import add_weights, pass_draws
-from hingeline.solvers.relaxed.soft import SoftBCFW
+from hingeline.solvers.relaxed.soft import SoftBCFW, add_weights, pass_draws
 from hingeline.structures.graph import compile_problem
 
 # isort: split
@@ -55,17 +54,17 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("constraints", ["soft", "hard"])
-def test_the_start_is_what_a_look_would_find(kind: str, constraints: str) -> None:
+def test_the_start_is_what_an_evaluation_would_find(kind: str, constraints: str) -> None:
     small = random_small(3, **KINDS[kind])
     weights = np.ones(compile_problem(small.problem()).n)
     weights[0] = 0.0
     solver = solver_for(small, weights, constraints=constraints)
-    names = ("w", "mu", "sums", "mass", "gaps", "sights", "pull")
+    names = ("w", "mu", "sums", "mass", "gaps", "terms", "centre_sums")
     before = {name: getattr(solver, name).copy() for name in names}
     numbers = solver.value, solver.soft, solver.relaxed, solver.fractional
     assert before["gaps"].any()
     solver.gaps[:] = -1.0
-    solver.sights[solver.active] = -1.0
+    solver.terms[solver.active] = -1.0
     solver.sums[:] = -1.0
     solver.repair()
     inactive = slice(0, solver.blocks.block_at[1])
@@ -73,7 +72,7 @@ def test_the_start_is_what_a_look_would_find(kind: str, constraints: str) -> Non
     for name in names:
         now = getattr(solver, name)
         if name == "gaps":
-            now[inactive] = 0.0  # nobody looks at an example of weight 0
+            now[inactive] = 0.0  # nobody evaluates an example of weight 0
         if name == "sums":
             now[: solver.blocks.unary_at[1]] = before[name][: solver.blocks.unary_at[1]]
         assert np.allclose(before[name], now, rtol=1e-6), name
@@ -178,7 +177,7 @@ def test_line_search_is_exact(steps: str) -> None:
         return other.value
 
     checked = 0
-    problem = solver.compiled.problem
+    problem = solver.problem
     for block in range(0, solver.blocks.n, 3):
         i = int(np.searchsorted(solver.blocks.block_at, block, side="right")) - 1
         count = solver.blocks.block_at[i + 1] - solver.blocks.block_at[i]
@@ -235,7 +234,7 @@ def test_weights_are_those_of_the_marginals() -> None:
     solver = solver_for(small, rho=0.5)
     solve(solver, tol=1e-5)
     w = np.zeros(len(solver.w))
-    add_weights(solver.compiled.problem, solver.blocks, solver.form.cap, solver.point, w)
+    add_weights(solver.problem, solver.blocks, solver.form.cap, False, solver.point, w)
     np.testing.assert_allclose(solver.w, w, atol=1e-12)
     # The same once more, in the open.
     expected = np.zeros(len(w))

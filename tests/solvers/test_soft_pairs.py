@@ -13,16 +13,15 @@ from hingeline.core.formulations import make_formulation
 from hingeline.core.workers import Workers
 from hingeline.solvers.relaxed.blocks import PROJECTED, DualPoint, project
 from hingeline.solvers.relaxed.pairs import simplex_level
-from hingeline.solvers.relaxed.passes import (
-    add_coupled,
+from hingeline.solvers.relaxed.soft import (
+    SoftBCFW,
     add_weights,
-    look,
+    evaluate,
     move_centre,
     pass_examples,
 )
-from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.structures.graph import compile_problem
-from hingeline.structures.graph_blocks import Blocks
+from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs, Blocks
 
 # isort: split
 from relaxation import Example, Small, random_small
@@ -60,7 +59,7 @@ class Case(NamedTuple):
 
     def copy(self, paired: bool) -> Case:
         """The same with or without the closed form."""
-        blocks = self.blocks._replace(paired=np.full_like(self.blocks.paired, paired))
+        blocks = self.blocks._replace(factors=BinaryPairs() if paired else AnyFactors())
         point = DualPoint(*(values.copy() for values in self.point))
         return Case(self.problem, blocks, point, self.w.copy(), self.cap)
 
@@ -71,7 +70,7 @@ def case(seed: int, centred: bool, sharp: bool) -> Case:
     form = make_formulation(1.0, "max", "margin", rng.uniform(0.5, 2.0, N))
     options = {"constraints": "hard"} if centred else {}
     solver = SoftBCFW(compiled, form, Workers(1, compiled.scratch_size), 0, options)
-    assert solver.blocks.paired.all()
+    assert isinstance(solver.blocks.factors, BinaryPairs)
     power = 6.0 if sharp else 1.0  # sharp: much of it nearly 0 or 1
     mu = rng.random(len(solver.mu) // 2) ** power
     solver.mu[:] = np.column_stack((mu, 1.0 - mu)).ravel()
@@ -80,14 +79,19 @@ def case(seed: int, centred: bool, sharp: bool) -> Case:
     solver.mass[:] = 0.999 * mass[:, 1:].ravel()
     solver.gaps[:] = rng.random(len(solver.gaps))
     solver.centre[:] = 0.1 * rng.normal(size=len(solver.centre))
-    solver.pull[:] = 0.1 * rng.normal(size=len(solver.pull))
+    solver.centre_sums[:] = 0.1 * rng.normal(size=len(solver.centre_sums))
     return Case(
-        compiled.problem,
+        solver.problem,
         solver.blocks,
         solver.point,
         0.3 * rng.normal(size=len(solver.w)),
         form.cap,
     )
+
+
+def evaluate_all(own: Case, kappa: float, out: Any) -> None:
+    order = np.arange(N)
+    evaluate(own.problem, own.blocks, order, own.cap, kappa, 0, 0.0, own.w, own.point, out)
 
 
 def assert_same(a: Case, b: Case, atol: float) -> None:
@@ -102,16 +106,16 @@ seeds = st.integers(0, 2**32 - 1)
 
 @settings(deadline=None)  # the first case may compile
 @given(seeds, st.booleans(), st.booleans(), st.floats(0.0, 2.0))
-def test_looks(seed: int, centred: bool, sharp: bool, kappa: float) -> None:
+def test_evaluations(seed: int, centred: bool, sharp: bool, kappa: float) -> None:
     start = case(seed, centred, sharp)
-    sights = []
+    found = []
     for paired in (True, False):
         own = start.copy(paired)
-        out = np.zeros((N, 6))
-        look(own.problem, own.blocks, np.arange(N), own.cap, kappa, own.w, own.point, out)
-        sights.append((own, out))
-    np.testing.assert_allclose(sights[0][1], sights[1][1], rtol=0, atol=1e-11)
-    assert_same(sights[0][0], sights[1][0], 1e-12)
+        out = np.zeros((N, 5))
+        evaluate_all(own, kappa, out)
+        found.append((own, out))
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-11)
+    assert_same(found[0][0], found[1][0], 1e-12)
 
 
 @settings(deadline=None)  # the first case may compile
@@ -123,9 +127,9 @@ def test_steps(seed: int, centred: bool, sharp: bool, kappa: float, least: float
     ends = []
     for paired in (True, False):
         own = start.copy(paired)
-        out = np.zeros((N, 6))
+        out = np.zeros((N, 5))
         # Sums must be right, and gaps decide who is visited.
-        look(own.problem, own.blocks, np.arange(N), own.cap, kappa, own.w, own.point, out)
+        evaluate_all(own, kappa, out)
         total = np.zeros(len(own.w))
         gain = pass_examples(
             own.problem,
@@ -151,11 +155,11 @@ def test_steps(seed: int, centred: bool, sharp: bool, kappa: float, least: float
 def test_steps_gain_what_they_say(seed: int, sharp: bool, kappa: float, centred: bool) -> None:
     start = case(seed, centred, sharp).copy(paired=True)
     start.w[:] = 0.0
-    add_weights(start.problem, start.blocks, start.cap, start.point, start.w)
+    add_weights(start.problem, start.blocks, start.cap, False, start.point, start.w)
 
     def value(own: Case) -> float:
-        out = np.zeros((N, 6))
-        look(own.problem, own.blocks, np.arange(N), own.cap, kappa, own.w, own.point, out)
+        out = np.zeros((N, 5))
+        evaluate_all(own, kappa, out)
         linear = out[:, 1] - 0.5 * kappa * out[:, 2] + out[:, 3]
         return float(own.cap @ linear) - 0.5 * float(own.w @ own.w)
 
@@ -173,11 +177,11 @@ def test_steps_gain_what_they_say(seed: int, sharp: bool, kappa: float, centred:
 @given(seeds, st.booleans())
 def test_weights_and_couplings(seed: int, sharp: bool) -> None:
     start = case(seed, False, sharp)
-    for kernel in (add_weights, add_coupled):
+    for coupled in (False, True):
         ends = []
         for paired in (True, False):
             own = start.copy(paired)
-            kernel(own.problem, own.blocks, own.cap, own.point, own.w)
+            add_weights(own.problem, own.blocks, own.cap, coupled, own.point, own.w)
             ends.append(own)
         assert_same(ends[0], ends[1], 1e-12)
 
@@ -202,4 +206,4 @@ def test_only_graphs_of_binary_pairs_are_done_so() -> None:
         compiled = compile_problem(small.problem())
         form = make_formulation(1.0, "max", "margin", np.ones(compiled.n))
         solver = SoftBCFW(compiled, form, Workers(1, compiled.scratch_size), 0)
-        assert (solver.blocks.paired == expected).all()
+        assert isinstance(solver.blocks.factors, BinaryPairs) == expected

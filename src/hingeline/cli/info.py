@@ -25,7 +25,7 @@ WHY_NO_GAP = (
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
     "dev": "the best on the held-out data",
-    "violations": "the first that removes nine tenths of the violations that can be removed",
+    "violations": "the first that removes nine tenths of the violations that any step removes",
     "last": "the last",
 }
 

@@ -34,18 +34,7 @@ from hingeline.data.text import (
 def read_mulan_labels(source: Source) -> list[str]:
     """Read the names of labels from Mulan's XML file, nested ones after those around them.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    ParseError
-        XML that is malformed or declares a document type: entities are not expanded.
+    XML that is malformed or declares a document type is refused: entities are not expanded.
     """
     names: list[str] = []
     with open_text(source) as text:
@@ -93,8 +82,8 @@ _NUMERIC = ("numeric", "real", "integer")
 #: A quoted text with backslash escapes, in two groups; linear in its length.
 QUOTED = r"""'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)\""""
 _NAME = re.compile(rf"(?:{QUOTED}|([^\s'\"{{][^\s{{]*))(?=[\s{{])")
-_QUOTED_VALUE = re.compile(rf"{QUOTED}|(?!)()")
-_BLANKS = re.compile(r"\s*")
+#: A value of a list and the comma behind it; possessive, so that it takes linear time.
+_VALUE = re.compile(rf"\s*+(?:(?:{QUOTED})\s*+|([^,'\"{{}}]*+))(?:(,)|\Z)")
 
 
 @dataclass(frozen=True)
@@ -121,15 +110,20 @@ class Attribute:
         return number
 
 
+def _content(text: TextSource) -> Iterator[tuple[int, str]]:
+    """Lines that are neither blank nor comments, without blanks at their ends."""
+    for number, line in text.lines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith("%"):
+            yield number, stripped
+
+
 def read_header(text: TextSource, lines: Iterator[tuple[int, str]]) -> list[Attribute]:
     """The attributes, in order; takes the lines up to and including ``@data``."""
     attributes: list[Attribute] = []
     seen: set[str] = set()
     number = 1
-    for number, line in lines:
-        stripped = line.strip()
-        if not stripped or stripped.startswith("%"):
-            continue
+    for number, stripped in lines:
         keyword, *rest = stripped.split(maxsplit=1)
         keyword = keyword.lower()
         if keyword == "@data":
@@ -186,7 +180,7 @@ def chosen(match: re.Match[str], first: int = 1) -> str:
     """The text of whichever of quoted, quoted, plain matched."""
     single, double, plain = match.group(first, first + 1, first + 2)
     if plain is not None:
-        return plain
+        return plain.rstrip()
     return re.sub(r"\\(.)", r"\1", single if single is not None else double)
 
 
@@ -198,33 +192,12 @@ def split_values(text: str) -> list[str] | None:
         return [value.strip() for value in text.split(",")]
     values: list[str] = []
     position = 0
-    while True:
-        position = _end_of_blanks(text, position)
-        if text[position : position + 1] in ("'", '"'):
-            match = _QUOTED_VALUE.match(text, position)
-            if match is None:
-                return None
-            values.append(chosen(match))
-            position = _end_of_blanks(text, match.end())
-        else:
-            comma = text.find(",", position)
-            end = len(text) if comma < 0 else comma
-            value = text[position:end].rstrip()
-            if any(character in value for character in "'\"{}"):
-                return None
-            values.append(value)
-            position = end
-        if position == len(text):
+    while match := _VALUE.match(text, position):
+        values.append(chosen(match))
+        if match.group(4) is None:
             return values
-        if text[position] != ",":
-            return None
-        position += 1
-
-
-def _end_of_blanks(text: str, position: int) -> int:
-    match = _BLANKS.match(text, position)
-    assert match is not None  # it matches nothing at all
-    return match.end()
+        position = match.end()
+    return None
 
 
 Array = np.ndarray[Any, Any]
@@ -268,15 +241,13 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
     ([[2.5]], [[1]], ['b'])
     """
     with open_text(source) as text:
-        lines = text.lines()
+        lines = _content(text)
         attributes = read_header(text, lines)
         names = [attribute.name for attribute in attributes]
         wanted = _label_columns(text, names, labels)
         rows = _Rows(text, attributes)
         for number, line in lines:
-            stripped = line.strip()
-            if stripped and not stripped.startswith("%"):
-                rows.add(number, stripped)
+            rows.add(number, line)
         matrix = rows.matrix()
         is_label = np.zeros(len(names), dtype=bool)
         is_label[wanted] = True
@@ -299,11 +270,8 @@ def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]
             raise text.error(
                 None, f"labels is {labels}, but there are {len(names)} attributes; give fewer."
             )
-        return (
-            list(range(len(names)))[: int(labels)]
-            if labels >= 0
-            else list(range(len(names) + int(labels), len(names)))
-        )
+        columns = list(range(len(names)))
+        return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
     numbers = {name: k for k, name in enumerate(names)}
@@ -542,21 +510,19 @@ def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> 
 
 def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
     """Names of features and labels, made up where there are none."""
-    for what, given, matrix in (
-        ("features", data.feature_names, data.X),
-        ("labels", data.label_names, data.Y),
+    found = []
+    for given, n, name in (
+        (data.feature_names, data.X.shape[1], "x{}"),
+        (data.label_names, data.Y.shape[1], "label{}"),
     ):
-        if given is None and matrix.shape[1] > _MAX_UNNAMED:
+        if given is None and n > _MAX_UNNAMED:
             raise ValueError(
-                f"there are {matrix.shape[1]:,} {what}, all of which ARFF would declare: renumber "
-                f"them, at most {_MAX_UNNAMED:,} are named."
+                f"there are {n:,} columns, all of which ARFF would declare: renumber them, at most "
+                f"{_MAX_UNNAMED:,} are named."
             )
-    features, labels = data.feature_names, data.label_names
-    if features is None:
-        features = [f"x{k + 1}" for k in range(data.X.shape[1])]
-    if labels is None:
-        labels = [f"label{k}" for k in range(data.Y.shape[1])]
-    return features, labels
+        first = 1 if name == "x{}" else 0
+        found.append([name.format(k + first) for k in range(n)] if given is None else given)
+    return found[0], found[1]
 
 
 def _quote(name: str) -> str:

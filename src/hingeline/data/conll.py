@@ -75,7 +75,13 @@ def read_conll(
             blank = counts == 0
             wrong = np.flatnonzero(~blank & (counts != builder.width))
             if len(wrong):
-                raise _wrong_width(text, first, int(wrong[0]), counts, builder.width, exact)
+                between = "spaces" if exact is None else shown(exact)
+                raise text.error(
+                    first + int(wrong[0]),
+                    f"expected {builder.width} column{'s' if builder.width > 1 else ''} separated "
+                    f"by {between} as in the lines before, found {counts[wrong[0]]}; correct the "
+                    "line or name another separator.",
+                )
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
     if builder is None:
@@ -130,17 +136,6 @@ def _width(
             "or check the separator.",
         )
     return width
-
-
-def _wrong_width(
-    text: TextSource, first: int, k: int, counts: Array, width: int, exact: bytes | None
-) -> Exception:
-    between = "spaces" if exact is None else shown(exact)
-    return text.error(
-        first + k,
-        f"expected {width} column{'s' if width > 1 else ''} separated by {between} as in the lines "
-        f"before, found {counts[k]}; correct the line or name another separator.",
-    )
 
 
 def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:

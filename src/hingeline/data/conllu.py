@@ -62,21 +62,9 @@ class ConlluDocument:
 
 
 def read_conllu(source: Source) -> ConlluDocument:
-    r"""Read a CoNLL-U file.
+    r"""Read a CoNLL-U file, UTF-8, gzipped or not.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
-
-    Returns
-    -------
-    ConlluDocument
-
-    Raises
-    ------
-    ParseError
-        A line that has not ten columns, or a word whose number is not the next one.
+    A line that has not ten columns, or a word whose number is not the next one, is refused.
 
     Examples
     --------
@@ -100,7 +88,12 @@ def read_conllu(source: Source) -> ConlluDocument:
                 if len(row) == _WIDTH and row[0].isdigit():
                     last += 1
                     if row[0] != b"%d" % last:
-                        raise _wrong_number(text, first + k, row[0], last)
+                        raise text.error(
+                            first + k,
+                            f"the word's number is {shown(row[0])} where {last} is next; number "
+                            "the words of a sentence from 1 and put a blank line between "
+                            "sentences.",
+                        )
                     if between:
                         others.append((n_words + len(rows), b"\n".join(between).decode()))
                         between.clear()
@@ -127,14 +120,6 @@ def read_conllu(source: Source) -> ConlluDocument:
         return ConlluDocument(table, tuple(others), text.newline, text.bom, text.final_newline)
 
 
-def _wrong_number(text: TextSource, number: int, found: bytes, expected: int) -> Exception:
-    return text.error(
-        number,
-        f"the word's number is {shown(found)} where {expected} is next; number the words of a "
-        "sentence from 1 and put a blank line between sentences.",
-    )
-
-
 def _check_other(text: TextSource, number: int, row: list[bytes]) -> None:
     """Refuse a line that is no word, no blank line and no comment, unless well formed."""
     if len(row) != _WIDTH:
@@ -157,12 +142,6 @@ def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
     A document that was read is written byte for byte as it was, but for columns replaced (lines
     end all alike, as the first did). A bare table may have any of the columns, ``form`` at least;
     the others are written as ``_``.
-
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    document : ConlluDocument or TokenTable
     """
     if isinstance(document, TokenTable):
         document = _plain_document(document)

@@ -19,37 +19,25 @@ from hingeline.features.tables import SparseSequences, TokenTable
 
 @dataclass(frozen=True)
 class Format:
-    """A file format.
+    """A file format and what it holds.
 
-    Attributes
-    ----------
-    name : str
-    kind : str
-        What it holds: ``"tokens"`` (:class:`TokenTable`), ``"sequences"``
-        (:class:`LabelledSequences`), ``"flat"`` (:class:`FlatData`), ``"multilabel"``
-        (:class:`MultilabelData`) or ``"trees"`` (list of :class:`Tree`).
-    read : callable
-        ``read(source, **options)``, giving the data of that kind.
-    write : callable or None
-        ``write(target, data)``; None for formats that are only read.
-    title : str
-        One line for a list of formats.
-    options : tuple of str
-        Names of the options that ``read`` takes.
+    The kinds are ``"tokens"`` (:class:`TokenTable`), ``"sequences"`` (:class:`LabelledSequences`),
+    ``"flat"`` (:class:`FlatData`), ``"multilabel"`` (:class:`MultilabelData`) and ``"trees"`` (list
+    of :class:`Tree`).
     """
 
     name: str
     kind: str
-    read: Callable[..., Any]
-    write: Callable[[Target, Any], None] | None
-    title: str
-    options: tuple[str, ...] = ()
+    read: Callable[..., Any]  # (source, **options)
+    write: Callable[[Target, Any], None] | None  # None for formats that are only read
+    title: str  # for a list of formats
+    options: tuple[str, ...] = ()  # that ``read`` takes
 
 
 def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
-    """A function of a module that is imported with the first call: a command needs few formats.
+    """A function whose module is imported with the first call: a command needs few formats.
 
-    With ``spread`` the first so many parts of the data are its arguments.
+    With ``spread`` it takes the first so many parts of the data, one by one.
     """
     module, name = place.split(".")
 
@@ -60,88 +48,33 @@ def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
     return call
 
 
+# fmt: off
 #: Formats by name.
-FORMATS: dict[str, Format] = {
-    entry.name: entry
-    for entry in (
-        Format(
-            "conll",
-            "tokens",
-            _late("conll.read_conll"),
-            _late("conll.write_conll"),
-            "CoNLL columns, one token per line (2000, 2002, 2003)",
-            ("names", "separator"),
-        ),
-        Format(
-            "conllu",
-            "tokens",
-            _late("conllu.read_conllu_table"),
-            _late("conllu.write_conllu_table"),
-            "CoNLL-U, the format of Universal Dependencies",
-        ),
-        Format(
-            "crfsuite",
-            "sequences",
-            _late("crfsuite.read_crfsuite"),
-            _late("crfsuite.write_crfsuite", spread=2),
-            "CRFsuite: label and attributes, one token per line",
-        ),
-        Format(
-            "svmhmm",
-            "sequences",
-            _late("svmlight.read_svmhmm"),
-            _late("svmlight.write_svmhmm", spread=2),
-            "SVM^hmm: TAG qid:N index:value, one token per line",
-            ("n_features", "zero_based"),
-        ),
-        Format(
-            "letters",
-            "sequences",
-            _late("images.read_letter_sequences"),
-            None,
-            "letter.data, handwritten words",
-        ),
-        Format(
-            "svmlight",
-            "flat",
-            _late("svmlight.read_svmlight"),
-            _late("svmlight.write_svmlight", spread=4),
-            "SVMlight, LIBSVM, LIBLINEAR: label index:value",
-            ("n_features", "zero_based"),
-        ),
-        Format(
-            "idx",
-            "flat",
-            _late("images.read_images"),
-            None,
-            "IDX images and labels, as MNIST",
-            ("labels",),
-        ),
-        Format(
-            "multilabel",
-            "multilabel",
-            _late("svmlight.read_multilabel"),
-            _late("svmlight.write_multilabel", spread=2),
-            "LIBSVM with sets of labels: 1,3,5 index:value",
-            ("n_features", "n_labels", "zero_based"),
-        ),
-        Format(
-            "arff",
-            "multilabel",
-            _late("arff.read_label_sets"),
-            _late("arff.write_label_sets"),
-            "ARFF with Mulan's XML list of labels",
-            ("labels",),
-        ),
-        Format(
-            "trees",
-            "trees",
-            _late("trees.read_trees"),
-            _late("trees.write_trees"),
-            "bracketed trees, as the Penn Treebank",
-        ),
-    )
-}
+FORMATS: dict[str, Format] = {entry.name: entry for entry in (
+    Format("conll", "tokens", _late("conll.read_conll"), _late("conll.write_conll"),
+           "CoNLL columns, one token per line (2000, 2002, 2003)", ("names", "separator")),
+    Format("conllu", "tokens", _late("conllu.read_conllu_table"),
+           _late("conllu.write_conllu_table"), "CoNLL-U, the format of Universal Dependencies"),
+    Format("crfsuite", "sequences", _late("crfsuite.read_crfsuite"),
+           _late("crfsuite.write_crfsuite", 2),
+           "CRFsuite: label and attributes, one token per line"),
+    Format("svmhmm", "sequences", _late("svmlight.read_svmhmm"), _late("svmlight.write_svmhmm", 2),
+           "SVM^hmm: TAG qid:N index:value, one token per line", ("n_features", "zero_based")),
+    Format("letters", "sequences", _late("images.read_letter_sequences"), None,
+           "letter.data, handwritten words"),
+    Format("svmlight", "flat", _late("svmlight.read_svmlight"), _late("svmlight.write_svmlight", 4),
+           "SVMlight, LIBSVM, LIBLINEAR: label index:value", ("n_features", "zero_based")),
+    Format("idx", "flat", _late("images.read_images"), None,
+           "IDX images and labels, as MNIST", ("labels",)),
+    Format("multilabel", "multilabel", _late("svmlight.read_multilabel"),
+           _late("svmlight.write_multilabel", 2), "LIBSVM with sets of labels: 1,3,5 index:value",
+           ("n_features", "n_labels", "zero_based")),
+    Format("arff", "multilabel", _late("arff.read_label_sets"), _late("arff.write_label_sets"),
+           "ARFF with Mulan's XML list of labels", ("labels",)),
+    Format("trees", "trees", _late("trees.read_trees"), _late("trees.write_trees"),
+           "bracketed trees, as the Penn Treebank"),
+)}
+# fmt: on
 
 #: Kinds that data of a kind can be turned into.
 _REACHES = {

@@ -23,25 +23,10 @@ _MAX_AXES = 8
 
 
 def read_idx(source: Source) -> Array:
-    """Read an IDX array.
+    """Read an IDX array, gzipped or not, in the byte order of the machine.
 
     Memory is taken as bytes arrive: a header that declares more than the file has allocates
-    nothing.
-
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        Gzipped or not.
-
-    Returns
-    -------
-    ndarray
-        In the byte order of the machine.
-
-    Raises
-    ------
-    ParseError
-        A header that is not IDX's, or that does not fit the number of bytes.
+    nothing, and is refused.
     """
     with open_text(source) as text:
         head = text.peek(4)
@@ -148,21 +133,8 @@ class LetterWords:
 def read_letters(source: Source) -> LetterWords:
     """Read ``letter.data``: tab-separated id, letter, next id, word, position, fold, 128 pixels.
 
-    A word ends where the next id is -1.
-
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
-
-    Returns
-    -------
-    LetterWords
-
-    Raises
-    ------
-    ParseError
-        A line with other fields, pixels other than 0 and 1, or a word without an end.
+    A word ends where the next id is -1. A line with other fields, pixels other than 0 and 1, and a
+    word without an end are refused.
     """
     pixels: list[Array] = []
     letters: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -21,8 +21,6 @@ from hingeline.data.text import (
     shown,
 )
 from hingeline.features.tables import SparseSequences
-
-# Writers of SVMlight's format and its relatives; the readers are in ``svmlight``.
 
 
 def write_svmlight(
@@ -89,16 +87,8 @@ def write_svmhmm(
 ) -> None:
     """Write labelled sequences as ``TAG qid:N index:value …``, sequences numbered from 1.
 
-    SVM^hmm itself wants tags that are numbers from 1.
-
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    X : SparseSequences
-    y : sequence of sequences of labels
-    notes : sequence of str, optional
-        One per token, written after ``#`` where not empty.
+    SVM^hmm itself wants tags that are numbers from 1. There is one note per token, written after
+    ``#`` where it is not empty.
     """
     lengths = X.lengths.tolist()
     if len(y) != len(lengths):
@@ -176,8 +166,9 @@ class _Rows:
         self._starts = array("q", [0])
         self._indices = array("q")
         self._values = array("d")
-        for number, line in _numbered(text):
-            self._add(number, line)
+        for first, lines in text.blocks():
+            for number, line in enumerate(lines, first):
+                self._add(number, line)
 
     def _add(self, number: int, line: bytes) -> None:
         body, _, comment = line.partition(b"#")
@@ -247,59 +238,36 @@ class _Rows:
         elif not isinstance(zero_based, (bool, np.bool_)):
             raise ValueError(f"zero_based must be True, False or 'auto', got {zero_based!r}.")
         first = 0 if zero_based else 1
-        self._refuse(
-            indices < first,
-            starts,
-            lambda k: (
-                f"index {indices[k]} is less than {first}; number features from {first}"
-                + ("." if zero_based else " or pass zero_based=True.")
-            ),
-        )
         limit = MAX_INDEX if n_features is None else min(MAX_INDEX, n_features - 1 + first)
-        self._refuse(
-            indices > limit,
-            starts,
-            lambda k: (
-                f"index {indices[k]} is more than {limit}; "
-                + ("renumber the features." if n_features is None else "raise n_features.")
-            ),
-        )
         falling = np.zeros(len(indices), dtype=bool)
         falling[1:] = np.diff(indices) <= 0
         falling[starts[:-1][np.diff(starts) > 0]] = False
-        self._refuse(
-            falling,
-            starts,
-            lambda k: (
-                f"index {indices[k]} follows {indices[k - 1]}; sort the features of a line "
-                "and give each once."
+        other = "." if zero_based else " or pass zero_based=True."
+        remedy = "renumber the features." if n_features is None else "raise n_features."
+        for wrong, problem in (
+            (
+                indices < first,
+                f"index {{0}} is less than {first}; number features from {first}{other}",
             ),
-        )
-        self._refuse(
-            ~np.isfinite(values),
-            starts,
-            lambda k: (
-                f"the value of index {indices[k]} is {values[k]}; only finite numbers can be "
-                "learnt from, leave the feature out."
+            (indices > limit, f"index {{0}} is more than {limit}; {remedy}"),
+            (falling, "index {0} follows {1}; sort the features of a line and give each once."),
+            (
+                ~np.isfinite(values),
+                "the value of index {0} is {2}; only finite numbers can be learnt from, leave the "
+                "feature out.",
             ),
-        )
+        ):
+            if wrong.any():
+                k = int(np.argmax(wrong))
+                row = int(np.searchsorted(starts, k, side="right")) - 1
+                what = problem.format(indices[k], indices[k - 1], values[k])
+                raise self.text.error(self.lines[row], what)
         indices -= first
         width = n_features
         if width is None:
             width = int(indices.max()) + 1 if len(indices) else 0
         small = indices.astype(np.int32)
         return sp.csr_matrix((values, small, starts), shape=(len(self.heads), width))
-
-    def _refuse(self, wrong: Array, starts: Array, problem: Any) -> None:
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            row = int(np.searchsorted(starts, k, side="right")) - 1
-            raise self.text.error(self.lines[row], problem(k))
-
-
-def _numbered(text: TextSource) -> Iterator[tuple[int, bytes]]:
-    for first, lines in text.blocks():
-        yield from enumerate(lines, first)
 
 
 def read_svmlight(

@@ -1,4 +1,8 @@
-"""Text that is written: complete or not at all, compressed by its name."""
+"""Text as readers and writers of formats want it.
+
+What is read: gzip, UTF-8, bounded lines and memory, places in error messages. What is written: all
+of it or nothing, compressed by its name.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,6 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from hingeline._files import replacing
-
-# Text that is read: gzip, UTF-8, bounded lines and memory, places in error messages.
 
 #: What readers take: a path, ``"-"`` for standard input, an open file, or a :class:`TextSource`.
 Source = Any
@@ -40,23 +42,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class ParseError(ValueError):
-    """A file that cannot be read; the message is ``FILE:LINE: what is wrong; remedy``.
-
-    Attributes
-    ----------
-    file : str
-        Name of the file.
-    line : int or None
-        Number of the line, from 1; None where the file has no lines.
-    problem : str
-        What is wrong and the remedy, without the place.
-    """
+    """A file that cannot be read; the message is ``FILE:LINE: what is wrong; remedy``."""
 
     def __init__(self, file: str, line: int | None, problem: str) -> None:
         super().__init__(file, line, problem)
         self.file = file
-        self.line = line
-        self.problem = problem
+        self.line = line  # from 1; None where the file has no lines
+        self.problem = problem  # with the remedy, without the place
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
@@ -68,29 +60,8 @@ class TextSource:
 
     Gzip is recognised by its first bytes, whatever the name. Text is UTF-8, with or without a
     byte order mark, with lines that end in LF or CRLF. Memory is bounded by the block read and
-    the longest line allowed, so a small file that unpacks to a huge one is refused.
-
-    Parameters
-    ----------
-    stream : file object
-        Opened for reading bytes or text.
-    name : str
-        Name for messages.
-    max_line : int
-        Bytes of the longest line allowed.
-    max_expansion : float
-        Largest ratio of decompressed to compressed bytes allowed.
-    owned : bool
-        Whether :meth:`close` closes the stream.
-
-    Attributes
-    ----------
-    bom : bool
-        Whether the text began with a byte order mark; known after the first line.
-    newline : str
-        How the first line ends.
-    final_newline : bool
-        Whether the last line had an end; known after the last line.
+    the longest line allowed, so a small file that unpacks to a huge one is refused. It is opened
+    by :func:`open_text`.
     """
 
     def __init__(
@@ -105,11 +76,11 @@ class TextSource:
         self.name = name
         self.max_line = max_line
         self.max_expansion = max_expansion
-        self.bom = False
+        self.bom = False  # known after the first line, as is how lines end
         self.newline = "\n"
-        self.final_newline = True
+        self.final_newline = True  # known after the last line
         self._stream = stream
-        self._owned = owned
+        self._owned = owned  # whether to close the stream
         self._line: int | None = None  # the line being read
         self._ahead = b""
         self._packed = b""
@@ -168,13 +139,9 @@ class TextSource:
         return piece[:size]
 
     def blocks(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Lines without their ends, many at a time, as bytes that are valid UTF-8.
+        """Lines without their ends, many at a time, and the number of the first of them.
 
-        Yields
-        ------
-        first : int
-            Number of the first of the lines.
-        lines : list of bytes
+        They are bytes that are valid UTF-8.
         """
         number = self._line = 1
         unfinished: list[bytes] = []
@@ -373,12 +340,8 @@ def atomic_text(target: Target) -> Iterator[TextIO]:
     """Open a file for writing text; it appears under its name only when it is complete.
 
     Written under a temporary name in the same folder and renamed at the end; removed if an
-    exception leaves the block. Names that end in ``.gz`` are compressed, reproducibly.
-
-    Parameters
-    ----------
-    target : path, "-" or file object
-        ``"-"`` is standard output; that and open files are written directly and left open.
+    exception leaves the block. Names that end in ``.gz`` are compressed, reproducibly. Standard
+    output (``"-"``) and open files are written directly and left open.
     """
     if isinstance(target, str) and target == "-":
         sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
@@ -12,6 +13,7 @@ _TOKEN = re.compile(r"[()]|[^ \t\r\n\v\f()]+")
 _FORBIDDEN = re.compile(r"[ \t\r\n\v\f()]")
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
     """A labelled tree that never changes: a node has either children or a word.
 
@@ -32,27 +34,17 @@ class Tree:
     ('(NP (DT the) (NN cat))', [('the', 'DT'), ('cat', 'NN')])
     """
 
-    __slots__ = ("children", "label", "word")
     label: str
-    children: tuple[Tree, ...]
-    word: str | None
+    children: tuple[Tree, ...] = ()
+    word: str | None = None
 
-    def __init__(self, label: str, children: Iterable[Tree] = (), word: str | None = None) -> None:
-        children = tuple(children)
-        if bool(children) == (word is not None):
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "children", tuple(self.children))
+        if bool(self.children) == (self.word is not None):
             raise ValueError(
-                f"the node {shown(label)} must have either children or a word, not "
-                f"{'both' if children else 'neither'}."
+                f"the node {shown(self.label)} must have either children or a word, not "
+                f"{'both' if self.children else 'neither'}."
             )
-        object.__setattr__(self, "label", label)
-        object.__setattr__(self, "children", children)
-        object.__setattr__(self, "word", word)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"trees cannot be changed: make a new one with another {name}.")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("trees cannot be changed.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._flat(),)
@@ -105,7 +97,7 @@ def _rebuild(flat: tuple[tuple[str, int, str | None], ...]) -> Tree:
     done: list[Tree] = []
     for label, n_children, word in reversed(flat):
         children = [done.pop() for _ in range(n_children)]
-        done.append(Tree(label, children, word))
+        done.append(Tree(label, tuple(children), word))
     return done[0]
 
 
@@ -119,20 +111,8 @@ def read_trees(source: Source) -> list[Tree]:
     """Read bracketed trees, as many as there are, over as many lines as they take.
 
     An outer bracket without a label, as the Penn Treebank puts around each sentence, is removed.
-
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
-
-    Returns
-    -------
-    list of Tree
-
-    Raises
-    ------
-    ParseError
-        Brackets that do not match, text outside brackets, or a node with neither word nor children.
+    Brackets that do not match, text outside brackets, and a node with neither word nor children
+    are refused.
 
     Examples
     --------
@@ -205,7 +185,7 @@ def _close(
                 number, "a node has no label; only a bracket around a whole tree may have none."
             )
         return part[0]
-    return Tree(label, part)
+    return Tree(label, tuple(part))
 
 
 def _mixed(text: TextSource, number: int, word: str) -> Exception:
@@ -219,12 +199,7 @@ def _mixed(text: TextSource, number: int, word: str) -> Exception:
 def write_trees(target: Target, trees: Iterable[Tree]) -> None:
     """Write trees in brackets, one per line.
 
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    trees : iterable of Tree
-        Labels and words must have no blanks and no brackets; the Penn Treebank writes ``-LRB-``.
+    Labels and words must have no blanks and no brackets; the Penn Treebank writes ``-LRB-``.
     """
     with atomic_text(target) as out:
         for i, tree in enumerate(trees):

@@ -30,7 +30,7 @@ from hingeline.features.input import (
     stack_sequences,
     with_constant,
 )
-from hingeline.inference.factor_graph import join, make_topology, topology
+from hingeline.inference.factor_graph import join, log2_assignments, make_topology
 from hingeline.inference.map import ENUMERATION
 from hingeline.structures import graph
 from hingeline.structures import graph as kernels
@@ -44,8 +44,8 @@ Array = np.ndarray[Any, Any]
 TIGHT = 1e-6
 #: The default for ``slack="max"`` and graphs with loops ...
 LOOPY_DEFAULT = "soft-bcfw"
-#: ... and more labellings than these, which exact training enumerates as fast.
-FEW_LABELLINGS = 2.0**14
+#: ... and more labellings than two to the power of this, which exact training enumerates as fast.
+LOG2_FEW_LABELLINGS = 14.0
 
 
 class Decoded(NamedTuple):
@@ -87,13 +87,11 @@ class GraphModel(BaseSSVM):
         """Whether training solves the relaxation, unless the solver is named."""
         if not graph.decodes_exactly(problem):
             return True
-        loopy = problem.method == ENUMERATION
+        loopy = problem.oracle.method == ENUMERATION
         if self.inference != "auto" or not loopy.any():
             return False
-        graphs = problem.graphs
-        logs = np.concatenate(([0.0], np.cumsum(np.log2(graphs.n_states))))
-        sizes = np.diff(logs[graphs.node_ptr])[loopy]
-        return bool(sizes.max() > np.log2(FEW_LABELLINGS) + 1e-9)
+        sizes = log2_assignments(problem.graphs)[loopy]
+        return bool(sizes.max() > LOG2_FEW_LABELLINGS + 1e-6)
 
     def _fit_problem(self, problem: graph.GraphProblem, weights: Array) -> None:
         exact = graph.decodes_exactly(problem)
@@ -131,12 +129,7 @@ class GraphModel(BaseSSVM):
 
         w = self.weights_
         for i in np.flatnonzero(~tight(bounds, values)).tolist():
-            tables = graph.table_scores(problem, i, w)
-            bound, y = map_milp(
-                topology(problem.graphs, problem.graph[i]),
-                graph.unary_scores(problem, i, w, 0.0),
-                *tables,
-            )
+            bound, y = map_milp(graph.score_graph(problem, i, w, 0.0))
             states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
             bounds[i] = values[i] = bound
 

@@ -1,9 +1,8 @@
 """Encoders: text, dicts and numbers as the sparse tokens that chains are trained on."""
 
 from hingeline.features.dicts import DictEncoder
-from hingeline.features.frames import from_frame
 from hingeline.features.gaussian import GaussianEmissions, PerToken
-from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.features.tables import SparseSequences, TokenTable, from_frame
 from hingeline.features.templates import TokenTemplates
 
 __all__ = [

@@ -1,11 +1,19 @@
-"""Features of templates that go on being learned: old columns keep their numbers.
+r"""Features of templates that go on being learned: by hash, or behind those known.
+
+:class:`Hasher` has no vocabulary but a fixed number of columns, and new values are welcome. The
+hash of a feature is 64 bits wide and depends on nothing but its text: with ``b(x)`` the
+little-endian 8-byte BLAKE2b digest of UTF-8 text and ``m`` the finaliser of SplitMix64, it starts
+as ``b(identifier)``, the identifier being the template's literals joined by NUL, and takes in each
+value in turn by ``h ← m(h XOR b(value))``. The column is its lowest ``bits`` bits. The digest of a
+place outside the sentence is that of ``"\0_B-1"`` and so on.
 
 :class:`~hingeline.features.vocabulary.Vocabulary` numbers features by the sorted codes of their
-values, which is small and fast but has no place for one more. Here every feature has its codes
-and its column written down, and is found by a hash of the codes: sorted tables whose sizes at
-least double from one to the next (a new one holds what a batch brought and is merged with its
-smaller neighbours), so that adding features costs what they are, not what is known, and looking
-up visits a handful of tables. Equal hashes of different codes are told apart by the codes.
+values, which is small and fast but has no place for one more. In a :class:`GrowingVocabulary`
+every feature has its codes and its column written down, and is found by a hash of the codes:
+sorted tables whose sizes at least double from one to the next (a new one holds what a batch
+brought and is merged with its smaller neighbours), so that adding features costs what they are,
+not what is known, and looking up visits a handful of tables. Equal hashes of different codes are
+told apart by the codes.
 """
 
 from __future__ import annotations
@@ -16,31 +24,26 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.features.state import get_array, get_ends, get_strings, pack_strings
+from hingeline.features.state import get_array, get_ends
 from hingeline.features.tables import TokenTable
 from hingeline.features.template_text import Template
 from hingeline.features.vocabulary import (
-    Group,
     Layout,
+    Source,
     Vocabulary,
     boundary_values,
-    distinct_values,
-    sentence_edges,
-    shifted,
+    find_edges,
+    shift,
 )
-
-# Features by hash: no vocabulary, a fixed number of columns, new values welcome.
-#
-# The hash of a feature is 64 bits wide and depends on nothing but its text: with ``b(x)`` the
-# little-endian 8-byte BLAKE2b digest of UTF-8 text and ``m`` the finaliser of SplitMix64, it
-# starts as ``b(identifier)``, the identifier being the template's literals joined by NUL, and
-# takes in each value in turn by ``h ← m(h XOR b(value))``. The column is its lowest ``bits``
-# bits. The digest of a place outside the sentence is that of ``"\0_B-1"`` and so on.
 
 Array = np.ndarray[Any, Any]
 
+#: Codes of places outside the sentence start here, whatever the number of values.
+OUTSIDE = 2**30
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
-def digests(texts: Iterable[str]) -> Array:
+
+def digest(texts: Iterable[str]) -> Array:
     """64-bit BLAKE2b digests of texts."""
     joined = b"".join(
         blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
@@ -48,7 +51,7 @@ def digests(texts: Iterable[str]) -> Array:
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
-def mixed(h: Array) -> Array:
+def mix(h: Array) -> Array:
     """SplitMix64's finaliser, in place."""
     h ^= h >> np.uint64(30)
     h *= np.uint64(0xBF58476D1CE4E5B9)
@@ -58,7 +61,7 @@ def mixed(h: Array) -> Array:
     return h
 
 
-def distinct(numbers: Array) -> Array:
+def find_distinct(numbers: Array) -> Array:
     """The distinct numbers, by sorting: faster than NumPy's hash table on these."""
     numbers = np.sort(numbers)
     return numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])[: len(numbers)]]
@@ -74,53 +77,44 @@ class Hasher(Layout):
 
     def encode(self, table: TokenTable, count: bool) -> tuple[Array, int]:
         """(templates, tokens) columns, and by how many distinct features exceed their columns."""
-        edges = sentence_edges(table.offsets, self.reach)
-        per_value = distinct_values(table, self.used_columns())
-        outside = digests("\0" + value for value in boundary_values(self.reach))
-        codes, hashes = [], []
-        for source in self.sources:
-            values, tokens = per_value[source.column]
-            codes.append(source.learn(values)[tokens])
-            hashes.append(np.concatenate([digests(source.values), outside]))
+        edges = find_edges(table.offsets, self.reach)
+        codes = self.read_codes(table, Source.learn)
+        outside = digest("\0" + value for value in boundary_values(self.reach))
+        hashes = [np.concatenate([digest(source.values), outside]) for source in self.sources]
         rows, seen = [], []
         for group in self.groups:
-            seed = digests(["\0".join(group.literals)])[0]
+            seed = digest(["\0".join(group.literals)])[0]
             for offsets in group.offsets:
                 h = np.full(table.n_tokens, seed, dtype=np.uint64)
                 missing = np.zeros(table.n_tokens, dtype=bool)
                 for s, offset in zip(group.sources, offsets, strict=True):
                     source = self.sources[s]
-                    near = shifted(
+                    near = shift(
                         codes[s], offset, edges, len(source.values), self.reach, source.marked
                     )
                     missing |= near < 0
                     if len(hashes[s]):
                         h ^= hashes[s][near]
-                    mixed(h)
+                    mix(h)
                 columns = (h & np.uint64(self.n_features - 1)).astype(np.int32)
                 columns[missing] = -1
                 rows.append(columns)
                 if count:
-                    seen.append(distinct(h[~missing]))
+                    seen.append(find_distinct(h[~missing]))
         if not count:
             return np.array(rows), 0
-        features = distinct(np.concatenate(seen))
-        used = distinct(features & np.uint64(self.n_features - 1))
+        features = find_distinct(np.concatenate(seen))
+        used = find_distinct(features & np.uint64(self.n_features - 1))
         return np.array(rows), len(features) - len(used)
 
 
-#: Codes of places outside the sentence start here, whatever the number of values.
-OUTSIDE = 2**30
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _hashes(parts: Sequence[Array]) -> Array:
+def _hash_codes(parts: Sequence[Array]) -> Array:
     """64-bit hashes of the tuples of codes."""
     h = np.full(len(parts[0]), _GOLDEN, dtype=np.uint64)
     for part in parts:
         h ^= part.astype(np.uint64)
         h += _GOLDEN
-        mixed(h)
+        mix(h)
     return h
 
 
@@ -158,7 +152,7 @@ class Known:
             )
         self._codes[self.count : end] = codes
         self._columns[self.count : end] = columns
-        keys = _hashes(list(codes.T))
+        keys = _hash_codes(list(codes.T))
         order = np.argsort(keys, kind="stable")
         table = keys[order], order + self.count
         while self._tables and len(self._tables[-1][0]) <= 2 * len(table[0]):
@@ -172,7 +166,7 @@ class Known:
 
     def find(self, parts: Sequence[Array]) -> Array:
         """The feature of each tuple of codes, −1 where it is new."""
-        keys = _hashes(parts)
+        keys = _hash_codes(parts)
         found = np.full(len(keys), -1, dtype=np.int64)
         left = np.arange(len(keys))
         for table, features in self._tables:
@@ -228,17 +222,13 @@ class GrowingVocabulary(Layout):
         return self._rows(table, None)
 
     def _rows(self, table: TokenTable, min_count: int | None) -> Array:
-        per_value = distinct_values(table, self.used_columns())
-        codes = []
-        for source in self.sources:
-            values, tokens = per_value[source.column]
-            read = source.look_up if min_count is None else source.learn_more
-            codes.append(read(values)[tokens])
-        edges = sentence_edges(table.offsets, self.reach)
+        read = Source.look_up if min_count is None else Source.learn_more
+        codes = self.read_codes(table, read)
+        edges = find_edges(table.offsets, self.reach)
         n, at = table.n_tokens, 0
         out = np.empty((sum(len(group.offsets) for group in self.groups), n), dtype=np.int32)
         for group, known in zip(self.groups, self.known, strict=True):
-            parts = self._parts(group, codes, edges, n)
+            parts = self.find_parts(group, codes, edges, n, OUTSIDE)
             numbers = np.full(len(parts[0]), -1, dtype=np.int32)
             there = np.ones(len(parts[0]), dtype=bool)
             for part in parts:
@@ -259,21 +249,10 @@ class GrowingVocabulary(Layout):
             at += len(group.offsets)
         return out
 
-    def _parts(self, group: Group, codes: list[Array], edges: Any, n: int) -> list[Array]:
-        """The codes of each term, for all templates of the group one after the other."""
-        parts = []
-        for k, s in enumerate(group.sources):
-            seen = [
-                shifted(codes[s], offsets[k], edges, OUTSIDE, self.reach, self.sources[s].marked)
-                for offsets in group.offsets
-            ]
-            parts.append(seen[0] if len(seen) == 1 else np.concatenate(seen))
-        return parts or [np.zeros(n * len(group.offsets), dtype=np.int32)]
-
     def _learn(self, known: Known, parts: list[Array], found: Array, min_count: int) -> Array:
         new = np.flatnonzero(found < 0)
         there = [part[new] for part in parts]
-        _, first, counts = np.unique(_hashes(there), return_index=True, return_counts=True)
+        _, first, counts = np.unique(_hash_codes(there), return_index=True, return_counts=True)
         first = np.sort(first[counts >= min_count])
         codes = np.stack([part[first] for part in there], axis=1)
         columns = self.n_features + np.arange(len(first), dtype=np.int32)
@@ -311,11 +290,8 @@ class GrowingVocabulary(Layout):
 
     def to_arrays(self) -> dict[str, Array]:
         """Values once, features as codes and columns."""
-        values, ends = pack_strings([v for source in self.sources for v in source.values])
         return {
-            "values": values,
-            "values_ends": ends,
-            "source_ends": np.cumsum([len(s.values) for s in self.sources], dtype=np.int64),
+            **self.pack_values(),
             "codes": np.concatenate([known.codes.reshape(-1) for known in self.known]),
             "columns": np.concatenate([known.columns for known in self.known]),
             "group_ends": np.cumsum([known.count for known in self.known], dtype=np.int64),
@@ -325,7 +301,7 @@ class GrowingVocabulary(Layout):
     def from_arrays(cls, templates: Sequence[Template], arrays: Any) -> GrowingVocabulary:
         """What ``to_arrays`` returned, checked; ``ValueError`` if it does not fit."""
         self = cls(templates)
-        self.take_values(get_strings(arrays, "values"), arrays)
+        self.take_values(arrays)
         columns = get_array(arrays, "columns", np.int32)
         codes = get_array(arrays, "codes", np.int32)
         ends = get_ends(arrays, "group_ends", len(columns))

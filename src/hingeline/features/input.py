@@ -16,8 +16,6 @@ from hingeline.features.dicts import DictEncoder
 from hingeline.features.tables import SparseSequences, TokenTable
 from hingeline.features.templates import TokenTemplates
 
-# Sequences in the shapes people have them, as one CSR matrix of tokens.
-
 Array = np.ndarray[Any, Any]
 
 
@@ -43,7 +41,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     if isinstance(X, SparseSequences):
         if lengths is not None:
             raise ValueError("X is cut into sequences already: leave lengths out.")
-        return numeric_matrix(X.matrix, "X"), _checked_offsets(X.offsets)
+        return numeric_matrix(X.matrix, "X"), _check_offsets(X.offsets)
     if lengths is not None:
         matrix = numeric_matrix(X, "X")
         return matrix, check_lengths(lengths, matrix.shape[0])
@@ -83,7 +81,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     return matrix, offsets.astype(np.int64)
 
 
-def _checked_offsets(offsets: Array) -> Array:
+def _check_offsets(offsets: Array) -> Array:
     """Offsets without empty sequences."""
     empty = np.flatnonzero(np.diff(offsets) <= 0)
     if len(empty):
@@ -228,27 +226,25 @@ def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matri
             )
         encoder = clone(features)
     else:
-        encoder = _suited(X, lengths)
+        encoder = _choose_encoder(X, lengths)
     if encoder is None:
         return None, *stack_sequences(X, lengths)
-    encoded = encoder.fit_transform(_sentences(X, lengths))
+    encoded = encoder.fit_transform(_cut(X, lengths))
     return encoder, *stack_sequences(encoded)
 
 
 def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
     """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such."""
-    if encoder is None:
+    if encoder is None or _is_ready(encoder, X, lengths):
         return stack_sequences(X, lengths)
-    if _is_ready(encoder, X, lengths):
-        return stack_sequences(X, lengths)
-    return stack_sequences(encoder.transform(_sentences(X, lengths)))
+    return stack_sequences(encoder.transform(_cut(X, lengths)))
 
 
 def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
     """Whether X are features already, not what the encoder reads."""
     if not isinstance(encoder, (DictEncoder, TokenTemplates)) or isinstance(X, TokenTable):
         return False
-    if _suited(X, lengths) is not None:
+    if _choose_encoder(X, lengths) is not None:
         return False
     if isinstance(X, SparseSequences) or sp.issparse(X) or isinstance(X, np.ndarray):
         return True
@@ -259,10 +255,10 @@ def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Arra
     """Tokens as CSR rows by an encoder that learns what is new, where it can."""
     if not hasattr(encoder, "partial_fit_transform") or _is_ready(encoder, X, lengths):
         return known_tokens(encoder, X, lengths)
-    return stack_sequences(encoder.partial_fit_transform(_sentences(X, lengths)))
+    return stack_sequences(encoder.partial_fit_transform(_cut(X, lengths)))
 
 
-def _suited(X: Any, lengths: Any) -> Any:
+def _choose_encoder(X: Any, lengths: Any) -> Any:
     """The encoder for X, from its first token that tells; None for numbers.
 
     Tuples of strings are rows of columns, as in a table; lists and sets of strings are attributes.
@@ -291,7 +287,7 @@ def _suited(X: Any, lengths: Any) -> Any:
     return None
 
 
-def _sentences(X: Any, lengths: Any) -> Any:
+def _cut(X: Any, lengths: Any) -> Any:
     """Stacked tokens cut into sequences."""
     if lengths is None:
         return X

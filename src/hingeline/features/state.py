@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-# Checks of the parameters that encoders share.
+from hingeline._files import pack_texts, unpack_texts
+
+Array = np.ndarray[Any, Any]
 
 
 def check_min_count(min_count: Any) -> None:
@@ -29,31 +30,14 @@ def check_dtype(dtype: Any) -> None:
         raise ValueError(f"dtype must be np.float32 or np.float64, got {dtype!r}.")
 
 
-Array = np.ndarray[Any, Any]
-
-
 def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
     """Texts as UTF-8 bytes in one array, and the end of each."""
     try:
-        encoded = [text.encode("utf-8") for text in texts]
+        return pack_texts(texts, "strict")
     except UnicodeEncodeError as error:
         raise ValueError(
             f"the value {error.object!r} is not valid Unicode and cannot be stored."
         ) from None
-    ends = np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)))
-    return np.frombuffer(b"".join(encoded), dtype=np.uint8), ends.astype(np.int64)
-
-
-def unpack_strings(data: Array, ends: Array, name: str) -> list[str]:
-    """The texts that ``pack_strings`` packed; ``ends`` is checked already."""
-    raw = data.tobytes()
-    try:
-        if raw.isascii():
-            text = raw.decode("ascii")
-            return [text[lo:hi] for lo, hi in pairwise([0, *ends.tolist()])]
-        return [raw[lo:hi].decode("utf-8") for lo, hi in pairwise([0, *ends.tolist()])]
-    except UnicodeDecodeError:
-        raise ValueError(f"array {name!r} of the encoder does not hold UTF-8 text.") from None
 
 
 def get_array(arrays: Mapping[str, Any], name: str, dtype: Any) -> Array:
@@ -78,7 +62,11 @@ def get_ends(arrays: Mapping[str, Any], name: str, total: int) -> Array:
 def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
     """Texts stored as ``name`` (bytes) and ``name_ends``."""
     data = get_array(arrays, name, np.uint8)
-    return unpack_strings(data, get_ends(arrays, f"{name}_ends", len(data)), name)
+    ends = get_ends(arrays, f"{name}_ends", len(data))
+    try:
+        return unpack_texts(data, ends, "strict")
+    except UnicodeDecodeError:
+        raise ValueError(f"array {name!r} of the encoder does not hold UTF-8 text.") from None
 
 
 def get_meta(meta: Any, name: str, kind: type | tuple[type, ...], what: str) -> Any:

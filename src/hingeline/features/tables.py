@@ -1,4 +1,4 @@
-"""Sentences as columns of text: what readers of tagged text return and templates encode."""
+"""Sequences of tokens: sentences as columns of text, from files or frames, and as sparse rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-# Encoded sequences: one CSR matrix of all tokens, cut into sequences.
-
 Array = np.ndarray[Any, Any]
+
+
+def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
+    """The tokens of some sequences, and the offsets that these have then."""
+    if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
+        which = which[0]
+    chosen = np.arange(len(offsets) - 1)[which]
+    lengths = np.diff(offsets)[chosen]
+    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts
 
 
 class SparseSequences:
@@ -56,12 +64,7 @@ class SparseSequences:
         if isinstance(which, (int, np.integer)):
             i = range(len(self))[int(which)]
             return self.matrix[self.offsets[i] : self.offsets[i + 1]]
-        if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
-            which = which[0]
-        chosen = np.arange(len(self))[which]
-        lengths = self.lengths[chosen]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        rows = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        rows, offsets = choose(self.offsets, which)
         return SparseSequences(self.matrix[rows], offsets)
 
     def __iter__(self) -> Iterator[sp.csr_matrix]:
@@ -215,8 +218,7 @@ class TokenTable:
     def sentences(self, column: str | int) -> list[list[str]]:
         """One column, sentence by sentence; e.g. the labels that ``fit`` wants."""
         flat = self.column(column).tolist()
-        cuts = self.offsets.tolist()
-        return [flat[lo:hi] for lo, hi in pairwise(cuts)]
+        return [flat[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
 
     def select(self, columns: Sequence[str | int]) -> TokenTable:
         """A table of some columns."""
@@ -239,15 +241,14 @@ class TokenTable:
         """
         flat: list[Any] = list(values)
         if not all(isinstance(value, str) for value in flat):
-            lengths = self.lengths
             if len(flat) != len(self):
                 raise ValueError(
                     f"values has {len(flat)} sequences, but there are {len(self)} sentences."
                 )
-            for i, sequence in enumerate(flat):
-                if isinstance(sequence, str) or len(sequence) != lengths[i]:
+            for i, (sequence, n) in enumerate(zip(flat, self.lengths.tolist(), strict=True)):
+                if isinstance(sequence, str) or len(sequence) != n:
                     raise ValueError(
-                        f"values[{i}] must have {lengths[i]} values, one per token of sentence {i}."
+                        f"values[{i}] must have {n} values, one per token of sentence {i}."
                     )
             flat = [str(value) for sequence in flat for value in sequence]
         if len(flat) != self.n_tokens:
@@ -255,13 +256,13 @@ class TokenTable:
                 f"values has {len(flat)} entries, but there are {self.n_tokens} tokens."
             )
         added = TokenTable.from_columns({name: flat}, self.offsets)
-        kept = [k for k in range(len(self.names)) if self.names[k] != name]
-        k = self.names.index(name) if name in self.names else len(kept)
-        names = [self.names[j] for j in kept]
-        columns = [self.values[j] for j in kept]
-        names.insert(k, name)
-        columns.insert(k, added.values[0])
-        codes = np.insert(self.codes[kept], k, added.codes[0], axis=0)
+        names, columns, codes = list(self.names), list(self.values), self.codes.copy()
+        if name not in names:
+            names.append(name)
+            columns.append([])
+            codes = np.concatenate([codes, added.codes])
+        k = names.index(name)
+        columns[k], codes[k] = added.values[0], added.codes[0]
         return TokenTable(tuple(names), codes, tuple(columns), self.offsets)
 
     def __len__(self) -> int:
@@ -276,13 +277,7 @@ class TokenTable:
                 for values, row in zip(self.values, part, strict=True)
             ]
             return list(zip(*texts, strict=True))
-        if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
-            which = which[0]
-        chosen = np.arange(len(self))[which]
-        lengths = self.lengths[chosen]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        first = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths)
-        tokens = first + np.arange(offsets[-1])
+        tokens, offsets = choose(self.offsets, which)
         return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
 
     def __iter__(self) -> Iterator[list[tuple[str, ...]]]:
@@ -346,3 +341,87 @@ def sentence_offsets(blank: Array) -> Array:
     ends = ended & ~np.append(True, blank)
     tokens = np.cumsum(~ended)
     return np.append(0, tokens[ends]).astype(np.int64)
+
+
+def from_frame(
+    frame: Any,
+    group: str = "sentence",
+    label: str | None = "tag",
+    columns: Sequence[str] | None = None,
+) -> tuple[TokenTable | list[Array], list[list[Any]] | None]:
+    """Cut a pandas or polars frame of tokens into sentences.
+
+    Rows of a group need not be neighbours: they are gathered, groups in the order of their first
+    row, rows of a group in the order of the frame.
+
+    Parameters
+    ----------
+    frame : data frame with one row per token
+        Anything with ``columns`` whose ``frame[name].to_numpy()`` gives a column.
+    group : str, default="sentence"
+        The column that says which sentence a token belongs to.
+    label : str or None, default="tag"
+        The column of labels; None if there is none.
+    columns : list of str, optional
+        The columns to read; by default all others.
+
+    Returns
+    -------
+    X : TokenTable, or list of arrays (tokens, columns)
+        A table where the columns hold strings, arrays where they hold numbers.
+    y : list of lists, or None
+        The labels of each sentence.
+    """
+    names = [str(name) for name in getattr(frame, "columns", ())]
+    if not names or not hasattr(frame, "__getitem__"):
+        raise TypeError(f"frame must be a pandas or polars frame, got {type(frame).__name__}.")
+    read = [n for n in names if n not in (group, label)] if columns is None else list(columns)
+    for argument, wanted in (("group", [group]), ("label", [label]), ("columns", read)):
+        for name in wanted:
+            if name is not None and name not in names:
+                raise ValueError(
+                    f"{argument} asks for {name!r}, which the frame does not have; it has "
+                    f"{', '.join(map(repr, names))}."
+                )
+    if not read:
+        raise ValueError("no columns are left to read besides group and label: name them.")
+    order, offsets = _gather(_values(frame, group))
+    y = None
+    if label is not None:
+        labels = _values(frame, label)[order].tolist()
+        y = [labels[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+    values = {name: _values(frame, name) for name in read}
+    numeric = [name for name, column in values.items() if column.dtype.kind in "fiub"]
+    if len(numeric) == len(read):
+        stacked = np.column_stack([values[name] for name in read])[order]
+        return np.split(stacked, offsets[1:-1]), y
+    if numeric:
+        text = next(name for name in read if name not in numeric)
+        raise ValueError(
+            f"column {numeric[0]!r} holds numbers and {text!r} does not: choose columns of one "
+            "kind, or turn numbers into strings."
+        )
+    for name, column in values.items():
+        for row, value in enumerate(column.tolist()):
+            if not isinstance(value, str):
+                raise ValueError(f"row {row} of column {name!r} is {value!r}, expected a string.")
+    columns_ = {name: column[order].tolist() for name, column in values.items()}
+    return TokenTable.from_columns(columns_, offsets), y
+
+
+def _values(frame: Any, name: str) -> Array:
+    return np.asarray(frame[name].to_numpy())
+
+
+def _gather(groups: Array) -> tuple[Array, Array]:
+    """The order that gathers the groups, and where each starts."""
+    index: dict[Any, int] = {}
+    keys = groups.tolist()
+    for row, key in enumerate(keys):
+        if key is None or key != key:
+            raise ValueError(f"row {row} has no group: every token belongs to a sentence.")
+        index.setdefault(key, len(index))
+    numbers = np.fromiter(map(index.__getitem__, keys), dtype=np.int64, count=len(keys))
+    counts = np.bincount(numbers, minlength=len(index))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return np.argsort(numbers, kind="stable"), offsets

@@ -1,4 +1,9 @@
-"""Templates as people write them: CRF++ and Wapiti files, and strings such as ``"word[-1]"``."""
+"""Templates as people write them: CRF++ and Wapiti files, and strings such as ``"word[-1]"``.
+
+Templates name functions of words, which are computed once per distinct value of a column. A
+function maps a string to a string, or to None where it has nothing to say: a prefix of a word that
+is too short, a test that fails. None gives no feature, alone or in a conjunction.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
-
-# Functions of words that templates name; computed once per distinct value of a column.
-#
-# A function maps a string to a string, or to None where it has nothing to say: a prefix of a word
-# that is too short, a test that fails. None gives no feature, alone or in a conjunction.
 
 Value = str | None
 Function = Callable[[str], Value]
@@ -43,12 +43,12 @@ def _shape(text: str) -> str:
 
 
 @lru_cache(maxsize=2**14)
-def _collapsed(shape: str) -> str:
+def _collapse(shape: str) -> str:
     return "".join(character for character, _ in groupby(shape))
 
 
-def _collapsed_shape(text: str) -> str:
-    return _collapsed(text.translate(_CLASSES))
+def _collapse_shape(text: str) -> str:
+    return _collapse(text.translate(_CLASSES))
 
 
 def _prefix(count: int, text: str) -> Value:
@@ -63,18 +63,13 @@ def _holds(test: Callable[[str], Any], text: str) -> Value:
     return "" if test(text) else None
 
 
-def _true_or_false(test: Callable[[str], Any], text: str) -> str:
+def _say_whether(test: Callable[[str], Any], text: str) -> str:
     return "true" if test(text) else "false"
 
 
-def _found(search: Callable[[str], Any], text: str) -> Value:
+def _find(search: Callable[[str], Any], text: str, otherwise: Value = None) -> Value:
     match = search(text)
-    return match.group() if match else None
-
-
-def _found_or_empty(search: Callable[[str], Any], text: str) -> str:
-    match = search(text)
-    return match.group() if match else ""
+    return match.group() if match else otherwise
 
 
 #: name -> what its argument is: nothing, a count, an optional word or a regular expression.
@@ -93,7 +88,7 @@ ARGUMENTS = {
 #: These have no value: a feature is there or it is not.
 TESTS = frozenset({"isdigit", "isupper", "istitle", "match"})
 #: Wapiti's commands, which give a value even where nothing matches; only its templates have them.
-_WAPITI = {"%t": _true_or_false, "%m": _found_or_empty}
+_WAPITI: dict[str, Any] = {"%t": _say_whether, "%m": partial(_find, otherwise="")}
 
 _PLAIN: dict[str, Function] = {
     "lower": str.lower,
@@ -121,14 +116,14 @@ class Call:
         if self.name in _PLAIN:
             return _PLAIN[self.name]
         if self.name == "shape":
-            return _shape if self.argument is None else _collapsed_shape
+            return _shape if self.argument is None else _collapse_shape
         if self.name in ("prefix", "suffix"):
             assert isinstance(self.argument, int)
             return partial(_prefix if self.name == "prefix" else _suffix, self.argument)
         search = re.compile(str(self.argument)).search
         if self.name in _WAPITI:
             return partial(_WAPITI[self.name], search)
-        return partial(_holds if self.name == "match" else _found, search)
+        return partial(_holds if self.name == "match" else _find, search)
 
 
 def check_call(name: str, argument: str | int | None) -> Call:
@@ -303,10 +298,10 @@ class _Reader:
             position = column_position(name, self.names)
         except ValueError as error:
             raise self.fail(str(error)) from None
-        return Term(position, (), _checked_offset(int(offset.group(1)), self.fail))
+        return Term(position, (), _check_offset(int(offset.group(1)), self.fail))
 
 
-def _checked_offset(offset: int, fail: Callable[[str], ValueError]) -> int:
+def _check_offset(offset: int, fail: Callable[[str], ValueError]) -> int:
     if abs(offset) > FARTHEST:
         raise fail(f"position {offset} is farther than {FARTHEST} tokens away")
     return offset
@@ -325,7 +320,7 @@ def column_position(name: str, names: Sequence[str]) -> int:
 
 def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
     terms = _Reader(text, where, names).template()
-    written = [written_term(term, names) for term in terms]
+    written = [write_term(term, names) for term in terms]
     pieces = [
         text if term.is_test else f"{text}=" for text, term in zip(written, terms, strict=True)
     ]
@@ -333,7 +328,7 @@ def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
     return Template("|".join(written), literals, tuple(terms))
 
 
-def written_term(term: Term, names: Sequence[str]) -> str:
+def write_term(term: Term, names: Sequence[str]) -> str:
     """The one way to write a term."""
     text = f"{names[term.column]}[{term.offset}]"
     for call in term.calls:
@@ -352,21 +347,10 @@ def written_term(term: Term, names: Sequence[str]) -> str:
 _MACRO = re.compile(r'%(.)\[([@*]?)([+-]?\d+),(\d+)(?:,"((?:[^"\\]|\\.)*)")?\]')
 #: Wapiti's classes of characters; a capital is the complement.
 _WAPITI_CLASSES = {
-    "a": r"[^\W\d_]",
-    "d": r"\d",
-    "l": r"[a-z]",
-    "p": r"[!-/:-@\[-`{-~]",
-    "s": r"\s",
-    "u": r"[A-Z]",
-    "w": r"[^\W_]",
-    "A": r"[\W\d_]",
-    "D": r"\D",
-    "L": r"[^a-z]",
-    "P": r"[^!-/:-@\[-`{-~]",
-    "S": r"\S",
-    "U": r"[^A-Z]",
-    "W": r"[\W_]",
-}
+    "a": r"[^\W\d_]", "d": r"\d", "l": r"[a-z]", "p": r"[!-/:-@\[-`{-~]", "s": r"\s", "u": r"[A-Z]",
+    "w": r"[^\W_]", "A": r"[\W\d_]", "D": r"\D", "L": r"[^a-z]", "P": r"[^!-/:-@\[-`{-~]",
+    "S": r"\S", "U": r"[^A-Z]", "W": r"[\W_]",
+}  # fmt: skip
 
 
 def _parse_file(text: str, names: Sequence[str]) -> list[Template]:
@@ -414,7 +398,7 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
         if command in "xX" and regex is None:
             pass
         elif command in "tTmM" and regex is not None:
-            calls = (Call(f"%{command.lower()}", _translated(regex, where)),)
+            calls = (Call(f"%{command.lower()}", _translate(regex, where)),)
         else:
             raise ValueError(f"{where}: {macro.group()} is not %x[row,col] nor %t or %m.")
         if command.isupper():
@@ -424,7 +408,7 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
                 f"{where}: there is no column {column}; there are {len(names)}, counted from 0 "
                 "and without the labels."
             )
-        offset_ = _checked_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
+        offset_ = _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
         terms.append(Term(int(column), calls, offset_))
     literals.append(line[at:])
     if any("%" in literal for literal in literals):
@@ -432,7 +416,7 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
     return Template(line, tuple(literals), tuple(terms))
 
 
-def _translated(regex: str, where: str) -> str:
+def _translate(regex: str, where: str) -> str:
     """Wapiti's regular expression as Python's: ``^ $ . * ?`` and classes; its * is lazy."""
     out, k = [], 0
     while k < len(regex):

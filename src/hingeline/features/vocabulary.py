@@ -1,8 +1,15 @@
-"""The features that templates found in training, and how tokens are numbered by them."""
+"""The features that templates found in training, and how tokens are numbered by them.
+
+A *source* is a column with functions applied: its distinct values have the codes 0, 1, …; −1 is
+"no value". Behind them come the codes of places outside the sentence: with reach R the token d
+before the sentence has code ``n + d − 1``, the token d behind it ``n + R + d − 1``. A
+conjunction of sources is one int64 in mixed radix; where that would overflow, the codes so far
+are numbered first, so that any number of terms is possible.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
@@ -14,15 +21,8 @@ from hingeline.features.state import get_array, get_ends, get_strings, pack_stri
 from hingeline.features.tables import TokenTable
 from hingeline.features.template_text import Call, Template, apply_calls
 
-# Arithmetic on whole columns of codes: shifting, combining and numbering them.
-#
-# A *source* is a column with functions applied: its distinct values have the codes 0, 1, …; −1 is
-# "no value". Behind them come the codes of places outside the sentence: with reach R the token d
-# before the sentence has code ``n + d − 1``, the token d behind it ``n + R + d − 1``. A
-# conjunction of sources is one int64 in mixed radix; where that would overflow, the codes so far
-# are numbered first, so that any number of terms is possible.
-
 Array = np.ndarray[Any, Any]
+Edges = tuple[list[Array], list[Array]]
 
 #: Keys stay below this.
 LIMIT = 2**62
@@ -31,7 +31,7 @@ SMALL_TABLE = 2**16
 TABLE_RATIO = 16
 
 
-def sentence_edges(offsets: Array, reach: int) -> tuple[list[Array], list[Array]]:
+def find_edges(offsets: Array, reach: int) -> Edges:
     """For k < reach, the tokens at place k of their sentence, and at place k from its end."""
     lengths = np.diff(offsets)
     first, last = [], []
@@ -42,13 +42,8 @@ def sentence_edges(offsets: Array, reach: int) -> tuple[list[Array], list[Array]
     return first, last
 
 
-def shifted(
-    codes: Array,
-    offset: int,
-    edges: tuple[list[Array], list[Array]],
-    n_values: int,
-    reach: int,
-    marked: bool,
+def shift(
+    codes: Array, offset: int, edges: Edges, n_values: int, reach: int, marked: bool
 ) -> Array:
     """The codes ``offset`` tokens away; boundary codes, or −1 if not ``marked``, outside."""
     if offset == 0:
@@ -130,7 +125,7 @@ def split(keys: Array, radices: Sequence[int]) -> list[Array]:
     return [keys, *reversed(parts)]
 
 
-def stages(radices: Sequence[int]) -> list[int]:
+def plan_stages(radices: Sequence[int]) -> list[int]:
     """How many terms each key takes: as many as fit, each stage but the first one less.
 
     The first term of a later stage is the number of the stage before, of which there are fewer
@@ -232,8 +227,45 @@ class Layout:
         """The columns that templates read."""
         return sorted({source.column for source in self.sources})
 
-    def take_values(self, values: list[str], arrays: Any) -> None:
+    def read_codes(
+        self, table: TokenTable, read: Callable[[Source, Sequence[str]], Array]
+    ) -> list[Array]:
+        """Codes of all tokens, source by source; ``read`` gives those of the distinct values."""
+        found = {k: _find_values(table, k) for k in self.used_columns()}
+        codes = []
+        for source in self.sources:
+            values, tokens = found[source.column]
+            codes.append(read(source, values)[tokens])
+        return codes
+
+    def find_parts(
+        self, group: Group, codes: list[Array], edges: Edges, n: int, outside: int | None = None
+    ) -> list[Array]:
+        """The codes of each term, for all templates of the group one after the other.
+
+        Places outside the sentence have the codes from ``outside`` on, by default those behind
+        the values. A template without terms is one feature that every token has.
+        """
+        parts = []
+        for k, s in enumerate(group.sources):
+            source = self.sources[s]
+            base = len(source.values) if outside is None else outside
+            seen = [
+                shift(codes[s], offsets[k], edges, base, self.reach, source.marked)
+                for offsets in group.offsets
+            ]
+            parts.append(seen[0] if len(seen) == 1 else np.concatenate(seen))
+        return parts or [np.zeros(n * len(group.offsets), dtype=np.int32)]
+
+    def pack_values(self) -> dict[str, Array]:
+        """The values of all sources as arrays."""
+        values, ends = pack_strings([v for source in self.sources for v in source.values])
+        sizes = np.cumsum([len(s.values) for s in self.sources], dtype=np.int64)
+        return {"values": values, "values_ends": ends, "source_ends": sizes}
+
+    def take_values(self, arrays: Any) -> None:
         """Give the sources their stored values; ``ValueError`` if these do not fit."""
+        values = get_strings(arrays, "values")
         ends = get_ends(arrays, "source_ends", len(values))
         if len(ends) != len(self.sources):
             raise ValueError(
@@ -257,48 +289,25 @@ class Vocabulary(Layout):
 
     def learn(self, table: TokenTable, min_count: int) -> Array:
         """Number the table's features; returns (groups or more, tokens) column numbers."""
-        per_value = distinct_values(table, self.used_columns())
-        codes = []
-        for source in self.sources:
-            values, tokens = per_value[source.column]
-            codes.append(source.learn(values)[tokens])
-        rows = self._rows(table, codes, min_count)
+        rows = self._rows(table, self.read_codes(table, Source.learn), min_count)
         if min_count > 1:
             self._drop_unused_values()
         return rows
 
     def look_up(self, table: TokenTable) -> Array:
         """Column numbers of the table's features, −1 for those that are not known."""
-        per_value = distinct_values(table, self.used_columns())
-        codes = []
-        for source in self.sources:
-            values, tokens = per_value[source.column]
-            codes.append(source.look_up(values)[tokens])
-        return self._rows(table, codes, None)
+        return self._rows(table, self.read_codes(table, Source.look_up), None)
 
     def _rows(self, table: TokenTable, codes: list[Array], min_count: int | None) -> Array:
-        edges = sentence_edges(table.offsets, self.reach)
+        edges = find_edges(table.offsets, self.reach)
         n, at, first = table.n_tokens, 0, 0
         out = np.empty((sum(len(group.offsets) for group in self.groups), n), dtype=np.int32)
         for group in self.groups:
-            parts: list[Any] = []
-            for k, s in enumerate(group.sources):
-                source = self.sources[s]
-                seen = [
-                    shifted(
-                        codes[s], offsets[k], edges, len(source.values), self.reach, source.marked
-                    )
-                    for offsets in group.offsets
-                ]
-                parts.append(seen[0] if len(seen) == 1 else np.concatenate(seen))
-            if not parts:  # a template without terms: one feature that every token has
-                parts = [np.zeros(n * len(group.offsets), dtype=np.int32)]
+            parts = self.find_parts(group, codes, edges, n)
+            numbers = self._number(group, parts, min_count)
             if min_count is not None:
                 group.first = first
-                numbers = self._number(group, parts, min_count)
                 first += group.n_features
-            else:
-                numbers = self._number(group, parts, None)
             rows = out[at : at + len(group.offsets)].reshape(-1)
             np.add(numbers, group.first, out=rows, casting="unsafe")
             if numbers.min(initial=0) < 0:
@@ -313,7 +322,7 @@ class Vocabulary(Layout):
     def _number(self, group: Group, parts: list[Array], min_count: int | None) -> Array:
         """Numbers of the tuples in ``parts``; learned first unless ``min_count`` is None."""
         radices = self._radices(group)
-        counts = stages(radices)
+        counts = plan_stages(radices)
         numbers = np.empty(0, dtype=np.int64)
         learned: list[Numbering] = []
         at = 0
@@ -344,7 +353,7 @@ class Vocabulary(Layout):
     def tuples(self, group: Group) -> list[Array]:
         """The codes of a group's features, one array per term."""
         radices = self._radices(group)
-        counts = stages(radices)
+        counts = plan_stages(radices)
         ends = list(accumulate(counts))
         parts: list[Array] = []
         numbers: Any = slice(None)
@@ -401,12 +410,9 @@ class Vocabulary(Layout):
 
     def to_arrays(self) -> dict[str, Array]:
         """Values once, features as keys; with the templates this is all there is to know."""
-        values, ends = pack_strings([v for source in self.sources for v in source.values])
         keys = [numbering.keys for group in self.groups for numbering in group.numberings]
         return {
-            "values": values,
-            "values_ends": ends,
-            "source_ends": np.cumsum([len(s.values) for s in self.sources], dtype=np.int64),
+            **self.pack_values(),
             "keys": np.concatenate(keys),
             "key_ends": np.cumsum([len(k) for k in keys], dtype=np.int64),
         }
@@ -415,14 +421,14 @@ class Vocabulary(Layout):
     def from_arrays(cls, templates: Sequence[Template], arrays: Any) -> Vocabulary:
         """What ``to_arrays`` returned, checked; ``ValueError`` if it does not fit."""
         self = cls(templates)
-        self.take_values(get_strings(arrays, "values"), arrays)
+        self.take_values(arrays)
         keys = get_array(arrays, "keys", np.int64)
         cuts = [0, *get_ends(arrays, "key_ends", len(keys)).tolist()]
         at = first = 0
         for group in self.groups:
             radices = self._radices(group)
             size, done = 1, 0
-            for count in stages(radices):
+            for count in plan_stages(radices):
                 if at + 1 >= len(cuts):
                     raise ValueError("array 'key_ends' of the encoder has too few entries.")
                 size *= prod(radices[done : done + count])
@@ -446,24 +452,18 @@ def boundary_values(reach: int) -> list[str]:
     return before + [f"_B+{d}" for d in range(1, reach + 1)]
 
 
-def distinct_values(
-    table: TokenTable, columns: Sequence[int]
-) -> dict[int, tuple[Sequence[str], Array]]:
-    """For each column the values that occur, and each token's place among them.
+def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
+    """The values of a column that occur, and each token's place among them.
 
     A slice of a table keeps all values of the table; those that do not occur must cost nothing.
     """
-    found: dict[int, tuple[Sequence[str], Array]] = {}
-    for k in columns:
-        codes, values = table.codes[k], table.values[k]
-        if len(values) > len(codes):
-            present, tokens = np.unique(codes, return_inverse=True)
-            found[k] = [values[code] for code in present.tolist()], tokens
-            continue
-        occurs = np.zeros(len(values), dtype=bool)
-        occurs[codes] = True
-        if not occurs.all():
-            codes = (np.cumsum(occurs) - 1)[codes]
-            values = [value for value, there in zip(values, occurs.tolist(), strict=True) if there]
-        found[k] = values, codes
-    return found
+    codes, values = table.codes[column], table.values[column]
+    if len(values) > len(codes):
+        present, tokens = np.unique(codes, return_inverse=True)
+        return [values[code] for code in present.tolist()], tokens
+    occurs = np.zeros(len(values), dtype=bool)
+    occurs[codes] = True
+    if not occurs.all():
+        codes = (np.cumsum(occurs) - 1)[codes]
+        values = [value for value, there in zip(values, occurs.tolist(), strict=True) if there]
+    return values, codes

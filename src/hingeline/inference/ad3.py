@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, table_size
+from hingeline.inference.factor_graph import Scored, Topology, table_size
 from hingeline.inference.messages import (
-    SWEEPS,
+    ROUNDING_SWEEPS,
     keep_better,
     message_start,
     most_states,
@@ -184,7 +184,7 @@ def _mean_range(tables: Array, table_start: Array, weight_start: Array) -> float
 
 
 @helper
-def _agree(
+def _average(
     graph: Topology, starts: Array, q: Array, rho: float, near: Array, mean: Array, messages: Array
 ) -> tuple[float, float]:
     """Means of the marginals, messages moved towards them; primal and dual residuals, squared."""
@@ -226,14 +226,7 @@ def _push(graph: Topology, beliefs: Array, starts: Array, messages: Array) -> No
 
 @helper
 def alternating_directions(
-    graph: Topology,
-    unary: Array,
-    tables: Array,
-    table_start: Array,
-    messages: Array,
-    y: Array,
-    max_iterations: int,
-    tol: float,
+    scored: Scored, messages: Array, y: Array, max_iterations: int, tol: float
 ) -> float:
     """Best bound of the iterations, its messages in ``messages``; the best labels in ``y``.
 
@@ -241,6 +234,8 @@ def alternating_directions(
     residuals (marginals against their means, means against those before) is below ``tol``, or
     after ``max_iterations``. Messages may start anywhere; those of block descent are a good place.
     """
+    graph = scored.graph
+    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
     n = graph.n_states.shape[0]
     m = graph.scope_start.shape[0] - 1
     starts = message_start(graph)
@@ -272,7 +267,7 @@ def alternating_directions(
             for e in range(count):
                 polished[e] = current[e]
             node_beliefs(graph, unary, polished, starts, beliefs)
-            sweep(graph, tables, table_start, polished, starts, beliefs, k % (2 * _CHECK) != 0, out)
+            sweep(scored, polished, starts, beliefs, k % (2 * _CHECK) != 0, out)
             bound = constant + top_sum(graph, beliefs, trial)
             for source in range(2 if k > 0 else 1):  # round the beliefs, then the means
                 if source == 1:
@@ -281,7 +276,7 @@ def alternating_directions(
                         for e in range(graph.unary_start[i], graph.unary_start[i + 1]):
                             if mean[e] > mean[graph.unary_start[i] + trial[i]]:
                                 trial[i] = e - graph.unary_start[i]
-                score = keep_better(graph, unary, tables, table_start, trial, SWEEPS, score, y)
+                score = keep_better(scored, trial, ROUNDING_SWEEPS, score, y)
             if bound < best:
                 best = bound
                 for e in range(count):
@@ -326,5 +321,5 @@ def alternating_directions(
                     force,
                     q,
                 )
-        primal, dual = _agree(graph, starts, q, rho, near, mean, current)
+        primal, dual = _average(graph, starts, q, rho, near, mean, current)
     return max(best, score)

@@ -18,26 +18,15 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology
+from hingeline.inference.factor_graph import Scored
 
 Array = np.ndarray[Any, Any]
 
 
 @helper
-def is_binary_pairwise(graph: Topology) -> bool:
-    """Whether all variables are binary and no factor joins more than two."""
-    for i in range(graph.n_states.shape[0]):
-        if graph.n_states[i] != 2:
-            return False
-    for c in range(graph.scope_start.shape[0] - 1):
-        if graph.scope_start[c + 1] - graph.scope_start[c] > 2:
-            return False
-    return True
-
-
-@helper
-def is_submodular(graph: Topology, tables: Array, table_start: Array) -> bool:
+def is_submodular(scored: Scored) -> bool:
     """Whether every pair of a binary pairwise graph prefers to agree, with these scores."""
+    graph, tables, table_start = scored.graph, scored.tables, scored.table_start
     for c in range(graph.scope_start.shape[0] - 1):
         if graph.scope_start[c + 1] - graph.scope_start[c] == 2:
             at = table_start[c]
@@ -132,8 +121,10 @@ def _augment(
 
 
 @helper
-def graph_cut(graph: Topology, unary: Array, tables: Array, table_start: Array, y: Array) -> float:
+def graph_cut(scored: Scored, y: Array) -> float:
     """Best assignment of a submodular graph in ``y``; what the cut says is its score."""
+    graph = scored.graph
+    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
     n = graph.n_states.shape[0]
     m = graph.scope_start.shape[0] - 1
     terminal = np.empty(n)  # score of 1 over 0: from the source where positive, else to the sink

@@ -9,7 +9,7 @@ With the scores of all assignments of the first k variables in one vector, varia
 
 where ``field_s`` grows in the same way, one earlier variable j at a time: a few additions per
 assignment, all of them on neighbouring numbers. The last variable is maximised on the way, so that
-time and memory are those of the ``n_assignments(graph)`` divided by its number of states.
+time and memory are those of all assignments divided by its number of states.
 """
 
 from __future__ import annotations
@@ -19,35 +19,19 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import finite_helper, helper
-from hingeline.inference.factor_graph import Topology, assignment_score
+from hingeline.inference.factor_graph import Scored, assignment_score
 
 Array = np.ndarray[Any, Any]
 
-#: Numbers of assignments are not counted beyond this.
-MANY = 2**62
-
 
 @helper
-def n_assignments(graph: Topology) -> int:
-    """Number of assignments, at most ``MANY``."""
-    count = 1
-    for i in range(graph.n_states.shape[0]):
-        states = int(graph.n_states[i])
-        if count > MANY // states:
-            return MANY
-        count *= states
-    return count
-
-
-@helper
-def _pair_scores(
-    graph: Topology, tables: Array, table_start: Array, k: int, s: int, pairs: Array
-) -> bool:
+def _pair_scores(scored: Scored, k: int, s: int, pairs: Array) -> bool:
     """Scores of earlier variables' states with state s of variable k, as one vector over them.
 
     ``pairs[0]``, which belongs to no pair, receives factors over k alone. Returns whether there
     are factors that join k with two or more earlier variables and none later.
     """
+    graph, tables, table_start = scored.graph, scored.tables, scored.table_start
     for q in range(1 + graph.unary_start[k]):
         pairs[q] = 0.0
     larger = False
@@ -75,17 +59,9 @@ def _pair_scores(
 
 
 @helper
-def _add_larger(
-    graph: Topology,
-    tables: Array,
-    table_start: Array,
-    sizes: Array,
-    k: int,
-    s: int,
-    j: int,
-    field: Array,
-) -> None:
+def _add_larger(scored: Scored, sizes: Array, k: int, s: int, j: int, field: Array) -> None:
     """Add factors over three or more variables whose last two are j and k to ``field``."""
+    graph, tables, table_start = scored.graph, scored.tables, scored.table_start
     for p in range(graph.incident_start[k], graph.incident_start[k + 1]):
         c = graph.incident[p]
         start = graph.scope_start[c]
@@ -111,20 +87,11 @@ def _add_larger(
 
 
 @helper
-def _fill_field(
-    graph: Topology,
-    unary: Array,
-    tables: Array,
-    table_start: Array,
-    sizes: Array,
-    k: int,
-    s: int,
-    pairs: Array,
-    field: Array,
-) -> None:
+def _fill_field(scored: Scored, sizes: Array, k: int, s: int, pairs: Array, field: Array) -> None:
     """``field[y]``: what state s of variable k adds to each assignment y of the earlier ones."""
-    larger = _pair_scores(graph, tables, table_start, k, s, pairs)
-    field[0] = unary[graph.unary_start[k] + s] + pairs[0]
+    graph = scored.graph
+    larger = _pair_scores(scored, k, s, pairs)
+    field[0] = scored.unary[graph.unary_start[k] + s] + pairs[0]
     for j in range(k):
         size = sizes[j]
         for t in range(graph.n_states[j] - 1, -1, -1):  # the first block is the source
@@ -133,7 +100,7 @@ def _fill_field(
             for y in range(size):
                 block[y] = field[y] + score
         if larger:
-            _add_larger(graph, tables, table_start, sizes, k, s, j, field)
+            _add_larger(scored, sizes, k, s, j, field)
 
 
 @finite_helper
@@ -155,13 +122,12 @@ def _raise(a: Array, b: Array, size: int) -> None:
 
 
 @helper
-def enumerate_best(
-    graph: Topology, unary: Array, tables: Array, table_start: Array, y: Array
-) -> float:
+def enumerate_best(scored: Scored, y: Array) -> float:
     """Best assignment in ``y``; its score. Of several best ones the same in every call."""
+    graph = scored.graph
     n = graph.n_states.shape[0]
     if n == 0:
-        return assignment_score(graph, unary, tables, table_start, y)
+        return assignment_score(scored, y)
     sizes = np.empty(n, dtype=np.int64)  # assignments of the variables before this one
     sizes[0] = 1
     for k in range(n - 1):
@@ -173,14 +139,14 @@ def enumerate_best(
     for k in range(n - 1):
         size = sizes[k]
         for s in range(graph.n_states[k] - 1, -1, -1):
-            _fill_field(graph, unary, tables, table_start, sizes, k, s, pairs, field)
+            _fill_field(scored, sizes, k, s, pairs, field)
             block = scores[s * size : (s + 1) * size]
             for q in range(size):
                 block[q] = scores[q] + field[q]
     most = np.empty(sizes[n - 1])
-    _fill_field(graph, unary, tables, table_start, sizes, n - 1, 0, pairs, most)
+    _fill_field(scored, sizes, n - 1, 0, pairs, most)
     for s in range(1, graph.n_states[n - 1]):
-        _fill_field(graph, unary, tables, table_start, sizes, n - 1, s, pairs, field)
+        _fill_field(scored, sizes, n - 1, s, pairs, field)
         _raise(most, field, sizes[n - 1])
     rest = _largest(scores, most, sizes[n - 1])
     for k in range(n - 1):
@@ -190,7 +156,7 @@ def enumerate_best(
     last = 0
     for s in range(graph.n_states[n - 1]):
         y[n - 1] = s
-        score = assignment_score(graph, unary, tables, table_start, y)
+        score = assignment_score(scored, y)
         if score > best:
             best = score
             last = s

@@ -6,8 +6,8 @@ sets of variables. The score of an assignment is
     Σ_i unary[unary_start[i] + y_i] + Σ_c tables[table_start[c] + index_c(y)]
 
 where ``index_c`` counts the joint states of the factor's variables in C order, the last variable
-fastest. Scores are passed beside the topology: ``table_start`` may point several factors at one
-table, so that factors without features read the weights themselves and nothing is copied.
+fastest. ``table_start`` may point several factors at one table, so that factors without features
+read the weights themselves and nothing is copied.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from hingeline._jit import helper
+from hingeline._jit import helper, strict_helper
 
 Array = np.ndarray[Any, Any]
 
@@ -32,6 +34,15 @@ class Topology(NamedTuple):
     incident_start: Array  # (n + 1,) int64
     incident: Array  # int32: the factors of each variable
     slot: Array  # int32: the variable's place in the scope of that factor
+
+
+class Scored(NamedTuple):
+    """A graph with its scores, float64."""
+
+    graph: Topology
+    unary: Array  # over (variable, state)
+    tables: Array
+    table_start: Array  # (m,) int64: where the table of each factor begins
 
 
 class Topologies(NamedTuple):
@@ -85,12 +96,12 @@ def joint_index(graph: Topology, c: int, y: Array) -> int:
     return index
 
 
-@helper
-def assignment_score(
-    graph: Topology, unary: Array, tables: Array, table_start: Array, y: Array
-) -> float:
-    """Score of an assignment."""
+@strict_helper
+def assignment_score(scored: Scored, y: Array) -> float:
+    """Score of an assignment: the same bits for every caller, so that bounds can be met."""
     total = 0.0
+    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
+    graph = scored.graph
     n_states = graph.n_states
     unary_start = graph.unary_start
     scope_start = graph.scope_start
@@ -124,14 +135,14 @@ def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Top
         lengths = np.array([len(scope) for scope in scopes], dtype=np.int64)
         flat = np.array([i for scope in scopes for i in scope], dtype=np.int32)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    starts = _starts(lengths)
+    starts = starts_of(lengths)
     order = np.argsort(flat, kind="stable")
     return Topology(
         n_states=states,
-        unary_start=_starts(states),
+        unary_start=starts_of(states),
         scope_start=starts,
         scope=flat,
-        incident_start=_starts(np.bincount(flat, minlength=len(states))),
+        incident_start=starts_of(np.bincount(flat, minlength=len(states))),
         incident=owner[order].astype(np.int32),
         slot=(order - starts[owner[order]]).astype(np.int32),
     )
@@ -144,9 +155,9 @@ def join(graphs: Sequence[Topology]) -> Topologies:
         return np.concatenate([getattr(graph, name) for graph in graphs])
 
     return Topologies(
-        node_ptr=_starts(np.array([len(graph.n_states) for graph in graphs])),
-        factor_ptr=_starts(np.array([len(graph.scope_start) - 1 for graph in graphs])),
-        scope_ptr=_starts(np.array([len(graph.scope) for graph in graphs])),
+        node_ptr=starts_of(np.array([len(graph.n_states) for graph in graphs])),
+        factor_ptr=starts_of(np.array([len(graph.scope_start) - 1 for graph in graphs])),
+        scope_ptr=starts_of(np.array([len(graph.scope) for graph in graphs])),
         n_states=flat("n_states"),
         unary_start=flat("unary_start"),
         scope_start=flat("scope_start"),
@@ -157,5 +168,49 @@ def join(graphs: Sequence[Topology]) -> Topologies:
     )
 
 
-def _starts(sizes: Array) -> Array:
+def starts_of(sizes: Array) -> Array:
+    """Where pieces of these sizes begin, one after the other, and where the last one ends."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
+# What graphs are like, each of them ------------------------------------------------------------
+
+
+def are_forests(graphs: Topologies) -> Array:
+    """Whether the graph of variables and factors has no cycle: nodes less links are components."""
+    variables, factors = np.diff(graphs.node_ptr), np.diff(graphs.factor_ptr)
+    count = len(variables)
+    orders = _orders(graphs)
+    n = int(variables.sum())
+    places = np.diff(graphs.scope_ptr)
+    ends = np.repeat(graphs.node_ptr[:-1], places) + graphs.scope
+    owners = n + np.repeat(np.arange(len(orders)), orders)
+    nodes = n + len(orders)
+    links = coo_array((np.ones(len(ends), dtype=np.int8), (ends, owners)), shape=(nodes, nodes))
+    _, component = connected_components(links, directed=False)
+    graph = np.concatenate([np.repeat(np.arange(count), sizes) for sizes in (variables, factors)])
+    _, first = np.unique(component, return_index=True)
+    components = np.bincount(graph[first], minlength=count)
+    return np.asarray(variables + factors - places == components)
+
+
+def are_binary_pairs(graphs: Topologies) -> Array:
+    """Whether all variables are binary and no factor joins more than two."""
+    count = len(graphs.node_ptr) - 1
+    node = np.repeat(np.arange(count), np.diff(graphs.node_ptr))[graphs.n_states != 2]
+    factor = np.repeat(np.arange(count), np.diff(graphs.factor_ptr))[_orders(graphs) > 2]
+    fine = np.ones(count, dtype=np.bool_)
+    fine[node] = fine[factor] = False
+    return fine
+
+
+def log2_assignments(graphs: Topologies) -> Array:
+    """Binary logarithm of the number of assignments."""
+    logs = np.concatenate(([0.0], np.cumsum(np.log2(graphs.n_states))))
+    return np.asarray(np.diff(logs[graphs.node_ptr]))
+
+
+def _orders(graphs: Topologies) -> Array:
+    """Variables of each factor; ``scope_start`` has one entry more for each graph."""
+    last = graphs.factor_ptr[1:-1] + np.arange(len(graphs.factor_ptr) - 2)
+    return np.delete(np.diff(graphs.scope_start), last)

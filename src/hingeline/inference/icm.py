@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology
+from hingeline.inference.factor_graph import Scored
 
 Array = np.ndarray[Any, Any]
 
@@ -21,16 +21,10 @@ GAIN = 1e-13
 
 
 @helper
-def conditional_scores(
-    graph: Topology,
-    unary: Array,
-    tables: Array,
-    table_start: Array,
-    i: int,
-    y: Array,
-    out: Array,
-) -> None:
+def conditional_scores(scored: Scored, i: int, y: Array, out: Array) -> None:
     """``out[s]``: what depends on variable i where it takes the value s and the others are y."""
+    graph = scored.graph
+    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
     n_states = graph.n_states[i]
     first = graph.unary_start[i]
     for s in range(n_states):
@@ -55,10 +49,9 @@ def conditional_scores(
 
 
 @helper
-def improve(
-    graph: Topology, unary: Array, tables: Array, table_start: Array, y: Array, max_sweeps: int
-) -> int:
+def improve(scored: Scored, y: Array, max_sweeps: int) -> int:
     """Improve ``y`` in place until no single change helps; the number of changes made."""
+    graph = scored.graph
     n = graph.n_states.shape[0]
     most = 0
     for i in range(n):
@@ -68,7 +61,7 @@ def improve(
     quiet = 0  # variables in a row that stayed
     for visit in range(max_sweeps * n):
         i = visit % n
-        conditional_scores(graph, unary, tables, table_start, i, y, scores)
+        conditional_scores(scored, i, y, scores)
         best = y[i]
         for s in range(graph.n_states[i]):
             if scores[s] > scores[best]:

@@ -1,5 +1,13 @@
 """LP relaxation by block-coordinate descent on the dual: one factor's messages at a time.
 
+A message ``δ_ci(s)`` moves score from factor c to its variable i. For any messages
+
+    Σ_i max_s b_i(s) + Σ_c max_y [table_c(y) − Σ_i δ_ci(y_i)],     b_i = unary_i + Σ_c δ_ci
+
+is at least the score of every assignment (up to rounding), and its minimum over δ is the optimum of
+the relaxation over the local polytope. Messages are one flat vector: those of place p of
+``graph.scope`` begin at ``message_start(graph)[p]``.
+
 Guarantee: the bound returned is at least the score of every assignment (up to rounding), and it
 never rises from pass to pass; where it equals the score of the labels found, these are a
 maximiser. Any number of states, factors of any order, loops. Scores must be finite.
@@ -19,20 +27,15 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import finite_helper, helper
-from hingeline.inference.factor_graph import Topology, assignment_score, table_size
+from hingeline.inference.factor_graph import Scored, Topology, assignment_score, table_size
 from hingeline.inference.icm import improve
 
-# Messages between factors and variables: the dual of the local-polytope relaxation.
-#
-# A message ``δ_ci(s)`` moves score from factor c to its variable i. For any messages
-#
-#     Σ_i max_s b_i(s) + Σ_c max_y [table_c(y) − Σ_i δ_ci(y_i)],     b_i = unary_i + Σ_c δ_ci
-#
-# is at least the score of every assignment (up to rounding), and its minimum over δ is the
-# optimum of the relaxation. Messages are one flat vector: those of place p of ``graph.scope``
-# begin at ``message_start(graph)[p]``. Scores must be finite.
-
 Array = np.ndarray[Any, Any]
+
+#: Passes between two roundings improved by single changes.
+_ROUND_EVERY = 8
+#: Sweeps of single changes for one rounding.
+ROUNDING_SWEEPS = 10
 
 
 @helper
@@ -114,65 +117,6 @@ def top_sum(graph: Topology, beliefs: Array, y: Array) -> float:
         y[i] = best
         total += beliefs[first + best]
     return total
-
-
-@helper
-def factor_sum(
-    graph: Topology, tables: Array, table_start: Array, messages: Array, starts: Array
-) -> float:
-    """``Σ_c max_y [table_c(y) − Σ_i δ_ci(y_i)]``."""
-    out = np.empty(most_states(graph))
-    total = 0.0
-    for c in range(graph.scope_start.shape[0] - 1):
-        start = graph.scope_start[c]
-        if graph.scope_start[c + 1] == start:
-            total += tables[table_start[c]]
-            continue
-        max_marginal(graph, c, 0, tables, table_start[c], messages, starts, out)
-        best = out[0]
-        for s in range(1, starts[start + 1] - starts[start]):
-            best = max(best, out[s])
-        total += best
-    return total
-
-
-@helper
-def relaxed_bound(
-    graph: Topology, unary: Array, tables: Array, table_start: Array, messages: Array
-) -> float:
-    """The upper bound that the messages prove."""
-    starts = message_start(graph)
-    beliefs = np.empty(graph.unary_start[graph.n_states.shape[0]])
-    y = np.empty(graph.n_states.shape[0], dtype=np.int32)
-    node_beliefs(graph, unary, messages, starts, beliefs)
-    return top_sum(graph, beliefs, y) + factor_sum(graph, tables, table_start, messages, starts)
-
-
-@helper
-def n_tied(graph: Topology, unary: Array, messages: Array, tolerance: float) -> int:
-    """Variables whose two best beliefs are within ``tolerance``: where rounding had to choose."""
-    starts = message_start(graph)
-    beliefs = np.empty(graph.unary_start[graph.n_states.shape[0]])
-    node_beliefs(graph, unary, messages, starts, beliefs)
-    count = 0
-    for i in range(graph.n_states.shape[0]):
-        best = -np.inf
-        second = -np.inf
-        for k in range(graph.unary_start[i], graph.unary_start[i + 1]):
-            if beliefs[k] > best:
-                second = best
-                best = beliefs[k]
-            else:
-                second = max(second, beliefs[k])
-        if best - second <= tolerance:
-            count += 1
-    return count
-
-
-#: Passes between two roundings improved by single changes.
-_ROUND_EVERY = 8
-#: Sweeps of single changes for one rounding.
-SWEEPS = 10
 
 
 @finite_helper
@@ -311,16 +255,10 @@ def _update_factor(
 
 @helper
 def sweep(
-    graph: Topology,
-    tables: Array,
-    table_start: Array,
-    messages: Array,
-    starts: Array,
-    beliefs: Array,
-    reverse: bool,
-    out: Array,
+    scored: Scored, messages: Array, starts: Array, beliefs: Array, reverse: bool, out: Array
 ) -> None:
     """Update every factor once, in order or in reverse."""
+    graph, tables, table_start = scored.graph, scored.tables, scored.table_start
     m = graph.scope_start.shape[0] - 1
     scope_start = graph.scope_start
     scope = graph.scope
@@ -350,20 +288,11 @@ def sweep(
 
 
 @helper
-def keep_better(
-    graph: Topology,
-    unary: Array,
-    tables: Array,
-    table_start: Array,
-    trial: Array,
-    sweeps: int,
-    best: float,
-    y: Array,
-) -> float:
+def keep_better(scored: Scored, trial: Array, sweeps: int, best: float, y: Array) -> float:
     """Improve ``trial``, and copy it to ``y`` if it scores more than ``best``; the larger score."""
     if sweeps > 0:
-        improve(graph, unary, tables, table_start, trial, sweeps)
-    score = assignment_score(graph, unary, tables, table_start, trial)
+        improve(scored, trial, sweeps)
+    score = assignment_score(scored, trial)
     if score > best:
         for i in range(y.shape[0]):
             y[i] = trial[i]
@@ -372,22 +301,14 @@ def keep_better(
 
 
 @helper
-def block_descent(
-    graph: Topology,
-    unary: Array,
-    tables: Array,
-    table_start: Array,
-    messages: Array,
-    y: Array,
-    max_passes: int,
-    tol: float,
-) -> float:
+def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, tol: float) -> float:
     """Lower the bound of ``messages`` in place; the bound, and the best labels found in ``y``.
 
     Stops when the bound meets the score of the labels, or when a pass lowers it by less than
     ``tol`` times one plus its size, or after ``max_passes``, at least one. Messages may start
     anywhere: at zero or, for scores that changed a little, where they were left.
     """
+    graph = scored.graph
     n = graph.n_states.shape[0]
     starts = message_start(graph)
     beliefs = np.empty(graph.unary_start[n])
@@ -395,20 +316,20 @@ def block_descent(
     constant = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
         if graph.scope_start[c + 1] == graph.scope_start[c]:
-            constant += tables[table_start[c]]
+            constant += scored.tables[scored.table_start[c]]
     trial = np.empty(n, dtype=np.int32)
     best = -np.inf
     before = np.inf
     bound = np.inf
     for k in range(max_passes):
-        node_beliefs(graph, unary, messages, starts, beliefs)  # afresh: no errors add up
-        sweep(graph, tables, table_start, messages, starts, beliefs, k % 2 == 1, out)
+        node_beliefs(graph, scored.unary, messages, starts, beliefs)  # afresh: no errors add up
+        sweep(scored, messages, starts, beliefs, k % 2 == 1, out)
         bound = constant + top_sum(graph, beliefs, trial)
         fall = before - bound
         before = bound
         last = k == max_passes - 1 or fall < tol * (1.0 + abs(bound))
-        sweeps = SWEEPS if last or k % _ROUND_EVERY == 0 else 0
-        best = keep_better(graph, unary, tables, table_start, trial, sweeps, best, y)
+        sweeps = ROUNDING_SWEEPS if last or k % _ROUND_EVERY == 0 else 0
+        best = keep_better(scored, trial, sweeps, best, y)
         if last or bound - best <= 1e-12 * (1.0 + abs(bound)):
             break
     return max(bound, best)

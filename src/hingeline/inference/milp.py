@@ -13,25 +13,18 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from hingeline.inference.factor_graph import Topology, assignment_score, table_size
+from hingeline.inference.factor_graph import Scored, Topology, assignment_score, table_size
 
 Array = np.ndarray[Any, Any]
 
 
-def map_milp(
-    graph: Topology,
-    unary: Array,
-    tables: Array,
-    table_start: Array,
-    *,
-    time_limit: float | None = None,
-) -> tuple[float, Array]:
+def map_milp(scored: Scored, *, time_limit: float | None = None) -> tuple[float, Array]:
     """Best assignment of any graph.
 
     Parameters
     ----------
-    graph, unary, tables, table_start
-        Graph and finite scores, see :mod:`hingeline.inference.factor_graph`.
+    scored : Scored
+        Graph and finite scores.
     time_limit : float, optional
         Seconds after which the search ends with a bound above the score.
 
@@ -42,19 +35,19 @@ def map_milp(
     y : ndarray of int32
         The best labels found.
     """
-    result = _solve(graph, unary, tables, table_start, whole=True, time_limit=time_limit)
+    graph = scored.graph
+    result = _solve(scored, whole=True, time_limit=time_limit)
     if result.x is None:
         raise RuntimeError(f"HiGHS found no assignment: {result.message}")
-    y = np.array([np.argmax(part) for part in _node_parts(graph, result.x)], dtype=np.int32)
-    score = float(assignment_score(graph, unary, tables, table_start, y))
+    parts = np.split(result.x[: graph.unary_start[-1]], graph.unary_start[1:-1])
+    y = np.array([np.argmax(part) for part in parts], dtype=np.int32)
+    score = float(assignment_score(scored, y))
     if result.status == 0:
         return score, y
     return max(float(-result.mip_dual_bound), score), y
 
 
-def lp_relaxation(
-    graph: Topology, unary: Array, tables: Array, table_start: Array
-) -> tuple[float, Array]:
+def lp_relaxation(scored: Scored) -> tuple[float, Array]:
     """Optimum of the relaxation over the local polytope.
 
     Returns
@@ -64,29 +57,18 @@ def lp_relaxation(
     marginals : ndarray
         Of the variables, laid out as ``unary``; whole numbers where the relaxation is tight.
     """
-    result = _solve(graph, unary, tables, table_start, whole=False, time_limit=None)
+    result = _solve(scored, whole=False, time_limit=None)
     if result.status != 0:
         raise RuntimeError(f"HiGHS did not solve the relaxation: {result.message}")
-    return float(-result.fun), result.x[: graph.unary_start[-1]]
+    return float(-result.fun), result.x[: scored.graph.unary_start[-1]]
 
 
-def _node_parts(graph: Topology, x: Array) -> list[Array]:
-    return np.split(x[: graph.unary_start[-1]], graph.unary_start[1:-1])
-
-
-def _solve(
-    graph: Topology,
-    unary: Array,
-    tables: Array,
-    table_start: Array,
-    *,
-    whole: bool,
-    time_limit: float | None,
-) -> Any:
+def _solve(scored: Scored, *, whole: bool, time_limit: float | None) -> Any:
+    graph = scored.graph
     sizes = [table_size(graph, c) for c in range(len(graph.scope_start) - 1)]
-    pieces = [tables[at : at + size] for at, size in zip(table_start, sizes, strict=True)]
+    starts = zip(scored.table_start, sizes, strict=True)
     nodes = int(graph.unary_start[-1])
-    scores = np.concatenate([unary[:nodes], *pieces])
+    scores = np.concatenate([scored.unary[:nodes], *(scored.tables[a : a + k] for a, k in starts)])
     if not np.isfinite(scores).all():
         raise ValueError("scores must be finite: give states that are forbidden a low score")
     if len(scores) == 0:

@@ -1,8 +1,9 @@
 """Max-sum on trees and forests of factors.
 
-Guarantee: where :func:`is_forest` says yes, the assignment is a maximiser and the value its score,
-up to the rounding of the sums. Any number of states, factors of any order: what must have no
-cycle is the graph of variables and factors, so that two factors share at most one variable.
+Guarantee: where :func:`hingeline.inference.factor_graph.are_forests` says yes, the assignment is a
+maximiser and the value its score, up to the rounding of the sums. Any number of states, factors of
+any order: what must have no cycle is the graph of variables and factors, so that two factors share
+at most one variable.
 Entries may be ``-inf``; the value is ``-inf`` if nothing else is left.
 """
 
@@ -13,38 +14,13 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, table_size
+from hingeline.inference.factor_graph import Scored, Topology, table_size
 
 Array = np.ndarray[Any, Any]
 
 
 @helper
-def _root(parent: Array, i: int) -> int:
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@helper
-def is_forest(graph: Topology) -> bool:
-    """Whether the graph of variables and factors has no cycle."""
-    parent = np.empty(graph.n_states.shape[0], dtype=np.int64)
-    for i in range(parent.shape[0]):
-        parent[i] = i
-    for c in range(graph.scope_start.shape[0] - 1):
-        start = graph.scope_start[c]
-        for p in range(start + 1, graph.scope_start[c + 1]):
-            a = _root(parent, graph.scope[start])
-            b = _root(parent, graph.scope[p])
-            if a == b:
-                return False
-            parent[b] = a
-    return True
-
-
-@helper
-def _order(graph: Topology, order: Array, upper: Array) -> None:
+def _sort_factors(graph: Topology, order: Array, upper: Array) -> None:
     """Factors from the roots outwards, and the place in its scope where each one was reached."""
     n = graph.n_states.shape[0]
     seen = np.zeros(n, dtype=np.bool_)
@@ -138,15 +114,15 @@ def _scan(
 
 
 @helper
-def max_product(
-    graph: Topology, unary: Array, tables: Array, table_start: Array, y: Array
-) -> float:
+def max_product(scored: Scored, y: Array) -> float:
     """Best assignment of a forest in ``y``; its value."""
+    graph = scored.graph
+    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
     n = graph.n_states.shape[0]
     m = graph.scope_start.shape[0] - 1
     order = np.empty(m, dtype=np.int64)
     upper = np.empty(m, dtype=np.int64)
-    _order(graph, order, upper)
+    _sort_factors(graph, order, upper)
     width = graph.unary_start[n]
     beliefs = np.empty(width)
     for k in range(width):

@@ -20,18 +20,14 @@ This module knows no estimator; :mod:`hingeline.modelfile.estimators` says what 
 and arrays are.
 """
 
-from hingeline._files import replacing
 from hingeline.modelfile.checks import VERSION, ModelFileError, TensorInfo
-from hingeline.modelfile.files import pack_texts, read_header, read_model, unpack_texts, write_model
+from hingeline.modelfile.files import read_header, read_model, write_model
 
 __all__ = [
     "VERSION",
     "ModelFileError",
     "TensorInfo",
-    "pack_texts",
     "read_header",
     "read_model",
-    "replacing",
-    "unpack_texts",
     "write_model",
 ]

@@ -25,11 +25,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import one_of
+from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow
 from hingeline.estimators import nu
 from hingeline.estimators.base import FINDINGS
 from hingeline.estimators.weight_blocks import compact, join_blocks, restore_weights
-from hingeline.modelfile import ModelFileError, pack_texts, read_model, unpack_texts, write_model
+from hingeline.modelfile import ModelFileError, read_model, write_model
 from hingeline.modelfile.stream_state import PREFIX, StoredState, state_to_arrays
 from hingeline.modelfile.typed_json import (
     NotStorable,

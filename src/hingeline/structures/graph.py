@@ -1,4 +1,23 @@
-"""Kernels over many graphs for prediction; parts of ``order`` may run in threads."""
+"""Graphs: variables with unary scores, and tables over pairs and other small sets of them.
+
+An output is one state per variable. With features ``x_i`` of variables and ``z_c`` of factors (the
+constant 1 where there are none)::
+
+    w·f(x, y) = Σ_i x_i·U[:, column(i, y_i)] + Σ_c z_c·T[:, index_c(y)]
+
+The loss is a sum over variables of ``node_weight·cost[true state, predicted state]``. Weights are
+one flat vector::
+
+    U[feature, column]           columns of unary template t: column_start[t] + state
+    table templates              template τ at table_offset[τ], as (features of τ, joint states)
+
+A factor without features has the constant 1: its table is a piece of the weights. Variables and
+factors name their templates in the graph, so that graphs shared by many examples (multi-label)
+are stored once; features, labels and loss weights belong to the example.
+
+Decoding is exact where the graph allows it; elsewhere the value is an upper bound, and
+``decode_excess`` says how far the output found may be from the best.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +29,26 @@ from hingeline._jit import helper, kernel
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Compiled, register
 from hingeline.inference import map as map_inference
-from hingeline.inference.cut import is_binary_pairwise
-from hingeline.inference.enumeration import n_assignments
 from hingeline.inference.factor_graph import (
+    Scored,
     Topologies,
     Topology,
     assignment_score,
     joint_index,
+    starts_of,
     topology,
 )
-from hingeline.inference.map import (
-    AUTO,
-    ENUMERATION,
-    FEW,
-    GRAPH_CUT,
-    LP,
-    MAX_PRODUCT,
-    best_assignment,
-    refuse_method,
-)
-from hingeline.inference.trees import is_forest
-
-# Labelled factor graphs laid out for the kernels; see :mod:`hingeline.structures.graph`.
-#
-# Weights, one flat vector::
-#
-#     U[feature, column]           columns of unary template t: column_start[t] + state
-#     table templates              template τ at table_offset[τ], as (features of τ, joint states)
-#
-# A factor without features has the constant 1: its table is a piece of the weights. Variables and
-# factors name their templates in the graph, so that graphs shared by many examples (multi-label)
-# are stored once; features, labels and loss weights belong to the example.
+from hingeline.inference.icm import conditional_scores
+from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, best_assignment, make_oracle
 
 Array = np.ndarray[Any, Any]
 
 #: Name -> code of what kernels can decode with.
 INFERENCE = {name: code for name, code in map_inference.INFERENCE.items() if name != "milp"}
-#: Exact whatever the weights are.
-_EXACT = (MAX_PRODUCT, ENUMERATION)
+#: Rows are read as a whole where at least one column in so many is wanted.
+SPARSE_COLUMNS = 6
+#: A share of the value below which an excess is rounding.
+EXCESS_ROUNDING = 1e-12
 
 
 class GraphProblem(NamedTuple):
@@ -81,8 +82,7 @@ class GraphProblem(NamedTuple):
     n_features: int
     n_columns: int
     n_weights: int
-    inference: int  # see INFERENCE
-    method: Array  # (graphs,) int32: the same for each graph, "auto" resolved where it can be
+    oracle: Oracle
 
 
 def make_problem(
@@ -106,43 +106,21 @@ def make_problem(
     factor_values: Array | None = None,
     inference: int = 0,
 ) -> GraphProblem:
-    """Lay out labelled graphs for the kernels.
+    """Lay out labelled graphs for the kernels; see :class:`GraphProblem` for most arguments.
 
-    Parameters
-    ----------
-    graphs : Topologies
-    node_template, factor_template : ndarray of int
-        Over the variables and the factors of all graphs.
-    template_states : ndarray of int
-        States of each unary template.
-    table_features, table_states : ndarray of int
-        Features and joint states of each table template; (templates,), perhaps of length 0.
-    indptr, indices, values : ndarray
-        Rows of features, CSR with sorted indices.
-    n_features : int
-    labels : ndarray of int
-        True state of every variable of every example.
-    cost : ndarray of shape (states, states)
-    graph : ndarray of int, optional
-        The graph of each example; by default example i has graph i.
-    row : ndarray of int, optional
-        Row of features of every variable; by default one row each, in order.
-    node_weight : ndarray, optional
-        Factor on the loss of every variable; 1 by default.
-    factor_start, factor_values : ndarray, optional
-        Features of the factors of all examples; without them each has the constant 1.
-    inference : int
-        A value of ``INFERENCE``.
+    ``template_states`` are the states of each unary template. By default example i has graph i,
+    each variable a row of features of its own, in order (CSR with sorted indices), loss weights are
+    1, and factors have the constant 1. ``inference`` is a value of ``INFERENCE``.
     """
     if graph is None:
         graph = np.arange(len(graphs.node_ptr) - 1)
     graph = np.ascontiguousarray(graph, dtype=np.int32)
-    node_offset = _starts(np.diff(graphs.node_ptr)[graph])
+    node_offset = starts_of(np.diff(graphs.node_ptr)[graph])
     template_states = np.asarray(template_states, dtype=np.int64)
     table_features = np.ascontiguousarray(table_features, dtype=np.int64)
     table_states = np.ascontiguousarray(table_states, dtype=np.int64)
     n_columns = padded_columns(int(template_states.sum()))
-    table_offset = n_features * n_columns + _starts(table_features * table_states)
+    table_offset = n_features * n_columns + starts_of(table_features * table_states)
     factor_template = np.ascontiguousarray(factor_template, dtype=np.int32)
     n_variables = int(node_offset[-1])
     indptr = np.ascontiguousarray(indptr, dtype=np.int64)
@@ -162,7 +140,7 @@ def make_problem(
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=values,
         row_sqnorm=np.bincount(owner, weights=squares, minlength=len(indptr) - 1),
-        factor_offset=_starts(np.diff(graphs.factor_ptr)[graph]),
+        factor_offset=starts_of(np.diff(graphs.factor_ptr)[graph]),
         factor_start=np.ascontiguousarray(
             factor_start if featured else np.empty(0), dtype=np.int64
         ),
@@ -174,15 +152,14 @@ def make_problem(
         if node_weight is None
         else np.ascontiguousarray(node_weight, dtype=np.float64),
         cost=np.ascontiguousarray(cost, dtype=np.float64),
-        column_start=_starts(template_states)[:-1],
+        column_start=starts_of(template_states)[:-1],
         table_offset=table_offset[:-1],
         table_features=table_features,
         table_states=table_states,
         n_features=int(n_features),
         n_columns=n_columns,
         n_weights=int(table_offset[-1]),
-        inference=int(inference),
-        method=chosen_methods(graphs, int(inference)),
+        oracle=make_oracle(graphs, int(inference)),
     )
 
 
@@ -198,39 +175,9 @@ def compile_problem(problem: GraphProblem) -> Compiled:
     )
 
 
-@kernel
-def _resolve(graphs: Topologies, out: Array) -> None:
-    """The exact method of graphs that have one; the others stay as they are."""
-    for g in range(out.shape[0]):
-        graph = topology(graphs, g)
-        if is_forest(graph):
-            out[g] = MAX_PRODUCT
-        elif n_assignments(graph) <= FEW:
-            out[g] = ENUMERATION
-        elif not is_binary_pairwise(graph):
-            out[g] = LP
-
-
-def chosen_methods(graphs: Topologies, inference: int) -> Array:
-    """Code of the method for each graph; ValueError where a graph cannot be decoded so.
-
-    ``"auto"`` remains where only the scores can tell (graph cut, or the relaxation).
-    """
-    methods = np.full(len(graphs.node_ptr) - 1, inference, dtype=np.int32)
-    if inference == AUTO:
-        _resolve(graphs, methods)
-    elif inference in (MAX_PRODUCT, ENUMERATION, GRAPH_CUT):
-        name = next(name for name, code in INFERENCE.items() if code == inference)
-        for g in range(len(methods)):
-            why = refuse_method(topology(graphs, g), name)
-            if why is not None:
-                raise ValueError(f"graph {g}: {why}.")
-    return methods
-
-
 def decodes_exactly(problem: GraphProblem) -> bool:
     """Whether decoding is exact whatever the weights are."""
-    return bool(np.isin(problem.method, _EXACT).all())
+    return bool(np.isin(problem.oracle.method, (MAX_PRODUCT, ENUMERATION)).all())
 
 
 def padded_columns(n_columns: int) -> int:
@@ -238,18 +185,11 @@ def padded_columns(n_columns: int) -> int:
     return (n_columns + 3) // 4 * 4
 
 
-def _starts(sizes: Array) -> Array:
-    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-
-
-# Planes of a graph: parts that differ from the truth, for one plane or all of an example.
+# Planes: parts that differ from the truth, for one plane or all of an example -------------------
 #
 # Variables that share a row of features are visited together, and the row's features once for all
 # planes. A factor is met at the first variable of its scope that differs, so that the cost is
 # that of the differences, not of the graph.
-
-#: Rows are read as a whole where at least one column in so many is wanted.
-SPARSE_COLUMNS = 6
 
 
 @helper
@@ -300,7 +240,7 @@ def table_add(problem: GraphProblem, i: int, c: int, a: int, b: int, step: float
 
 
 @helper
-def _name(column: int, mark: Array, named: Array, count: int) -> int:
+def _note_column(column: int, mark: Array, named: Array, count: int) -> int:
     """Put a column on the list of those wanted, once; the length of the list."""
     if mark[column] == 0:
         mark[column] = 1
@@ -310,7 +250,7 @@ def _name(column: int, mark: Array, named: Array, count: int) -> int:
 
 
 @helper
-def _group(problem: GraphProblem, lo: int, v: int, n: int) -> int:
+def _end_of_row(problem: GraphProblem, lo: int, v: int, n: int) -> int:
     """End of the variables from v on that share a row."""
     r = problem.row[lo + v]
     last = v + 1
@@ -336,28 +276,28 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
     named = np.empty(stride, dtype=np.int64)
     v = 0
     while v < n:
-        last = _group(problem, lo, v, n)
+        last = _end_of_row(problem, lo, v, n)
         count = 0
         for u in range(v, last):
             column = problem.column_start[problem.node_template[first + u]]
             for j in range(m):
                 if ys[j, u] != gold[u]:
-                    count = _name(column + gold[u], mark, named, count)
-                    count = _name(column + ys[j, u], mark, named, count)
+                    count = _note_column(column + gold[u], mark, named, count)
+                    count = _note_column(column + ys[j, u], mark, named, count)
         if count > 0:
             r = problem.row[lo + v]
             begin, end = problem.indptr[r], problem.indptr[r + 1]
             if SPARSE_COLUMNS * count >= stride:
                 rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
             else:
-                for k in named[:count]:
-                    sums[k] = 0.0
+                for q in range(count):
+                    sums[named[q]] = 0.0
                 for p in range(begin, end):
                     at = problem.indices[p] * stride
-                    for k in named[:count]:
-                        sums[k] += problem.values[p] * w[at + k]
-            for k in named[:count]:
-                mark[k] = 0
+                    for q in range(count):
+                        sums[named[q]] += problem.values[p] * w[at + named[q]]
+            for q in range(count):
+                mark[named[q]] = 0
             for u in range(v, last):
                 column = problem.column_start[problem.node_template[first + u]]
                 for j in range(m):
@@ -391,14 +331,14 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
     named = np.empty(stride, dtype=np.int64)
     v = 0
     while v < n:
-        last = _group(problem, lo, v, n)
+        last = _end_of_row(problem, lo, v, n)
         count = 0
         for u in range(v, last):
             column = problem.column_start[problem.node_template[first + u]]
             for j in range(m):
                 if ys[j, u] != gold[u] and steps[j] != 0.0:
-                    count = _name(column + gold[u], mark, named, count)
-                    count = _name(column + ys[j, u], mark, named, count)
+                    count = _note_column(column + gold[u], mark, named, count)
+                    count = _note_column(column + ys[j, u], mark, named, count)
                     change[column + gold[u]] += steps[j]
                     change[column + ys[j, u]] -= steps[j]
         if count > 0:
@@ -409,11 +349,11 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
             else:
                 for p in range(begin, end):
                     at = problem.indices[p] * stride
-                    for k in named[:count]:
-                        w[at + k] += problem.values[p] * change[k]
-            for k in named[:count]:
-                mark[k] = 0
-                change[k] = 0.0
+                    for q in range(count):
+                        w[at + named[q]] += problem.values[p] * change[named[q]]
+            for q in range(count):
+                mark[named[q]] = 0
+                change[named[q]] = 0.0
         v = last
     for j in range(m):
         if steps[j] == 0.0:
@@ -429,7 +369,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
                     table_add(problem, i, c, a, b, steps[j], w)
 
 
-# Distances between the planes of a graph.
+# Distances between planes -----------------------------------------------------------------------
 
 
 @helper
@@ -540,22 +480,7 @@ def plane_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Arr
     return total
 
 
-# Graphs: variables with unary scores, and tables over pairs and other small sets of them.
-#
-# An output is one state per variable. With features ``x_i`` of variables and ``z_c`` of factors
-# (the constant 1 where there are none)::
-#
-#     w·f(x, y) = Σ_i x_i·U[:, column(i, y_i)] + Σ_c z_c·T[:, index_c(y)]
-#
-# where the template of a variable chooses its columns of U, and that of a factor its table T; see
-# :mod:`hingeline.structures.graph` for their places. The loss is a sum over variables of
-# ``node_weight·cost[true state, predicted state]``.
-#
-# Decoding is exact where the graph allows it; elsewhere the value is an upper bound, and
-# ``decode_excess`` says how far the output found may be from the best.
-
-#: A share of the value below which an excess is rounding.
-ROUNDING = 1e-12
+# Decoding -------------------------------------------------------------------------------------
 
 
 @helper
@@ -573,10 +498,8 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
     sums = np.empty(stride)
     v = 0
     while v < n:
+        last = _end_of_row(problem, lo, v, n)
         r = problem.row[lo + v]
-        last = v + 1
-        while last < n and problem.row[lo + last] == r:
-            last += 1
         begin, end = problem.indptr[r], problem.indptr[r + 1]
         column = problem.column_start[problem.node_template[first + v]]
         count = graph.n_states[v]
@@ -605,7 +528,7 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
 
 
 @helper
-def featured_tables(problem: GraphProblem, i: int, w: Array, start: Array) -> Array:
+def score_tables(problem: GraphProblem, i: int, w: Array, start: Array) -> Array:
     """Tables of factors that have features, one after the other; ``start`` says where."""
     g = problem.graph[i]
     first = problem.graphs.factor_ptr[g]
@@ -636,7 +559,16 @@ def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]
     if problem.factor_start.shape[0] == 0:
         return w, start
     own = np.empty_like(start)
-    return featured_tables(problem, i, w, own), own
+    return score_tables(problem, i, w, own), own
+
+
+@helper
+def score_graph(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> Scored:
+    """The graph of example i with its scores and the scaled loss."""
+    graph = topology(problem.graphs, problem.graph[i])
+    unary = unary_scores(problem, i, w, loss_scale)
+    tables, start = table_scores(problem, i, w)
+    return Scored(graph, unary, tables, start)
 
 
 @helper
@@ -644,12 +576,9 @@ def search(
     problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array
 ) -> tuple[float, float]:
     """An upper bound on the best value, and the value of the output written."""
-    graph: Topology = topology(problem.graphs, problem.graph[i])
-    unary = unary_scores(problem, i, w, loss_scale)
-    tables, start = table_scores(problem, i, w)
-    method = problem.method[problem.graph[i]]
-    bound = best_assignment(graph, unary, tables, start, method, np.empty(0), y_out)
-    return bound, assignment_score(graph, unary, tables, start, y_out)
+    scored = score_graph(problem, i, w, loss_scale)
+    bound = best_assignment(problem.oracle, problem.graph[i], scored, np.empty(0), y_out)
+    return bound, assignment_score(scored, y_out)
 
 
 @helper
@@ -669,7 +598,7 @@ def decode_excess(
 ) -> float:
     bound, value = search(problem, i, w, loss_scale, y_out)
     excess = bound - value
-    return excess if excess > ROUNDING * (1.0 + abs(value)) else 0.0
+    return excess if excess > EXCESS_ROUNDING * (1.0 + abs(value)) else 0.0
 
 
 @helper
@@ -793,18 +722,7 @@ def conditional_scores_all(
     not depend on the variable's state is left out.
     """
     for i in order:
-        graph = topology(problem.graphs, problem.graph[i])
-        unary = unary_scores(problem, i, w, 0.0)
-        tables, table_start = table_scores(problem, i, w)
+        scored = score_graph(problem, i, w, 0.0)
         y = ys[problem.node_offset[i] : problem.node_offset[i + 1]].copy()
         for v in range(y.shape[0]):
-            own = y[v]
-            for s in range(graph.n_states[v]):
-                y[v] = s
-                at = graph.unary_start[v] + s
-                total = unary[at]
-                for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-                    c = graph.incident[q]
-                    total += tables[table_start[c] + joint_index(graph, c, y)]
-                out[start[i] + at] = total
-            y[v] = own
+            conditional_scores(scored, v, y, out[start[i] + scored.graph.unary_start[v] :])

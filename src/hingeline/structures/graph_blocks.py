@@ -19,14 +19,28 @@ import numpy as np
 from hingeline._jit import helper
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Compiled
-from hingeline.inference.factor_graph import Topology, joint_index, table_size
+from hingeline.inference.factor_graph import (
+    Topology,
+    joint_index,
+    log2_assignments,
+    starts_of,
+    table_size,
+)
 from hingeline.inference.map import ENUMERATION
 from hingeline.structures.graph import GraphProblem, decodes_exactly
 
 Array = np.ndarray[Any, Any]
 
 #: Assignments of all examples together that are enumerated without being asked for.
-CHEAP = 2.0**20
+CHEAP_ASSIGNMENTS = 2.0**20
+
+
+class BinaryPairs(NamedTuple):
+    """All variables are binary, all factors pairs of them without features."""
+
+
+class AnyFactors(NamedTuple):
+    """Factors of any kind."""
 
 
 class Blocks(NamedTuple):
@@ -46,7 +60,7 @@ class Blocks(NamedTuple):
     widest: int  # most states of a block
     most_blocks: int  # of an example
     most_unary: int  # most (variable, state) pairs of an example
-    paired: Array  # (graphs,) bool: binary variables, pairs of them without features, nothing else
+    factors: BinaryPairs | AnyFactors  # a type: kernels contain what these factors need
 
     @property
     def n(self) -> int:
@@ -54,7 +68,7 @@ class Blocks(NamedTuple):
         return int(self.block_at[-1])
 
 
-def blocks_of(compiled: Compiled, solver: str) -> Blocks:
+def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
     """The blocks of a problem; ValueError for structures that are not graphs."""
     problem = compiled.problem
     if not isinstance(problem, GraphProblem):
@@ -65,7 +79,8 @@ def blocks_of(compiled: Compiled, solver: str) -> Blocks:
     graphs = problem.graphs
     count = len(graphs.node_ptr) - 1
     starts, unary, mass, widest = [], [], [], 1
-    places, messages, paired = [], [], []
+    places, messages = [], []
+    paired = len(problem.factor_start) == 0
     for g in range(count):
         a, b = graphs.node_ptr[g], graphs.node_ptr[g + 1]
         c, d = graphs.factor_ptr[g], graphs.factor_ptr[g + 1]
@@ -82,32 +97,30 @@ def blocks_of(compiled: Compiled, solver: str) -> Blocks:
         unary.append(int(states.sum()))
         mass.append(int(starts[-1][-1]))
         widest = max(widest, int(sizes.max(initial=1)), int(states.max(initial=1)))
-        pairs = bool((np.diff(first) == 2).all() and (states == 2).all())
-        paired.append(pairs and len(problem.factor_start) == 0)
+        paired = paired and bool((np.diff(first) == 2).all() and (states == 2).all())
     blocks = np.diff(graphs.node_ptr) + np.diff(graphs.factor_ptr)
     graph = problem.graph
     return Blocks(
-        unary_at=_starts(np.array(unary)[graph]),
-        mass_at=_starts(np.array(mass)[graph]),
+        unary_at=starts_of(np.array(unary)[graph]),
+        mass_at=starts_of(np.array(mass)[graph]),
         mass_start=np.concatenate(starts).astype(np.int64),
-        block_at=_starts(blocks[graph]),
-        message_at=_starts(np.array(messages)[graph]),
+        block_at=starts_of(blocks[graph]),
+        message_at=starts_of(np.array(messages)[graph]),
         message_start=np.concatenate(places).astype(np.int64),
         widest=widest,
         most_blocks=int(blocks.max(initial=1)),
         most_unary=max(unary, default=1),
-        paired=np.array(paired, dtype=np.bool_),
+        factors=BinaryPairs() if paired else AnyFactors(),
     )
 
 
 def decodes_cheaply(problem: GraphProblem) -> bool:
-    """Whether all examples can be decoded exactly for about the price of a look at their blocks."""
+    """Whether all examples can be decoded exactly for about the price of scoring their blocks."""
     if not decodes_exactly(problem):
         return False
-    logs = np.concatenate(([0.0], np.cumsum(np.log2(problem.graphs.n_states))))
-    assignments = np.exp2(np.minimum(np.diff(logs[problem.graphs.node_ptr]), 60.0))
-    enumerated = problem.method[problem.graph] == ENUMERATION
-    return float(assignments[problem.graph][enumerated].sum()) <= CHEAP
+    assignments = np.exp2(np.minimum(log2_assignments(problem.graphs), 60.0))
+    enumerated = problem.oracle.method[problem.graph] == ENUMERATION
+    return float(assignments[problem.graph][enumerated].sum()) <= CHEAP_ASSIGNMENTS
 
 
 def mean_square(problem: GraphProblem, cap: Array) -> float:
@@ -119,10 +132,6 @@ def mean_square(problem: GraphProblem, cap: Array) -> float:
         upto = np.concatenate(([0.0], np.cumsum(problem.factor_values**2)))
         squares = np.diff(upto[problem.factor_start[problem.factor_offset]])
     return float(cap @ squares) / total if total > 0.0 and cap @ squares > 0.0 else 1.0
-
-
-def _starts(sizes: Array) -> Array:
-    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
 # Variables -----------------------------------------------------------------------------------

@@ -13,12 +13,19 @@ weights a step against the (sub)gradient of the example at these messages.
     closed form by variables, and the steps are gradient steps of a smooth function.
 
 Messages. Descent by variables or by factors (MPLP):
-:mod:`hingeline.solvers.relaxed.dlpw_messages`. A step is worth what its messages are: at messages
+:mod:`hingeline.solvers.relaxed.messages`. A step is worth what its messages are: at messages
 that are not fit for the weights, the subgradient of g(w, δ) in w says how g changes with these
 messages kept, which is far above the least g over messages. A round by factors leaves dense
 graphs far from fit. On yeast with all pairs, after 20 passes that way, steps point away from the
 optimum: their product with the way to it is +1206, where −148 is the most that a subgradient of
 the least g can have, and g rises. Three rounds by variables at the same weights make it −156.
+
+The gradient of an example at its messages has the best state of every block, or soft shares. For
+these messages it is a subgradient of g(w, δ) in the weights, whichever maximiser is taken where
+there are several. What is to be minimised, though, is the least g over messages, and of that it is
+a subgradient only if the messages are optimal for the weights and the maximisers of factors and
+variables agree. So messages have to be nearly fit for the weights before a step, and of a factor's
+maximisers the one nearest to its variables' is taken.
 
 Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
 ``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that
@@ -49,44 +56,37 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import Topology, topology
-from hingeline.solvers.relaxed.dlpw_messages import (
-    Messages,
+from hingeline.inference.map import NO_ORACLE
+from hingeline.solvers.relaxed.blocks import couple
+from hingeline.solvers.relaxed.messages import (
     Tables,
     add_beliefs,
-    add_pairs,
-    choose_pairs,
     descend_factors,
-    descend_pairs,
     descend_variables,
-    fill_pairs,
     fill_tables,
     normalise,
-    store_pairs,
-    unary_scores,
+    score_variables,
 )
-from hingeline.solvers.relaxed.passes import couple
+from hingeline.solvers.relaxed.pairs import (
+    add_pairs,
+    choose_pairs,
+    descend_pairs,
+    fill_pairs,
+    store_pairs,
+)
 from hingeline.structures.graph_blocks import (
+    BinaryPairs,
     Blocks,
-    blocks_of,
     factor_add,
     factor_scores,
     first_column,
     group_end,
+    lay_out_blocks,
     row_add,
     true_joint,
     true_state,
     variable_loss,
 )
-
-# Passes of message descent and (sub)gradient steps over the examples of a relaxed problem.
-#
-# The gradient of an example at its messages (:mod:`hingeline.solvers.relaxed.dlpw_messages`) has
-# the best state of every block, or soft shares. For these messages it is a subgradient of g(w, δ)
-# in the weights, whichever maximiser is taken where there are several. What is to be minimised,
-# though, is the least g over messages, and of that it is a subgradient only if the messages are
-# optimal for the weights and the maximisers of factors and variables agree. So messages have to
-# be nearly fit for the weights before a step, and of a factor's maximisers the one nearest to its
-# variables' is taken.
 
 Array = np.ndarray[Any, Any]
 
@@ -96,7 +96,7 @@ STEPS, TOTAL, MASS, FIRST = range(4)
 #: binary pairs only.
 VARIABLES, FACTORS, PAIRS = range(3)
 #: Scores this near, relative to one plus their size, are tied: messages are float32.
-TIED = 1e-5
+TIE_TOLERANCE = 1e-5
 
 
 @helper
@@ -126,7 +126,7 @@ def choose_near(
             best, top, second = k, values[k], top
         else:
             second = max(second, values[k])
-    least = top - TIED * (1.0 + abs(top))
+    least = top - TIE_TOLERANCE * (1.0 + abs(top))
     if second >= least:
         most = -1
         for k in range(first, end):
@@ -146,7 +146,7 @@ def choose_near(
 
 
 @helper
-def tables_for(blocks: Blocks, order: Array) -> Tables:
+def make_tables(blocks: Blocks, order: Array) -> Tables:
     """Room for the factors of any example of a pass."""
     longest = places = 0
     for i in order:
@@ -172,7 +172,7 @@ def descend(
     state: Array,
     planes: Array,
     moments: Array,
-    messages: Messages,
+    messages: Array,
 ) -> None:
     """One pass: of each example the messages, then a (sub)gradient step; ``w = planes/W``.
 
@@ -183,31 +183,32 @@ def descend(
     later = np.empty(problem.n_columns + 8)
     beliefs = np.empty(blocks.most_unary + 8)
     states = np.empty(blocks.most_unary + 8, dtype=np.int64)
-    tables = tables_for(blocks, order)
+    tables = make_tables(blocks, order)
     own = np.empty(tables.stride.shape[0])
     margins = np.empty(tables.stride.shape[0] + blocks.widest + 8)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         n_factors = graph.scope_start.shape[0] - 1
         total = state[TOTAL]
-        unary_scores(problem, graph, i, planes, total, columns, beliefs)
+        score_variables(problem, graph, i, planes, total, columns, beliefs)
         if by == PAIRS:
-            place = messages.at[i]
-            stored = messages.values
-            fill_pairs(problem, graph, i, planes, total, stored, place, own, beliefs, tables.values)
+            place = blocks.message_at[i]
+            fill_pairs(
+                problem, graph, i, planes, total, messages, place, own, beliefs, tables.values
+            )
             for _ in range(rounds):
                 descend_pairs(graph, temperature, beliefs, own, tables.values, margins)
             if rounds > 0:
-                store_pairs(n_factors, own, stored, place)
+                store_pairs(n_factors, own, messages, place)
         else:
-            add_beliefs(problem, graph, i, messages, beliefs)
-            fill_tables(problem, graph, i, planes, total, messages, tables)
+            add_beliefs(problem, blocks, graph, i, messages, beliefs)
+            fill_tables(problem, blocks, graph, i, planes, total, messages, tables)
         for _ in range(rounds if by != PAIRS else 0):
             if by == FACTORS:
-                descend_factors(problem, graph, i, beliefs, messages, tables, margins)
+                descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
             else:
                 descend_variables(
-                    problem, graph, i, temperature, beliefs, messages, tables, margins
+                    problem, blocks, graph, i, temperature, beliefs, messages, tables, margins
                 )
         if weight == 0.0:
             continue
@@ -218,7 +219,7 @@ def descend(
             states[v] = choose(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
         values = tables.values
         if by == PAIRS:
-            choose_pairs(problem, graph, i, temperature, TIED, states, values)
+            choose_pairs(problem, graph, i, temperature, TIE_TOLERANCE, states, values)
             add_pairs(problem, graph, i, -step, -step * state[STEPS], values, planes, moments)
         for c in range(n_factors if by != PAIRS else 0):
             first, end = tables.start[c], tables.start[c + 1]
@@ -253,22 +254,22 @@ def descend(
 
 
 @kernel
-def hinges_of(
-    problem: Any, blocks: Blocks, order: Array, w: Array, messages: Messages, out: Array
+def find_hinges(
+    problem: Any, blocks: Blocks, order: Array, w: Array, messages: Array, out: Array
 ) -> None:
     """``Σ max θ̂`` of each example, relative to the truth."""
     columns = np.empty(problem.n_columns + 8)
     beliefs = np.empty(blocks.most_unary + 8)
     table = np.empty(blocks.widest + 8)
-    tables = tables_for(blocks, order)
+    tables = make_tables(blocks, order)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
-        unary_scores(problem, graph, i, w, 1.0, columns, beliefs)
-        fill_tables(problem, graph, i, w, 1.0, messages, tables)
+        score_variables(problem, graph, i, w, 1.0, columns, beliefs)
+        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
         hinge = 0.0
         for v in range(graph.n_states.shape[0]):
             hinge -= beliefs[graph.unary_start[v] + true_state(problem, i, v)]
-        add_beliefs(problem, graph, i, messages, beliefs)
+        add_beliefs(problem, blocks, graph, i, messages, beliefs)
         for v in range(graph.n_states.shape[0]):
             first = graph.unary_start[v]
             top = beliefs[first]
@@ -286,14 +287,14 @@ def hinges_of(
 
 
 @kernel
-def add_beliefs_weights(
+def add_soft_marginals(
     problem: Any,
     blocks: Blocks,
     order: Array,
     cap: Array,
     w: Array,
     temperature: float,
-    messages: Messages,
+    messages: Array,
     out: Array,
 ) -> float:
     """``out += Ψμ`` for the soft marginals μ, factors coupled to variables; ``Σ c_i·μ·l``."""
@@ -301,19 +302,19 @@ def add_beliefs_weights(
     steps = np.empty(problem.n_columns + 8)
     beliefs = np.empty(blocks.most_unary + 8)
     missing = np.empty(blocks.most_unary + 8)
-    tables = tables_for(blocks, order)
+    tables = make_tables(blocks, order)
     linear = 0.0
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         n_variables = graph.n_states.shape[0]
-        unary_scores(problem, graph, i, w, 1.0, columns, beliefs)
-        add_beliefs(problem, graph, i, messages, beliefs)
+        score_variables(problem, graph, i, w, 1.0, columns, beliefs)
+        add_beliefs(problem, blocks, graph, i, messages, beliefs)
         for v in range(n_variables):
             normalise(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
             for s in range(graph.n_states[v]):
                 share = beliefs[graph.unary_start[v] + s]
                 linear += cap[i] * share * variable_loss(problem, i, v, s)
-        fill_tables(problem, graph, i, w, 1.0, messages, tables)
+        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
         for c in range(graph.scope_start.shape[0] - 1):
             size = tables.start[c + 1] - tables.start[c]
             table = tables.values[tables.start[c] : tables.start[c + 1]]
@@ -337,9 +338,9 @@ def add_beliefs_weights(
 
 
 #: Examples that the noise of steps is judged by.
-SAMPLED = 32
+NOISE_SAMPLE = 32
 #: Rounds of messages for weights that are to be certified.
-FITTED = 3
+CERTIFYING_ROUNDS = 3
 
 
 class DLPW(CertifiedSolver):
@@ -368,7 +369,7 @@ class DLPW(CertifiedSolver):
         temperature: float = 0.0
 
     saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
-    saved_arrays = ("planes", "moments", "state", "values", "_best")
+    saved_arrays = ("planes", "moments", "state", "messages", "_best")
 
     def __init__(
         self,
@@ -385,11 +386,12 @@ class DLPW(CertifiedSolver):
                 f"solver={self.name!r} needs a finite C and rescale='margin': the relaxation has "
                 "no other form."
             )
-        self.blocks = blocks_of(compiled, self.name)
-        self.by = PAIRS if self.blocks.paired.all() else VARIABLES
+        self.blocks = lay_out_blocks(compiled, self.name)
+        self.problem = compiled.problem._replace(oracle=NO_ORACLE)
+        self.by = PAIRS if isinstance(self.blocks.factors, BinaryPairs) else VARIABLES
         if self.options.messages_by == "factors":
             self.by = FACTORS
-        self.values = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)
+        self.messages = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)
         self.exact = self.temperature > 0.0
         self.planes = aligned_zeros(compiled.n_weights)
         self.moments = aligned_zeros(compiled.n_weights)
@@ -408,11 +410,6 @@ class DLPW(CertifiedSolver):
         return float(self.options.temperature)
 
     @property
-    def messages(self) -> Messages:
-        """The messages, as the kernels take them."""
-        return Messages(self.blocks.message_at, self.blocks.message_start, self.values)
-
-    @property
     def n_planes(self) -> int:
         """None are kept."""
         return 0
@@ -422,55 +419,33 @@ class DLPW(CertifiedSolver):
         n = len(self.active)
         zero = aligned_zeros(self.compiled.n_weights)
         noise = objective = 0.0
-        some = self.active[:: max(n // SAMPLED, 1)]
+        some = self.active[:: max(n // NOISE_SAMPLE, 1)]
         for i in some:
             gradient = np.zeros_like(zero)
             state = np.zeros(4)
             state[TOTAL] = 1.0
             self._descend(np.array([i]), 1.0, 0, state, gradient, np.zeros_like(zero))
             noise += 0.5 * float(gradient @ gradient) / n
-            hinges_of(
-                self.compiled.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges
-            )
+            find_hinges(self.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges)
             objective += float(self.form.cap[i] * self.hinges[i])
         return float(self.options.noise) * objective / noise if noise > 0.0 else 1.0
 
     def _descend(
-        self,
-        order: Array,
-        weight: float,
-        rounds: int,
-        state: Array,
-        planes: Array,
-        moments: Array,
+        self, order: Array, weight: float, rounds: int, state: Array, planes: Array, moments: Array
     ) -> None:
         """Pass over some examples; with weight 0 only messages move."""
+        cap = len(self.active) * self.form.cap
         descend(
-            self.compiled.problem,
-            self.blocks,
-            order,
-            len(self.active) * self.form.cap,
-            weight,
-            rounds,
-            self.by,
-            self.temperature,
-            state,
-            planes,
-            moments,
-            self.messages,
+            *(self.problem, self.blocks, order, cap, weight, rounds, self.by, self.temperature),
+            *(state, planes, moments, self.messages),
         )
 
     def sweep(self) -> float:
         """One pass in a new random order; its gap is not known."""
         self.clock += 1
-        self._descend(
-            self.rng.permutation(self.active),
-            self.state[FIRST] + self.clock - 1.0,
-            int(self.options.rounds),
-            self.state,
-            self.planes,
-            self.moments,
-        )
+        order = self.rng.permutation(self.active)
+        weight, rounds = self.state[FIRST] + self.clock - 1.0, int(self.options.rounds)
+        self._descend(order, weight, rounds, self.state, self.planes, self.moments)
         self.oracle_calls += len(self.active)
         return math.inf
 
@@ -486,7 +461,7 @@ class DLPW(CertifiedSolver):
         return np.asarray((steps * self.planes - self.moments) / self.state[MASS])
 
     def certify(self) -> float:
-        """G of the average and of the last iterate; a dual bound where there is one."""
+        """``g`` of the average and of the last iterate; a dual bound where there is one."""
         best, primal = None, math.inf
         for weights in (self.last(), self.candidate()):
             self._fit_messages(weights)
@@ -503,15 +478,9 @@ class DLPW(CertifiedSolver):
     def _dual_of(self, weights: Array) -> tuple[float, Array]:
         """Dual value of the soft marginals at weights and the messages of this moment; their Ψμ."""
         combined = aligned_zeros(self.compiled.n_weights)
-        linear = add_beliefs_weights(
-            self.compiled.problem,
-            self.blocks,
-            self.active,
-            self.form.cap,
-            weights,
-            self.temperature,
-            self.messages,
-            combined,
+        linear = add_soft_marginals(
+            *(self.problem, self.blocks, self.active, self.form.cap, weights, self.temperature),
+            *(self.messages, combined),
         )
         return linear - 0.5 * float(combined @ combined), combined
 
@@ -523,13 +492,13 @@ class DLPW(CertifiedSolver):
         """
         state = np.zeros(4)
         state[TOTAL] = 1.0
-        self._descend(self.active, 0.0, FITTED, state, weights, np.zeros_like(weights))
+        self._descend(self.active, 0.0, CERTIFYING_ROUNDS, state, weights, np.zeros_like(weights))
 
     def primal_of(self, weights: Array) -> float:
         """``g(w, δ)`` of given weights with the messages of this moment."""
         self.workers.map(
-            lambda part, scratch: hinges_of(
-                self.compiled.problem, self.blocks, part, weights, self.messages, self.hinges
+            lambda part, scratch: find_hinges(
+                self.problem, self.blocks, part, weights, self.messages, self.hinges
             ),
             self.active,
         )
@@ -555,7 +524,7 @@ class DLPW(CertifiedSolver):
         """Nothing: there are no multipliers to start from."""
 
     def _find_violations(self) -> None:
-        """Asked of no one: :meth:`primal_of` does it."""
+        """Nothing: :meth:`primal_of` takes the place of decoding."""
 
 
 class SmoothDLPW(DLPW):

@@ -1,25 +1,30 @@
-"""Graphs of binary variables and pairs without features: steps and looks in closed form.
+"""Graphs of binary variables and pairs without features: steps and messages in closed form.
 
 Such graphs (multi-label) have thousands of small blocks, so that loops over the states and places
-of a factor cost more than what they compute. Here the four joint states of a pair are numbers in
-registers. They are counted from the truth: state ``s`` below is the joint state ``s ^ truth``, so
-that 0 is the true one, 1 and 2 have the second and the first variable wrong, 3 has both. Messages
-of a binary variable are opposite numbers: one is enough, that of the true state.
+of a factor cost more than what they compute. Everything here is what
+:mod:`hingeline.solvers.relaxed.blocks` and :mod:`hingeline.solvers.relaxed.messages` compute for
+factors in general, up to rounding.
 
-Everything here is what :mod:`hingeline.solvers.relaxed.blocks` and
-:mod:`hingeline.solvers.relaxed.passes` compute for factors in general, up to rounding.
+Soft constraints: the four joint states of a pair are numbers in registers. They are counted from
+the truth: state ``s`` below is the joint state ``s ^ truth``, so that 0 is the true one, 1 and 2
+have the second and the first variable wrong, 3 has both. Messages of a binary variable are opposite
+numbers: one is enough, that of the true state.
+
+Messages and weights in turn: factor c has its scores from ``4c`` on in its table and in the
+messages of the example, variable v its beliefs from ``2v`` on.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology
-from hingeline.solvers.relaxed.blocks import DualPoint
-from hingeline.structures.graph_blocks import Blocks, place_messages
+from hingeline.solvers.relaxed.blocks import DualPoint, Scratch
+from hingeline.structures.graph_blocks import BinaryPairs, Blocks, place_messages
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +51,7 @@ class Four(NamedTuple):
 
 
 @helper
-def pair_of(problem: Any, blocks: Blocks, graph: Topology, i: int, c: int) -> Pair:
+def locate_pair(problem: Any, blocks: Blocks, graph: Topology, i: int, c: int) -> Pair:
     """Pair c of example i."""
     a, b = graph.scope[2 * c], graph.scope[2 * c + 1]
     labels = problem.node_offset[i]
@@ -64,7 +69,7 @@ def pair_of(problem: Any, blocks: Blocks, graph: Topology, i: int, c: int) -> Pa
 
 
 @helper
-def stored_at(pair: Pair, s: int) -> int:
+def mass_place(pair: Pair, s: int) -> int:
     """Where the marginal of a state that is not true is stored."""
     joint = s ^ pair.truth
     return pair.mass + joint - (1 if joint > pair.truth else 0)
@@ -73,9 +78,9 @@ def stored_at(pair: Pair, s: int) -> int:
 @helper
 def load_pair(mass: Array, pair: Pair) -> Four:
     """Marginals of a pair."""
-    s1 = np.float64(mass[stored_at(pair, 1)])
-    s2 = np.float64(mass[stored_at(pair, 2)])
-    s3 = np.float64(mass[stored_at(pair, 3)])
+    s1 = np.float64(mass[mass_place(pair, 1)])
+    s2 = np.float64(mass[mass_place(pair, 2)])
+    s3 = np.float64(mass[mass_place(pair, 3)])
     return Four(max(1.0 - (s1 + s2 + s3), 0.0), s1, s2, s3)
 
 
@@ -94,21 +99,21 @@ def store_pair(mass: Array, pair: Pair, values: Four) -> Four:
             s2 = np.float64(np.float32(s2 - over))
         else:
             s3 = np.float64(np.float32(s3 - over))
-    mass[stored_at(pair, 1)] = s1
-    mass[stored_at(pair, 2)] = s2
-    mass[stored_at(pair, 3)] = s3
+    mass[mass_place(pair, 1)] = s1
+    mass[mass_place(pair, 2)] = s2
+    mass[mass_place(pair, 3)] = s3
     return Four(max(1.0 - (s1 + s2 + s3), 0.0), s1, s2, s3)
 
 
 @helper
-def table_of_pair(w: Array, pair: Pair) -> Four:
+def pair_table(w: Array, pair: Pair) -> Four:
     """Weights of the states of a pair."""
     at, truth = pair.table, pair.truth
     return Four(w[at + truth], w[at + (1 ^ truth)], w[at + (2 ^ truth)], w[at + (3 ^ truth)])
 
 
 @helper
-def less_messages(scores: Four, first: float, second: float) -> Four:
+def subtract_messages(scores: Four, first: float, second: float) -> Four:
     """Scores less the messages, given as those of the true states of the two variables."""
     return Four(
         scores.s0 - first - second,
@@ -119,7 +124,7 @@ def less_messages(scores: Four, first: float, second: float) -> Four:
 
 
 @helper
-def less_centre(
+def subtract_centre(
     problem: Any, blocks: Blocks, i: int, c: int, pair: Pair, centre: Array, scores: Four
 ) -> Four:
     """Scores less the centre of messages, whose two numbers need not be opposite."""
@@ -166,7 +171,7 @@ def simplex_level(a: float, b: float, c: float, d: float) -> float:
 
 
 @helper
-def wear(start: float, change: float) -> float:
+def share_taken(start: float, change: float) -> float:
     """Which share of what there is a change takes away; not above 0 where it adds."""
     return -change / (start + 1e-300)
 
@@ -187,8 +192,9 @@ def project_pair(mu: Four, theta: Four, cap: float, kappa: float) -> Four:
     x, z = d0 + d1, d0 + d2
     square = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
     quadratic = cap * square + 2.0 * kappa * (x * x + z * z)
-    worn = max(max(wear(mu.s0, d0), wear(mu.s1, d1)), max(wear(mu.s2, d2), wear(mu.s3, d3)))
-    bend = max(quadratic, slope * worn)  # no further than to where a state is empty
+    taken = max(share_taken(mu.s0, d0), share_taken(mu.s1, d1))
+    taken = max(taken, max(share_taken(mu.s2, d2), share_taken(mu.s3, d3)))
+    bend = max(quadratic, slope * taken)  # no further than to where a state is empty
     if slope <= 0.0 or bend <= 0.0:
         return mu
     gamma = slope / bend
@@ -201,7 +207,8 @@ def project_pair(mu: Four, theta: Four, cap: float, kappa: float) -> Four:
 
 
 @helper
-def visit_pairs(
+def visit_factors(
+    kind: BinaryPairs,
     problem: Any,
     blocks: Blocks,
     graph: Topology,
@@ -209,27 +216,26 @@ def visit_pairs(
     least: float,
     cap: float,
     kappa: float,
+    steps: int,
     w: Array,
     point: DualPoint,
+    scratch: Scratch,
 ) -> float:
-    """A projected step of each pair of example i whose gap is at least ``least``; the gain.
-
-    With ``cap`` 0 the weights stay as they are.
-    """
+    """A projected step of each pair of example i whose gap is at least ``least``; the gain."""
     block = blocks.block_at[i] + graph.n_states.shape[0]
     gain = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
         if point.gaps[block + c] < least:
             continue
-        pair = pair_of(problem, blocks, graph, i, c)
+        pair = locate_pair(problem, blocks, graph, i, c)
         mu = load_pair(point.mass, pair)
-        theta = less_messages(
-            table_of_pair(w, pair),
+        theta = subtract_messages(
+            pair_table(w, pair),
             kappa * (mu.s0 + mu.s1 - point.mu[pair.first]),
             kappa * (mu.s0 + mu.s2 - point.mu[pair.second]),
         )
         if point.centre.shape[0] > 0:
-            theta = less_centre(problem, blocks, i, c, pair, point.centre, theta)
+            theta = subtract_centre(problem, blocks, i, c, pair, point.centre, theta)
         gap = largest(theta) - mean(theta, mu)
         point.gaps[block + c] = cap * max(gap, 0.0)
         if gap <= 0.0:
@@ -253,7 +259,8 @@ def visit_pairs(
 
 
 @helper
-def look_at_pairs(
+def evaluate_factors(
+    kind: BinaryPairs,
     problem: Any,
     blocks: Blocks,
     graph: Topology,
@@ -262,44 +269,40 @@ def look_at_pairs(
     kappa: float,
     w: Array,
     point: DualPoint,
-) -> tuple[float, float, float, float]:
-    """Sums over the pairs of example i; their gaps, and their marginals added to ``sums``.
-
-    Returns ``Σ max θ̂`` relative to the truth, ``Σ ‖μ_c^v − μ_v‖²``, ``Σ δ̄·(μ_v − μ_c^v)`` and
-    ``Σ (max θ̂ − θ̂·μ)``.
-    """
+    scratch: Scratch,
+) -> tuple[float, float, float]:
+    """Sums over the pairs of example i; their gaps, and their marginals added to ``sums``."""
     block = blocks.block_at[i] + graph.n_states.shape[0]
-    hinge = 0.0
-    penalty = 0.0
-    drawn = 0.0
-    gaps = 0.0
+    hinge = penalty = centred = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
-        pair = pair_of(problem, blocks, graph, i, c)
+        pair = locate_pair(problem, blocks, graph, i, c)
         mu = load_pair(point.mass, pair)
-        table = table_of_pair(w, pair)
+        table = pair_table(w, pair)
         x, z = mu.s0 + mu.s1, mu.s0 + mu.s2
         first, second = x - point.mu[pair.first], z - point.mu[pair.second]
-        theta = less_messages(table, kappa * first, kappa * second)
+        theta = subtract_messages(table, kappa * first, kappa * second)
         if point.centre.shape[0] > 0:
-            own = less_centre(problem, blocks, i, c, pair, point.centre, Four(0.0, 0.0, 0.0, 0.0))
+            own = subtract_centre(
+                problem, blocks, i, c, pair, point.centre, Four(0.0, 0.0, 0.0, 0.0)
+            )
             # δ̄·e with e = ±first, ±second: differences of the centre's sums.
-            drawn += first * (own.s0 - own.s2) + second * (own.s0 - own.s1)
+            centred += first * (own.s0 - own.s2) + second * (own.s0 - own.s1)
             theta = Four(theta.s0 + own.s0, theta.s1 + own.s1, theta.s2 + own.s2, theta.s3 + own.s3)
         best = largest(theta)
         gap = max(best - mean(theta, mu), 0.0)
         hinge += best - table.s0
         penalty += 2.0 * (first * first + second * second)
-        gaps += gap
         point.gaps[block + c] = cap * gap
         point.sums[pair.first] += x
         point.sums[pair.first_wrong] += mu.s2 + mu.s3
         point.sums[pair.second] += z
         point.sums[pair.second_wrong] += mu.s1 + mu.s3
-    return hinge, penalty, drawn, gaps
+    return hinge, penalty, centred
 
 
 @helper
-def add_pairs(
+def add_factors(
+    kind: BinaryPairs,
     problem: Any,
     blocks: Blocks,
     graph: Topology,
@@ -308,13 +311,11 @@ def add_pairs(
     coupled: bool,
     point: DualPoint,
     w: Array,
+    scratch: Scratch,
 ) -> None:
-    """``w += Ψμ`` for the pairs of example i; ``coupled``: ``w += Ψ(μ' − μ)`` instead.
-
-    The coupling μ' is that of :func:`hingeline.solvers.relaxed.passes.couple`.
-    """
+    """``w += Ψμ`` for the pairs of example i; ``coupled``: ``w += Ψ(μ' − μ)``, μ' a coupling."""
     for c in range(graph.scope_start.shape[0] - 1):
-        pair = pair_of(problem, blocks, graph, i, c)
+        pair = locate_pair(problem, blocks, graph, i, c)
         mu = load_pair(point.mass, pair)
         if coupled:
             new = couple_pair(mu, point.mu, pair)
@@ -328,7 +329,7 @@ def add_pairs(
 
 
 @helper
-def cut_to(share: float, target: float) -> float:
+def factor_down_to(share: float, target: float) -> float:
     """What a share is multiplied with so that it does not exceed its target."""
     return target / share if share > target else 1.0
 
@@ -338,9 +339,9 @@ def couple_pair(mu: Four, variables: Array, pair: Pair) -> Four:
     """A coupling of the marginals of the two variables, near those of the pair."""
     first, first_wrong = variables[pair.first], variables[pair.first_wrong]
     second, second_wrong = variables[pair.second], variables[pair.second_wrong]
-    right, wrong = cut_to(mu.s0 + mu.s1, first), cut_to(mu.s2 + mu.s3, first_wrong)
+    right, wrong = factor_down_to(mu.s0 + mu.s1, first), factor_down_to(mu.s2 + mu.s3, first_wrong)
     s0, s1, s2, s3 = right * mu.s0, right * mu.s1, wrong * mu.s2, wrong * mu.s3
-    right, wrong = cut_to(s0 + s2, second), cut_to(s1 + s3, second_wrong)
+    right, wrong = factor_down_to(s0 + s2, second), factor_down_to(s1 + s3, second_wrong)
     s0, s1, s2, s3 = right * s0, wrong * s1, right * s2, wrong * s3
     a, a_wrong = max(first - s0 - s1, 0.0), max(first_wrong - s2 - s3, 0.0)
     b, b_wrong = max(second - s0 - s2, 0.0), max(second_wrong - s1 - s3, 0.0)
@@ -354,3 +355,161 @@ def couple_pair(mu: Four, variables: Array, pair: Pair) -> Four:
         s2 + share * a_wrong * b,
         s3 + share * a_wrong * b_wrong,
     )
+
+
+# Messages and weights in turn -------------------------------------------------------------------
+
+
+@helper
+def fill_pairs(
+    problem: Any,
+    graph: Topology,
+    i: int,
+    w: Array,
+    total: float,
+    stored: Array,
+    at: int,
+    messages: Array,
+    beliefs: Array,
+    tables: Array,
+) -> None:
+    """Messages in full precision, beliefs with them, and scores of factors less them."""
+    first = problem.graphs.factor_ptr[problem.graph[i]]
+    scale = 1.0 / total
+    for c in range(graph.scope_start.shape[0] - 1):
+        k = 4 * c
+        for s in range(4):
+            messages[k + s] = stored[at + k + s]
+        v, u = 2 * graph.scope[2 * c], 2 * graph.scope[2 * c + 1]
+        for s in range(2):
+            beliefs[v + s] += messages[k + s]
+            beliefs[u + s] += messages[k + 2 + s]
+        t = problem.factor_table[first + c]
+        tables[k] = w[t] * scale - messages[k] - messages[k + 2]
+        tables[k + 1] = w[t + 1] * scale - messages[k] - messages[k + 3]
+        tables[k + 2] = w[t + 2] * scale - messages[k + 1] - messages[k + 2]
+        tables[k + 3] = w[t + 3] * scale - messages[k + 1] - messages[k + 3]
+
+
+@helper
+def soft_max(a: float, b: float, temperature: float) -> float:
+    """``ε log(exp(a/ε) + exp(b/ε))``, or the larger one where ε is 0."""
+    top = max(a, b)
+    if temperature > 0.0:
+        top += temperature * math.log1p(math.exp(-abs(a - b) / temperature))
+    return top
+
+
+@helper
+def descend_pairs(
+    graph: Topology,
+    temperature: float,
+    beliefs: Array,
+    messages: Array,
+    tables: Array,
+    margins: Array,
+) -> None:
+    """One round over the variables: ``descend_variables`` for binary pairs."""
+    for v in range(graph.n_states.shape[0]):
+        begin, end = graph.incident_start[v], graph.incident_start[v + 1]
+        sum0, sum1 = beliefs[2 * v], beliefs[2 * v + 1]
+        at = 0
+        for q in range(begin, end):
+            k = 4 * graph.incident[q]
+            # Joint states (0, 0), (0, 1), (1, 0), (1, 1): v is the first or the second.
+            if graph.slot[q] == 0:
+                m0 = soft_max(tables[k], tables[k + 1], temperature)
+                m1 = soft_max(tables[k + 2], tables[k + 3], temperature)
+            else:
+                m0 = soft_max(tables[k], tables[k + 2], temperature)
+                m1 = soft_max(tables[k + 1], tables[k + 3], temperature)
+            margins[at] = m0
+            margins[at + 1] = m1
+            sum0 += m0
+            sum1 += m1
+            at += 2
+        share = 1.0 / (1.0 + (end - begin))
+        mean0, mean1 = sum0 * share, sum1 * share
+        at = 0
+        for q in range(begin, end):
+            k = 4 * graph.incident[q]
+            step0, step1 = margins[at] - mean0, margins[at + 1] - mean1
+            at += 2
+            if graph.slot[q] == 0:
+                messages[k] += step0
+                messages[k + 1] += step1
+                tables[k] -= step0
+                tables[k + 1] -= step0
+                tables[k + 2] -= step1
+                tables[k + 3] -= step1
+            else:
+                messages[k + 2] += step0
+                messages[k + 3] += step1
+                tables[k] -= step0
+                tables[k + 1] -= step1
+                tables[k + 2] -= step0
+                tables[k + 3] -= step1
+        beliefs[2 * v], beliefs[2 * v + 1] = mean0, mean1
+
+
+@helper
+def store_pairs(count: int, messages: Array, stored: Array, at: int) -> None:
+    """Messages of the example's pairs to storage."""
+    for k in range(4 * count):
+        stored[at + k] = np.float32(messages[k])
+
+
+@helper
+def choose_pairs(
+    problem: Any,
+    graph: Topology,
+    i: int,
+    temperature: float,
+    tied: float,
+    states: Array,
+    tables: Array,
+) -> None:
+    """Scores of all factors to best joint states or soft shares, less the truth."""
+    labels = problem.node_offset[i]
+    for c in range(graph.scope_start.shape[0] - 1):
+        k = 4 * c
+        v, u = graph.scope[2 * c], graph.scope[2 * c + 1]
+        top = max(max(tables[k], tables[k + 1]), max(tables[k + 2], tables[k + 3]))
+        if temperature > 0.0:
+            total = 0.0
+            for s in range(4):
+                tables[k + s] = math.exp((tables[k + s] - top) / temperature)
+                total += tables[k + s]
+            for s in range(4):
+                tables[k + s] /= total
+        else:
+            least = top - tied * (1.0 + abs(top))
+            best, most = 0, -1
+            for s in range(4):
+                same = (1 if s >> 1 == states[v] else 0) + (1 if s & 1 == states[u] else 0)
+                if tables[k + s] >= least and same > most:
+                    best, most = s, same
+            for s in range(4):
+                tables[k + s] = 0.0
+            tables[k + best] = 1.0
+        tables[k + 2 * problem.labels[labels + v] + problem.labels[labels + u]] -= 1.0
+
+
+@helper
+def add_pairs(
+    problem: Any,
+    graph: Topology,
+    i: int,
+    step: float,
+    later: float,
+    change: Array,
+    planes: Array,
+    moments: Array,
+) -> None:
+    """Add the change of all factors to weights and moments."""
+    first = problem.graphs.factor_ptr[problem.graph[i]]
+    for c in range(graph.scope_start.shape[0] - 1):
+        t = problem.factor_table[first + c]
+        for s in range(4):
+            planes[t + s] += step * change[4 * c + s]
+            moments[t + s] += later * change[4 * c + s]

@@ -17,14 +17,15 @@ scores of a variable end up with the last ones, and the next rounds bring them t
 bit: with weights that move in between, messages are never fit for them. The first shares them out
 evenly.
 
-Messages are float32, those of place p of a scope from ``message_start[p]`` on. In a visit the
+Messages are float32, laid out by :class:`hingeline.structures.graph_blocks.Blocks`. In a visit the
 scores ``θ_c − Σ_v δ_cv`` of all factors stand in tables one after the other, and follow the
-messages.
+messages. :mod:`hingeline.inference.messages` descends on the same dual for one set of scores in
+full precision, and hands on more at each factor: what it leaves is a better bound, and what is left
+here is kept from pass to pass.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,189 +33,29 @@ import numpy as np
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology
 from hingeline.structures.graph_blocks import (
+    Blocks,
     add_message,
     factor_scores,
     first_column,
     group_end,
+    place_messages,
     row_scores,
     variable_loss,
 )
 
-# Visits of :mod:`hingeline.solvers.relaxed.dlpw` to graphs of pairs of binary variables.
-#
-# What :mod:`hingeline.solvers.relaxed.dlpw_messages` says of any factors, written out for tables
-# of two by two without features: there the loops over states, strides and scopes cost many times
-# what they contain. Factor c has its scores from ``4c`` on in its table and in the messages of
-# the example, variable v its beliefs from ``2v`` on.
-
 Array = np.ndarray[Any, Any]
 
 
-@helper
-def fill_pairs(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    w: Array,
-    total: float,
-    stored: Array,
-    at: int,
-    messages: Array,
-    beliefs: Array,
-    tables: Array,
-) -> None:
-    """Messages in full precision, beliefs with them, and scores of factors less them."""
-    first = problem.graphs.factor_ptr[problem.graph[i]]
-    scale = 1.0 / total
-    for c in range(graph.scope_start.shape[0] - 1):
-        k = 4 * c
-        for s in range(4):
-            messages[k + s] = stored[at + k + s]
-        v, u = 2 * graph.scope[2 * c], 2 * graph.scope[2 * c + 1]
-        for s in range(2):
-            beliefs[v + s] += messages[k + s]
-            beliefs[u + s] += messages[k + 2 + s]
-        t = problem.factor_table[first + c]
-        tables[k] = w[t] * scale - messages[k] - messages[k + 2]
-        tables[k + 1] = w[t + 1] * scale - messages[k] - messages[k + 3]
-        tables[k + 2] = w[t + 2] * scale - messages[k + 1] - messages[k + 2]
-        tables[k + 3] = w[t + 3] * scale - messages[k + 1] - messages[k + 3]
+class Tables(NamedTuple):
+    """Scores of the factors of one example less their messages, and where they lie."""
+
+    values: Array
+    start: Array  # of each factor; one more at the end
+    stride: Array  # of each place of the scopes
 
 
 @helper
-def soft_max(a: float, b: float, temperature: float) -> float:
-    """``ε log(exp(a/ε) + exp(b/ε))``, or the larger one where ε is 0."""
-    top = max(a, b)
-    if temperature > 0.0:
-        top += temperature * math.log1p(math.exp(-abs(a - b) / temperature))
-    return top
-
-
-@helper
-def descend_pairs(
-    graph: Topology,
-    temperature: float,
-    beliefs: Array,
-    messages: Array,
-    tables: Array,
-    margins: Array,
-) -> None:
-    """One round over the variables: ``descend_variables`` for binary pairs."""
-    for v in range(graph.n_states.shape[0]):
-        begin, end = graph.incident_start[v], graph.incident_start[v + 1]
-        sum0, sum1 = beliefs[2 * v], beliefs[2 * v + 1]
-        at = 0
-        for q in range(begin, end):
-            k = 4 * graph.incident[q]
-            # Joint states (0, 0), (0, 1), (1, 0), (1, 1): v is the first or the second.
-            if graph.slot[q] == 0:
-                m0 = soft_max(tables[k], tables[k + 1], temperature)
-                m1 = soft_max(tables[k + 2], tables[k + 3], temperature)
-            else:
-                m0 = soft_max(tables[k], tables[k + 2], temperature)
-                m1 = soft_max(tables[k + 1], tables[k + 3], temperature)
-            margins[at] = m0
-            margins[at + 1] = m1
-            sum0 += m0
-            sum1 += m1
-            at += 2
-        share = 1.0 / (1.0 + (end - begin))
-        mean0, mean1 = sum0 * share, sum1 * share
-        at = 0
-        for q in range(begin, end):
-            k = 4 * graph.incident[q]
-            step0, step1 = margins[at] - mean0, margins[at + 1] - mean1
-            at += 2
-            if graph.slot[q] == 0:
-                messages[k] += step0
-                messages[k + 1] += step1
-                tables[k] -= step0
-                tables[k + 1] -= step0
-                tables[k + 2] -= step1
-                tables[k + 3] -= step1
-            else:
-                messages[k + 2] += step0
-                messages[k + 3] += step1
-                tables[k] -= step0
-                tables[k + 1] -= step1
-                tables[k + 2] -= step0
-                tables[k + 3] -= step1
-        beliefs[2 * v], beliefs[2 * v + 1] = mean0, mean1
-
-
-@helper
-def store_pairs(count: int, messages: Array, stored: Array, at: int) -> None:
-    """Messages of the example's pairs to storage."""
-    for k in range(4 * count):
-        stored[at + k] = np.float32(messages[k])
-
-
-@helper
-def choose_pairs(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    temperature: float,
-    tied: float,
-    states: Array,
-    tables: Array,
-) -> None:
-    """Scores of all factors to best joint states or soft shares, less the truth."""
-    labels = problem.node_offset[i]
-    for c in range(graph.scope_start.shape[0] - 1):
-        k = 4 * c
-        v, u = graph.scope[2 * c], graph.scope[2 * c + 1]
-        top = max(max(tables[k], tables[k + 1]), max(tables[k + 2], tables[k + 3]))
-        if temperature > 0.0:
-            total = 0.0
-            for s in range(4):
-                tables[k + s] = math.exp((tables[k + s] - top) / temperature)
-                total += tables[k + s]
-            for s in range(4):
-                tables[k + s] /= total
-        else:
-            least = top - tied * (1.0 + abs(top))
-            best, most = 0, -1
-            for s in range(4):
-                same = (1 if s >> 1 == states[v] else 0) + (1 if s & 1 == states[u] else 0)
-                if tables[k + s] >= least and same > most:
-                    best, most = s, same
-            for s in range(4):
-                tables[k + s] = 0.0
-            tables[k + best] = 1.0
-        tables[k + 2 * problem.labels[labels + v] + problem.labels[labels + u]] -= 1.0
-
-
-@helper
-def add_pairs(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    step: float,
-    later: float,
-    change: Array,
-    planes: Array,
-    moments: Array,
-) -> None:
-    """Add the change of all factors to weights and moments."""
-    first = problem.graphs.factor_ptr[problem.graph[i]]
-    for c in range(graph.scope_start.shape[0] - 1):
-        t = problem.factor_table[first + c]
-        for s in range(4):
-            planes[t + s] += step * change[4 * c + s]
-            moments[t + s] += later * change[4 * c + s]
-
-
-class Messages(NamedTuple):
-    """Messages of all examples, and where they lie."""
-
-    at: Array  # (n + 1,) int64: first message of each example
-    start: Array  # over the places of all graphs' scopes: first message within the example
-    values: Array  # float32
-
-
-@helper
-def unary_scores(
+def score_variables(
     problem: Any, graph: Topology, i: int, w: Array, total: float, columns: Array, out: Array
 ) -> None:
     """``w·φ_v(s)/total + l_v(s)`` of all variables and states."""
@@ -232,36 +73,29 @@ def unary_scores(
 
 
 @helper
-def add_beliefs(problem: Any, graph: Topology, i: int, messages: Messages, beliefs: Array) -> None:
+def add_beliefs(
+    problem: Any, blocks: Blocks, graph: Topology, i: int, messages: Array, beliefs: Array
+) -> None:
     """Add all messages to their variables."""
-    places = problem.graphs.scope_ptr[problem.graph[i]]
     for p in range(graph.scope.shape[0]):
         v = graph.scope[p]
-        at = messages.at[i] + messages.start[places + p]
+        at = place_messages(blocks, problem, i, p)
         for s in range(graph.n_states[v]):
-            beliefs[graph.unary_start[v] + s] += messages.values[at + s]
-
-
-class Tables(NamedTuple):
-    """Scores of the factors of one example less their messages, and where they lie."""
-
-    values: Array
-    start: Array  # of each factor; one more at the end
-    stride: Array  # of each place of the scopes
+            beliefs[graph.unary_start[v] + s] += messages[at + s]
 
 
 @helper
 def fill_tables(
     problem: Any,
+    blocks: Blocks,
     graph: Topology,
     i: int,
     w: Array,
     total: float,
-    messages: Messages,
+    messages: Array,
     tables: Tables,
 ) -> None:
     """``θ_c(y) − Σ_v δ_cv(y_v)`` of all factors, weights being ``w/total``."""
-    places = problem.graphs.scope_ptr[problem.graph[i]]
     values = tables.values
     first = 0
     for c in range(graph.scope_start.shape[0] - 1):
@@ -276,8 +110,8 @@ def fill_tables(
             n = graph.n_states[graph.scope[p]]
             stride //= n
             tables.stride[p] = stride
-            at = messages.at[i] + messages.start[places + p]
-            add_message(out, size, n, stride, messages.values, at, -1.0)
+            at = place_messages(blocks, problem, i, p)
+            add_message(out, size, n, stride, messages, at, -1.0)
         first += size
     tables.start[graph.scope_start.shape[0] - 1] = first
 
@@ -323,12 +157,12 @@ def soft_marginal(
 
 @helper
 def move_message(
-    tables: Tables, c: int, p: int, states: int, s: int, step: float, messages: Messages, at: int
+    tables: Tables, c: int, p: int, states: int, s: int, step: float, messages: Array, at: int
 ) -> float:
     """Add a step to the message of state s at place p of factor c; what it was, once rounded."""
-    before = messages.values[at + s]
-    messages.values[at + s] = np.float32(before + step)
-    moved = np.float64(messages.values[at + s]) - before
+    before = messages[at + s]
+    messages[at + s] = np.float32(before + step)
+    moved = np.float64(messages[at + s]) - before
     stride = tables.stride[p]
     outer, end = tables.start[c] + s * stride, tables.start[c + 1]
     while outer < end:
@@ -355,15 +189,15 @@ def normalise(values: Array, at: int, n: int, temperature: float) -> None:
 @helper
 def descend_factors(
     problem: Any,
+    blocks: Blocks,
     graph: Topology,
     i: int,
     beliefs: Array,
-    messages: Messages,
+    messages: Array,
     tables: Tables,
     margins: Array,
 ) -> None:
     """One round over the factors (MPLP); ``beliefs`` and tables are kept up."""
-    places = problem.graphs.scope_ptr[problem.graph[i]]
     for c in range(graph.scope_start.shape[0] - 1):
         first, end = tables.start[c], tables.start[c + 1]
         lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
@@ -388,7 +222,7 @@ def descend_factors(
         for p in range(lo, hi):
             v = graph.scope[p]
             n, unary = graph.n_states[v], graph.unary_start[v]
-            place = messages.at[i] + messages.start[places + p]
+            place = place_messages(blocks, problem, i, p)
             add_message(
                 tables.values[first:end], end - first, n, tables.stride[p], beliefs, unary, -1.0
             )
@@ -401,16 +235,16 @@ def descend_factors(
 @helper
 def descend_variables(
     problem: Any,
+    blocks: Blocks,
     graph: Topology,
     i: int,
     temperature: float,
     beliefs: Array,
-    messages: Messages,
+    messages: Array,
     tables: Tables,
     margins: Array,
 ) -> None:
     """One round over the variables, each with all its factors; beliefs and tables are kept up."""
-    places = problem.graphs.scope_ptr[problem.graph[i]]
     for v in range(graph.n_states.shape[0]):
         n = graph.n_states[v]
         unary = graph.unary_start[v]
@@ -435,7 +269,7 @@ def descend_variables(
         for q in range(begin, end):
             c = graph.incident[q]
             p = graph.scope_start[c] + graph.slot[q]
-            place = messages.at[i] + messages.start[places + p]
+            place = place_messages(blocks, problem, i, p)
             for s in range(n):
                 step = margins[at + s] - margins[s]
                 beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)
