@@ -32,6 +32,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, TypeVar
@@ -336,7 +337,6 @@ def _cache_folder() -> Path | None:
 
 CACHE_FOLDER = _cache_folder()
 
-#: Called before a kernel is compiled, with whether the machine code will be kept on disk.
 _LISTENERS: list[Callable[[bool], None]] = []
 
 
@@ -410,7 +410,16 @@ class _KernelCache(NullCache):
 
 
 @contextlib.contextmanager
-def announce_compiling() -> Iterator[None]:
+def listen_to_compiling(listener: Callable[[bool], None]) -> Iterator[None]:
+    """Call ``listener`` before a kernel is compiled, with whether it will be kept on disk."""
+    _LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        _LISTENERS.remove(listener)
+
+
+def announce_compiling() -> AbstractContextManager[None]:
     """Say so, once, when a kernel that is called in this context has to be compiled."""
     said: list[bool] = []
 
@@ -425,11 +434,7 @@ def announce_compiling() -> Iterator[None]:
                 where = "in every run: they are not kept on disk"
             print(f"hingeline: compiling kernels ({where})…", file=sys.stderr, flush=True)
 
-    _LISTENERS.append(say)
-    try:
-        yield
-    finally:
-        _LISTENERS.remove(say)
+    return listen_to_compiling(say)
 
 
 # Compiling once ----------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from hingeline.semisupervised.starting import PartlyLabelled, prepare
 
 Array = np.ndarray[Any, Any]
 
-#: What a move that a tag scheme forbids costs in a beam, which wants finite numbers.
-BEAM_FORBIDDEN = -1e8
+#: What a label or move that a tag scheme forbids adds to a score: a beam wants finite numbers.
+SCHEME_FORBIDDEN = -1e8
 
 
 class BaselineRound(NamedTuple):
@@ -255,9 +255,9 @@ def make_decoder(
             scores[first] += rows[d + K]
             scores[last] += rows[d + K + 1]
         if valid is not None:
-            scores[first] += np.where(valid[0], 0.0, BEAM_FORBIDDEN)
-            scores[last] += np.where(valid[2], 0.0, BEAM_FORBIDDEN)
-            moves += np.where(valid[1], 0.0, BEAM_FORBIDDEN)
+            scores[first] += np.where(valid[0], 0.0, SCHEME_FORBIDDEN)
+            scores[last] += np.where(valid[2], 0.0, SCHEME_FORBIDDEN)
+            moves += np.where(valid[1], 0.0, SCHEME_FORBIDDEN)
         return decode_compiled(penalties.compiled, scores, moves, beam=beam)
 
     return decode

@@ -478,7 +478,7 @@ class SoftTask:
         free = self.unlabelled.marginals(w)[0]
         return 0.5 * float(w @ w) + fit + self.c_u * (float(free.sum()) + soft.value)
 
-    def best_labels(self, soft: SoftLabels) -> Array:
+    def find_best_labels(self, soft: SoftLabels) -> Array:
         """The most probable label of every unlabelled token."""
         return soft.nodes[:, : self.unlabelled.problem.n_labels].argmax(axis=1).astype(np.int32)
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "convert": "convert",
     "check": "check",
     "demo": "demo",
+    "warm-up": "warm_up",
 }
 
 BAD_INPUT = 2
