@@ -18,7 +18,6 @@ from hingeline.cli.progress import (
     write_model,
 )
 from hingeline.cli.samples import layout_of, load_model, read_like
-from hingeline.modelfile import read_header
 
 
 def update(
@@ -76,7 +75,7 @@ def update(
                 f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: "
                 "train on all data together."
             )
-        if "state/weights" not in read_header(old)[1]:
+        if estimator.n_examples_ == 0:
             raise CommandError(
                 f"{old} carries no training state to go on from: train it with --keep-state, or "
                 "train on all data together."

@@ -107,7 +107,7 @@ class WarmSolver:
             retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
         model = self.model
         result: Result
-        result, self._memory, _ = model._solve_with(self.compiled, weights, start, model._kind)
+        result, self._memory, _ = model._solve_with(self.compiled, weights, start)
         return result
 
 
