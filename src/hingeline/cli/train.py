@@ -23,10 +23,10 @@ from hingeline.cli.progress import (
     FitProgress,
     balance_of,
     finite,
-    metadata_of,
     outcome_of,
     print_result,
     relative_gap,
+    write_model,
 )
 from hingeline.cli.samples import (
     NAMED,
@@ -38,7 +38,6 @@ from hingeline.cli.samples import (
     read_held_out,
     read_training,
     score_sets,
-    source_of,
 )
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import evaluate
@@ -51,7 +50,9 @@ from hingeline.schemes import scheme_name
 
 def train(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(metavar="TRAIN", help="Labelled file; - reads a pipe.")],
+    data: Annotated[
+        str, typer.Argument(metavar="TRAIN", help="Labelled file; - is the standard input.")
+    ],
     model: app.NewModel,
     format: app.Format = "auto",
     template: app.Template = None,
@@ -66,17 +67,19 @@ def train(
         typer.Option(help="Try several values, e.g. C=0.01,0.1,1; the best on --dev is kept."),
     ] = None,
     tol: app.Tol = 0.05,
-    slack: Annotated[str, typer.Option(help="max, squared, sum or nu.")] = "max",
+    slack: Annotated[str, typer.Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[
         str | None, typer.Option(help="Balance of --slack nu: a mean loss, or auto.")
     ] = None,
-    rescale: Annotated[str, typer.Option(help="margin or slack.")] = "margin",
+    rescale: Annotated[
+        str, typer.Option(help="What the loss rescales: margin or slack.")
+    ] = "margin",
     violators: Annotated[
         str | None,
         typer.Option(help="For --slack sum: argmax, all or a count.", show_default="argmax; all"),
     ] = None,
     solver: Annotated[
-        str, typer.Option(help="auto, sdm, fsmo, bcfw, sdcd, one-slack or subgradient.")
+        str, typer.Option(help="Solver: auto, sdm, fsmo, bcfw, sdcd, one-slack, subgradient.")
     ] = "auto",
     scheme: app.Scheme = None,
     edges: Annotated[
@@ -87,7 +90,7 @@ def train(
         ),
     ] = None,
     max_iter: app.MaxIter = 1000,
-    max_time: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[
         str | None, typer.Option(help="Held-out file: stop when its score no longer rises.")
     ] = None,
@@ -164,15 +167,10 @@ def train(
         clock.stop("train")
         if features is not None:
             clock.split("train", "encode", fits.encoding)
-    with blame("--model"):
-        written = best.save(
-            model,
-            dtype=dtype,
-            sparse=sparse,
-            metadata=metadata_of(samples.layout, [source_of(data)]),
-            state=keep_state and best is estimator,
-        )
-    clock.stop("write")
+    state = keep_state and best is estimator
+    written = write_model(
+        model, best, clock, samples.layout, [data], dtype=dtype, sparse=sparse, state=state
+    )
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_ == "interrupted":
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
@@ -180,8 +178,7 @@ def train(
             checkpoint.unlink()
     print_result(
         {
-            "model": str(model),
-            "bytes": written["bytes"],
+            **written,
             **balance_of(best),
             **outcome_of(best),
             "seconds": clock.seconds,

@@ -13,34 +13,36 @@ from hingeline.cli.progress import (
     Clock,
     FitProgress,
     balance_of,
-    metadata_of,
     outcome_of,
     print_result,
+    write_model,
 )
-from hingeline.cli.samples import layout_of, load_model, read_like, source_of
-from hingeline.modelfile import read_header
+from hingeline.cli.samples import layout_of, load_model, read_like
 
 
 def update(
     old: app.Model,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled file; - reads a pipe.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Labelled file; - is the standard input.")
+    ],
     model: app.NewModel,
     format: app.KnownFormat = "auto",
     passes: Annotated[
         int | None,
-        typer.Option(min=1, help="Make so many passes over the new data instead of converging."),
+        typer.Option(min=1, help="Make this many passes over the new data only; no certificate."),
     ] = None,
     memory: Annotated[
-        int | None, typer.Option(min=1, help="Keep at most so many examples.")
+        int | None, typer.Option(min=1, help="Keep at most this many examples.")
     ] = None,
     tol: Annotated[
-        float | None, typer.Option(help="Certified gap to reach.", show_default="as trained")
+        float | None, typer.Option(help="Stop at this certified gap.", show_default="as trained")
     ] = None,
     max_iter: Annotated[
-        int | None, typer.Option(min=1, help="Passes at most.", show_default="as trained")
+        int | None,
+        typer.Option(min=1, help="Make at most this many passes.", show_default="as trained"),
     ] = None,
     max_time: Annotated[
-        float | None, typer.Option(help="Seconds at most.", show_default="as trained")
+        float | None, typer.Option(help="Stop after this many seconds.", show_default="as trained")
     ] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
@@ -60,9 +62,9 @@ def update(
 ) -> None:
     """Add a labelled file to the data of a model that was trained with --keep-state.
 
-    The solution is that of training on all data together. New labels and features come behind the
-    known ones; the features, C and everything else stay as MODEL has them. The new model may take
-    the place of the old one.
+    The solution is that of training on all data together. New labels and features are added after
+    the known ones; the features, C and everything else stay as MODEL has them. The new model may
+    take the place of the old one.
     """
     check_target("--model", model, data)
     clock = Clock()
@@ -70,10 +72,10 @@ def update(
         estimator = load_model(old)
         if not hasattr(estimator, "partial_fit"):
             raise CommandError(
-                f"{old} holds a {type(estimator).__name__}, which takes no more data: train on all "
-                "data together."
+                f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: "
+                "train on all data together."
             )
-        if "state/weights" not in read_header(old)[1]:
+        if estimator.n_examples_ == 0:
             raise CommandError(
                 f"{old} carries no training state to go on from: train it with --keep-state, or "
                 "train on all data together."
@@ -89,7 +91,7 @@ def update(
         params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}
         params["n_jobs"] = n_jobs
         estimator.set_params(**{name: v for name, v in params.items() if v is not None})
-        before = (len(estimator.classes_), width)
+        known = (len(estimator.classes_), width)
         with blame(data):
             progress.fit(
                 "updating",
@@ -100,26 +102,18 @@ def update(
                 learn=lambda X, y: estimator.partial_fit(X, y, passes=passes, memory=memory),
             )
         clock.stop("train")
-        new = np.subtract((len(estimator.classes_), estimator.n_features_in_), before).tolist()
+        new = np.subtract((len(estimator.classes_), estimator.n_features_in_), known).tolist()
         progress.say(
             f"{estimator.n_examples_:,} examples in memory; new: {new[0]} labels, {new[1]:,} "
             "features"
         )
-    sources = estimator.metadata_.get("data")
-    sources = [*(sources if isinstance(sources, list) else []), source_of(data)]
-    with blame("--model"):
-        written = estimator.save(
-            model,
-            dtype=dtype,
-            sparse=sparse,
-            metadata=metadata_of(layout, sources),
-            state=keep_state,
-        )
-    clock.stop("write")
+    before = estimator.metadata_.get("data")
+    before = before if isinstance(before, list) else []
+    options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
+    written = write_model(model, estimator, clock, layout, [data], before=before, **options)
     print_result(
         {
-            "model": str(model),
-            "bytes": written["bytes"],
+            **written,
             **balance_of(estimator),
             **outcome_of(estimator),
             "examples": estimator.n_examples_,

@@ -192,7 +192,7 @@ class CalibratedChain(BaseEstimator):
 
     def _predict(self, X: Any, lengths: Any) -> _Predicted:
         model = self.model
-        problem = model._prepared(X, lengths, None)
+        problem = model._prepare(X, lengths, None)
         offsets = problem.offsets
         numbers = model._decode(problem)
         table = model._max_marginals(problem)

@@ -63,6 +63,21 @@ class AnnealingStep(NamedTuple):
     time: float = 0.0  # seconds
 
 
+#: The table that ``verbose=1`` prints, a row for every step.
+_HEADINGS = (
+    "C_u",
+    "objective",
+    "violations",
+    "dev",
+    "seconds",
+    "penalty",
+    "switches",
+    "rounds",
+    "",
+)
+_ROW = "{:>8}  {:>11}  {:>11}  {:>8}  {:>7}  {:>11}  {:>8}  {:>6}  {}"
+
+
 @dataclass
 class Trajectory:
     """All steps, with the weights and certificate of each, and the labels of the last."""
@@ -92,7 +107,7 @@ class WarmSolver:
             retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
         model = self.model
         result: Result
-        result, self._memory, _ = model._solve_with(self.compiled, weights, start, model._kind)
+        result, self._memory, _ = model._solve_with(self.compiled, weights, start)
         return result
 
 
@@ -231,14 +246,17 @@ class Annealing:
         path.results.append(result)
         path.labels.append(labels)
         if self.settings.verbose:
-            dev = "" if math.isnan(score) else f"  dev {100 * score:.2f} %"
-            print(
-                f"C_u {C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
-                f"  penalty {penalty:.6g}  switches {step.switches}"
-                f"  alternations {len(done)}{'' if settled else ' (not settled)'}"
-                f"  violations {step.violations:.6g}{dev}",
-                file=sys.stderr,
+            if len(path.steps) == 1:
+                print(_ROW.format(*_HEADINGS).rstrip(), file=sys.stderr)
+            numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
+            dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
+            counts = (
+                f"{penalty:.6g}" if done else "",
+                step.switches,
+                len(done),
+                "" if settled else "not settled",
             )
+            print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
 
     def _predict(self, weights: Array) -> Array:
         return find_best_labels(self.problem, self.data.first, weights, self.workers)
