@@ -20,6 +20,7 @@ for dtype in (np.float64, np.float32):
 """
 
 
+@pytest.mark.slow
 def test_a_first_fit_after_it_compiles_nothing(tmp_path):
     variables = {**environment(), "HINGELINE_CACHE_DIR": str(tmp_path)}
 
