@@ -48,10 +48,10 @@ def _fit_classes(dtype: Any) -> None:
 
 
 def _fit_graph(dtype: Any) -> None:
-    from hingeline import GraphSSVM
+    from hingeline import Graph, GraphSSVM
 
     edges = np.array([[0, 1], [1, 2], [2, 0]])  # a cycle: the kernels of trees are in it too
-    X = [(np.eye(3, dtype=dtype), edges)] * 6
+    X = [Graph(np.eye(3, dtype=dtype), edges)] * 6
     y = [np.arange(3), *[np.arange(3) % 2] * 5]
     GraphSSVM(max_iter=3, random_state=0).fit(X, y).predict(X)
 
