@@ -6,8 +6,6 @@ one model or tells a short story of several. Only public names of the package ar
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
@@ -32,15 +30,8 @@ from guard_data import (
     sequences,
     words,
 )
+from hingeline.baselines import CODL, DASO, PosteriorRegularization, TransductiveSSVM
 from hingeline.features import DictEncoder, GaussianEmissions, PerToken, TokenTemplates
-
-#: Names that are on the move: name -> modules that may hold it, the new one first.
-_HOMES = {
-    "CODL": ("hingeline.baselines", "hingeline.estimators.baselines"),
-    "DASO": ("hingeline.baselines", "hingeline.estimators.baselines"),
-    "PosteriorRegularization": ("hingeline.baselines", "hingeline.estimators.baselines"),
-    "TransductiveSSVM": ("hingeline.baselines", "hingeline.estimators.baselines"),
-}
 
 SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")
@@ -75,15 +66,6 @@ def family(function: Callable[[], Iterator[Case]]) -> Callable[[], Iterator[Case
     """Register a family of cases under its function's name."""
     FAMILIES[function.__name__] = function
     return function
-
-
-def look_up(name: str) -> Any:
-    """Return a name of `_HOMES` from the first module that exists."""
-    for home in _HOMES[name]:
-        parent = home.rpartition(".")[0]
-        if importlib.util.find_spec(parent) and importlib.util.find_spec(home):
-            return getattr(importlib.import_module(home), name)
-    raise ImportError(f"none of {', '.join(_HOMES[name])} is there to import {name} from")
 
 
 # --- cases -----------------------------------------------------------------------------------
@@ -442,20 +424,20 @@ def semisupervised() -> Iterator[Case]:
         run = fit(hl.SemiSupervisedSSVM, svm, few | params, False)
         yield Case(f"semi {name}", run)
     yield Case("semi dev", fit(hl.SemiSupervisedSSVM, svm, few, True))
-    for name, base, params in (
-        ("CODL", svm, {"max_rounds": 3}),
-        ("CODL", svm, {"max_rounds": 2, "gamma": 0.5, "beam": 3}),
-        ("TransductiveSSVM", svm, {"max_rounds": 3}),
-        ("TransductiveSSVM", svm, {"max_rounds": 2, "C_u": 0.1}),
-        ("PosteriorRegularization", field, {"max_rounds": 2, "max_passes": 10}),
-        ("PosteriorRegularization", field, {"max_rounds": 2, "unlabelled_weight": 0.1}),
-        ("DASO", field, {"max_alternations": 2, "max_passes": 10}),
-        ("DASO", field, {"max_alternations": 1, "temperatures": (1.0, 0.1), "max_passes": 10}),
+    for method, base, params in (
+        (CODL, svm, {"max_rounds": 3}),
+        (CODL, svm, {"max_rounds": 2, "gamma": 0.5, "beam": 3}),
+        (TransductiveSSVM, svm, {"max_rounds": 3}),
+        (TransductiveSSVM, svm, {"max_rounds": 2, "C_u": 0.1}),
+        (PosteriorRegularization, field, {"max_rounds": 2, "max_passes": 10}),
+        (PosteriorRegularization, field, {"max_rounds": 2, "unlabelled_weight": 0.1}),
+        (DASO, field, {"max_alternations": 2, "max_passes": 10}),
+        (DASO, field, {"max_alternations": 1, "temperatures": (1.0, 0.1), "max_passes": 10}),
     ):
         text = ",".join(f"{key}={value}" for key, value in params.items())
         for dev in (False, True):
-            run = fit(look_up(name), base, params, dev)
-            yield Case(f"semi {name} {text}{' dev' * dev}", run)
+            run = fit(method, base, params, dev)
+            yield Case(f"semi {method.__name__} {text}{' dev' * dev}", run)
 
     def constrained(n_jobs: int) -> Fitted:
         X, y = _partly_labelled()
@@ -567,9 +549,14 @@ def paths() -> Iterator[Case]:
             run = path(hl.C_path, kind, {"slack": slack, "nu": 0.3 if slack == "nu" else None}, {})
             yield Case(f"C_path {kind} slack={slack}", run)
         for solver in ("auto", "sdm", "subgradient"):
-            for name, given in (("", {}), (" given", {"nus": [0.5, 0.2]})):
-                run = path(hl.nu_path, kind, {"solver": solver}, given)
-                yield Case(f"nu_path {kind} {solver}{name}", run)
+            run = path(hl.nu_path, kind, {"solver": solver}, {"nus": [0.5, 0.2]})
+            yield Case(f"nu_path {kind} {solver} given", run)
+            if kind in ("multiclass", "chain"):
+                yield Case(
+                    f"nu_path {kind} {solver}", path(hl.nu_path, kind, {"solver": solver}, {})
+                )
+        if kind == "labels":  # graphs of another kind
+            continue
         for slack, solvers in SOLVERS_OF.items():
             for before, after in product(solvers, repeat=2):
                 first = {"slack": slack, "solver": before, "C": 0.5}

@@ -29,7 +29,7 @@ from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.workers import Workers
 from hingeline.inference.chain import max_sum, path_score
-from hingeline.semisupervised.starting import best_labels
+from hingeline.semisupervised.starting import find_best_labels
 from hingeline.semisupervised.switching import is_lower, sweep_in_order
 from hingeline.structures import chain
 from hingeline.structures.chain import moves, position_scores
@@ -167,7 +167,7 @@ def timed(function: Any) -> tuple[float, Any]:
 def compare(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str, Any]:
     """All ways on one set of sequences."""
     problem, w, penalties = make(n, length, n_labels)
-    start = best_labels(problem, 0, w, Workers(1, 0))
+    start = find_best_labels(problem, 0, w, Workers(1, 0))
     everyone, slack = np.arange(n), np.empty(n)
     compiled = penalties.compiled
 
@@ -217,7 +217,7 @@ def compare(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str
 def sweep_only(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str, Any]:
     """One sweep of ours."""
     problem, w, penalties = make(n, length, n_labels)
-    start = best_labels(problem, 0, w, Workers(1, 0))
+    start = find_best_labels(problem, 0, w, Workers(1, 0))
     seconds = []
     for _ in range(5):
         labels = start.copy()

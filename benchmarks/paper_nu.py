@@ -374,7 +374,7 @@ def figure_1(words: Sequence[Any], options: argparse.Namespace) -> list[dict[str
 def _evolution(split: Split, nu: float, passes: int) -> list[dict[str, Any]]:
     """Risks after passes of Algorithm 1: met in the pass, and of the averaged weights and ρ."""
     posed = ChainSSVM(slack="nu", nu=nu, tol=1.0, warm_start=True, **SETTINGS)
-    compiled, weights, _ = posed.fit(split.train, split.train_labels)._posed
+    compiled, weights = posed.fit(split.train, split.train_labels)._posed
     shown = set(np.geomspace(1, passes, 25).round().astype(int).tolist())
     rows = []
     with Workers(1, compiled.scratch_size) as workers:

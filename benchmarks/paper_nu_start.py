@@ -80,7 +80,7 @@ def likeliest(plain: Split, letters: Sequence[str], stride: int) -> Array:
 
 def descend_from(start: Array, posed: Any, value: float, nu: bool, passes: int) -> Array:
     """The weights of Algorithm 1 after some passes from a start."""
-    compiled, weights, _ = posed
+    compiled, weights = posed
     n = len(weights)
     with Workers(1, compiled.scratch_size) as workers:
         if nu:

@@ -174,7 +174,7 @@ def posed(task: Task, inference: str) -> tuple[Any, Any, Array]:
     """Return a model that waits for weights, and the problem and example weights of its fit."""
     model = task.estimator(inference)
     found: list[Any] = []
-    model._fit_problem = lambda *problem: found.extend(problem)
+    model._fit_graphs = lambda *problem: found.extend(problem)
     model.fit(task.X, task.y)
     return model, compile_problem(found[0]), found[1]
 

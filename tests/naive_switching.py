@@ -17,8 +17,8 @@ from hingeline.constraints.switches import (
     SEGMENTS,
     SHARE,
     commit_switch,
-    corpus_cost,
     count_sequence,
+    price_corpus,
 )
 from hingeline.inference.chain import path_score
 from hingeline.semisupervised.switching import is_lower
@@ -55,7 +55,7 @@ def _penalty_anew(
             value = bad / max(everyone, 1)
         else:
             value = (everyone + g) / n
-        total += corpus_cost(constraints, c, value)
+        total += price_corpus(constraints, c, value)
     return total
 
 

@@ -1,27 +1,119 @@
-"""The rules of the house that no linter knows."""
+"""The rules of the house: how deep classes go, who knows what, and what a fit touches.
+
+Who may import whom is in `test_layers.py`.
+"""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
 
 import hingeline
+from hingeline.core import registry
+from test_layers import PACKAGE, imports_of, modules_of
 
-PACKAGE = Path(hingeline.__file__).parent
+ESTIMATORS = [
+    *("ChainSSVM", "ChainCRF", "MulticlassSSVM", "MultilabelSSVM", "GraphSSVM", "SSVM"),
+]
 
 
-def test_nothing_imports_the_baselines():
-    """They are a leaf: they may import everything, and nobody needs them."""
-    wrong = []
-    for file in sorted(PACKAGE.rglob("*.py")):
-        if "baselines" in file.relative_to(PACKAGE).parts:
-            continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            else:
-                continue
-            wrong += [f"{file.name}: {name}" for name in names if "baselines" in name.split(".")]
-    assert wrong == []
+def bases_of(cls: type) -> list[type]:
+    return [base for base in cls.__bases__ if base.__module__.split(".")[0] == "hingeline"]
+
+
+def depth_of(cls: type) -> int:
+    """Own classes on the longest way from a class up, itself counted."""
+    return 1 + max(map(depth_of, bases_of(cls)), default=0)
+
+
+# Rule 1: whole things --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_are_two_own_classes_deep(name):
+    assert depth_of(getattr(hingeline, name)) <= 2
+
+
+def test_no_base_class_of_estimators_has_a_single_subclass():
+    classes = {getattr(hingeline, name) for name in ESTIMATORS}
+    bases = {base for cls in classes for base in bases_of(cls)}
+    for base in bases:
+        assert sum(issubclass(cls, base) for cls in classes) > 1, base
+
+
+# Rule 2: declarations live with the declared ----------------------------------------------------
+
+
+@pytest.mark.parametrize("name", registry.MODULES)
+def test_a_solver_says_what_it_solves_and_every_option_what_it_is(name):
+    found = list(registry.declared(name))
+    assert found
+    for solver in found:
+        assert solver.slacks
+        for option in registry.fields(solver.Options):
+            if option.metadata:  # the others are the estimator's to give
+                assert option.metadata["doc"], (solver, option.name)
+
+
+def test_every_class_that_states_its_slacks_is_found_by_its_name():
+    known = {solver for name in registry.MODULES for solver in registry.declared(name)}
+    for name in modules_of(PACKAGE):
+        if name.startswith("solvers."):
+            module = importlib.import_module(f"hingeline.{name}")
+            for cls in vars(module).values():
+                if inspect.isclass(cls) and cls.__module__ == module.__name__:
+                    assert "slacks" not in vars(cls) or cls in known, cls
+
+
+def test_structures_lay_out_their_weights_and_nobody_asks_what_they_are():
+    """Whoever wants a block reads the layout; no attribute stands for "is it a chain"."""
+    for name, file in modules_of(PACKAGE).items():
+        text = file.read_text(encoding="utf-8")
+        assert 'hasattr(model, "boundary")' not in text, name
+        assert 'hasattr(self, "boundary")' not in text, name
+
+
+# Rule 5: streaming is something an estimator has ------------------------------------------------
+
+FIT = """
+import json, sys
+import numpy as np
+import hingeline
+{warm}
+X, y = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]], [["a", "b", "a"], ["a", "b"]]
+model = hingeline.ChainSSVM(random_state=0).fit(X, y)
+model.predict(X)
+first = sorted(name for name in sys.modules if name.startswith("hingeline."))
+model.partial_fit(X, y)
+print(json.dumps([first, "hingeline.streaming.stream" in sys.modules, "_stream" in vars(model)]))
+"""
+
+
+def test_a_fit_loads_nothing_that_it_does_not_need():
+    done = subprocess.run(
+        [sys.executable, "-c", FIT.format(warm="")], capture_output=True, text=True, check=True
+    )
+    loaded, streams, has_one = json.loads(done.stdout.splitlines()[-1])
+    for name in loaded:
+        folder = name.split(".")[1]
+        assert folder not in ("streaming", "modelfile", "evaluation", "semisupervised"), name
+        assert name not in ("hingeline.estimators.nu", "hingeline.estimators.paths"), name
+        assert not name.startswith(("hingeline.solvers.relaxed", "hingeline.structures.graph"))
+    assert streams
+    assert has_one
+
+
+# Rule 6: baselines are a leaf --------------------------------------------------------------------
+
+
+def test_nothing_imports_baselines():
+    modules = modules_of(PACKAGE)
+    for name, file in modules.items():
+        if name.split(".")[0] != "baselines":
+            parts = {part.split(".")[0] for part in imports_of(name, file, modules)}
+            assert "baselines" not in parts, name

@@ -1,4 +1,6 @@
-"""Labels for spans: another scheme for the same spans, and what is wrong with labels."""
+"""Labels for spans: what tags say, which may follow which, the spans of a sequence, and other
+schemes for the same spans.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-# Tags and schemes: what a label says about its token's place in a span.
-
 Array = np.ndarray[Any, Any]
+Span = tuple[str, int, int]
 
 _TAG = re.compile(r"O|([BIELSU])(?:-(.*))?", re.DOTALL)
 #: What a span is called whose tags have no type.
@@ -126,9 +127,6 @@ def number_types(values: list[str]) -> Array:
     """A number for every type, equal where they are."""
     index: dict[str, int] = {}
     return np.array([index.setdefault(value, len(index)) for value in values], dtype=np.int64)
-
-
-# Which labels a scheme lets follow one another, and which scheme labels follow.
 
 
 def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Array]:
@@ -248,11 +246,6 @@ def _count_broken(classes: Sequence[Any], codes: Array, offsets: Array, scheme: 
     here = np.flatnonzero(inner)
     broken = (~move[codes[here - 1], codes[here]]).sum()
     return int(broken + (~start[codes[first]]).sum() + (~end[codes[last]]).sum())
-
-
-# Spans of tokens from labels.
-
-Span = tuple[str, int, int]
 
 
 def span_arrays(

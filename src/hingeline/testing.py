@@ -131,7 +131,7 @@ class _Check:
             loss = float(self.methods["loss"](truth, truth))
             self.expect(loss == 0.0, i, f"loss of the true output is {loss}, not 0")
 
-    def augmented(self, i: int, y: Array, w: Array, scale: float) -> float:
+    def augment(self, i: int, y: Array, w: Array, scale: float) -> float:
         loss = float(self.methods["loss"](self.truths[i], y))
         self.expect(loss >= 0.0, i, f"loss is negative ({loss}) for {y}")
         return float(w @ self.feature(i, y)) + scale * loss
@@ -145,14 +145,14 @@ class _Check:
             f"decode returns shape {found.shape}, the true output has {self.truths[i].shape}",
         )
         found = found.astype(np.int32)
-        value = self.augmented(i, found, w, scale)
+        value = self.augment(i, found, w, scale)
         written = np.empty_like(found)
         bind = self.compiled.bind
         returned = bind(base.decode)(self.compiled.problem, i, w, scale, written)
         self.expect(self.close(value, returned), i, "decode's value is not its output's score")
         if self.exact:
             for other in pool:
-                rival = self.augmented(i, other, w, scale)
+                rival = self.augment(i, other, w, scale)
                 self.expect(
                     rival <= value or self.close(rival, value),
                     i,
@@ -181,7 +181,7 @@ class _Check:
         rows = self.methods["decode_best"](self.X[i], w, self.truths[i], 1.0, most)
         rows = [np.asarray(row) for row in rows]
         self.expect(len(rows) <= most, i, f"decode_best returns {len(rows)} rows for k={most}")
-        values = [self.augmented(i, row, w, 1.0) for row in rows]
+        values = [self.augment(i, row, w, 1.0) for row in rows]
         for k in range(1, len(rows)):
             in_order = values[k] <= values[k - 1] or self.close(values[k], values[k - 1])
             self.expect(in_order, i, f"decode_best: row {k} is better than the one before")
@@ -190,7 +190,7 @@ class _Check:
         if complete:
             self.expect(len(rows) == len(pool), i, "decode_best leaves outputs out")
         for other in pool if self.exact else []:
-            rival = self.augmented(i, other, w, 1.0)
+            rival = self.augment(i, other, w, 1.0)
             known = any(np.array_equal(other, row) for row in rows)
             beaten = not rows or rival <= values[-1] or self.close(rival, values[-1])
             self.expect(known or beaten, i, f"decode_best leaves out {other}")

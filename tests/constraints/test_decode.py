@@ -26,7 +26,7 @@ from hingeline.constraints import (
     compile_constraints,
     constrained_decode,
 )
-from hingeline.constraints.decode import beam_search, decode_compiled
+from hingeline.constraints.decode import decode_compiled, search_by_beam
 from hingeline.constraints.rules import HARD
 
 CLASSES = ["a", "b", "c"]
@@ -118,7 +118,7 @@ def test_the_gap_of_a_narrow_beam_is_a_bound(chosen, seed, width):
     x, scores, transitions = problem(seed, 6)
     labels = np.zeros(6, dtype=np.int32)
     compiled = compile_constraints(constraints, [x], CLASSES)
-    gaps = beam_search(compiled, scores, transitions, labels, width)
+    gaps = search_by_beam(compiled, scores, transitions, labels, width)
     found = value(constraints, x, labels.tolist(), scores, transitions)
     best = brute_force(constraints, x, scores, transitions)
     assert found <= best + 1e-6

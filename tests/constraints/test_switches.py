@@ -118,7 +118,7 @@ def follow_switches(constraints, seed, switches=12):
     labels = rng.integers(0, len(CLASSES), offsets[-1]).astype(np.int32)
     evaluator = SwitchEvaluator(Penalties(constraints, X, CLASSES), labels)
     now = full_penalty(constraints, X, spell(labels, offsets))
-    close(evaluator.total_penalty(), now)
+    close(evaluator.sum_penalties(), now)
     for _ in range(switches if offsets[-1] else 0):
         here = int(rng.integers(0, offsets[-1]))
         i = int(np.searchsorted(offsets, here, side="right")) - 1
@@ -135,7 +135,7 @@ def follow_switches(constraints, seed, switches=12):
         evaluator.commit_switch(i, t, k)
         labels[here] = k
         np.testing.assert_array_equal(evaluator.labels, labels)
-        close(evaluator.total_penalty(), expected[k])
+        close(evaluator.sum_penalties(), expected[k])
 
 
 @pytest.mark.parametrize("form", ["linear", "squared", "hard"])
@@ -187,7 +187,7 @@ def test_plain_python_and_compiled_agree():
         k = int(np.argmin(out))
         forms.commit_switch(c, state, labels, i, t, k)
         evaluator.commit_switch(i, t, k)
-        assert forms.total_penalty(c, state) == pytest.approx(evaluator.total_penalty())
+        assert forms.sum_penalties(c, state) == pytest.approx(evaluator.sum_penalties())
 
 
 def test_what_decomposes_over_a_chain_is_the_penalty_of_the_chain_constraints():

@@ -174,7 +174,7 @@ def test_saved_and_pickled_models_predict_the_same(tmp_path):
         assert other.duality_gap_ == model.duality_gap_
         for a, b in zip(other.predict_marginals(X), model.predict_marginals(X), strict=True):
             assert np.array_equal(a, b)
-    with pytest.raises(TypeError, match="partial_fit"):
+    with pytest.raises(ValueError, match="partial_fit"):
         model.save(tmp_path / "m.hinge", state=True)
 
 

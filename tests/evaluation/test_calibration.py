@@ -80,7 +80,7 @@ def test_spans(calibrated: Any, model: Any, fresh: Any) -> None:
     right = np.array(
         [span[:3] in spans(true) for row, true in zip(found, y, strict=True) for span in row]
     )
-    margin = calibrated._predicted(X, None).span_margins
+    margin = calibrated._predict(X, None).span_margins
     assert 0 <= p.min() < p.max() <= 1
     assert (np.diff(p[np.argsort(margin)]) >= 0).all()
     error = calibration_error(p, right)
@@ -98,7 +98,7 @@ def test_span_margins_are_those_of_the_best_labelling_without_the_span(
     X = fresh[0][:15]
     for x, best in zip(X, model.predict_nbest(X, 300), strict=True):
         read = [(spans(labels), score) for labels, score in best]
-        found = calibrated._predicted([x], None)
+        found = calibrated._predict([x], None)
         for (kind, first, stop), margin in zip(
             found.spans.tolist(), found.span_margins, strict=True
         ):

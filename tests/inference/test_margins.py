@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline._jit import kernel
-from hingeline.evaluation.calibration import _reading
+from hingeline.evaluation.calibration import _read_classes
 from hingeline.inference import chain as margins
 from hingeline.inference import chain as viterbi
 from hingeline.schemes import spans
@@ -105,7 +105,7 @@ def test_span_margins_are_exact(classes, data):
         return
     found = [(set(spans([classes[k] for k in y])), value) for y, value in paths]
     read, best = max(found, key=lambda pair: pair[1])
-    inside, kind_of = _reading(classes)
+    inside, kind_of = _read_classes(classes)
     types = sorted({label.partition("-")[2] or "_" for label in classes if label != "O"})
     for span in read:
         other = max((value for others, value in found if span not in others), default=-np.inf)

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
-from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.base import BaseModel
 from hingeline.modelfile import ModelFileError, read_header, read_model, typed_json, write_model
 from hingeline.modelfile import estimators as storage
 from hingeline.modelfile.estimators import CERTIFICATE, load
@@ -151,7 +151,7 @@ def test_module_function_and_base_class_load_anything(path):
         model, _, _ = make(kind)
         model.save(path)
         assert type(load(path)) is type(model)
-        assert type(BaseSSVM.load(path)) is type(model)
+        assert type(BaseModel.load(path)) is type(model)
 
 
 def test_wrong_class_names_the_right_one(path):

@@ -84,14 +84,14 @@ def test_saving_the_state_does_not_disturb_the_stream(kind, tmp_path):
     model = estimator(kind)
     for seed in range(2):
         model.partial_fit(*make(kind, seed=seed), classes=CLASSES, passes=2)
-    before = model._live
+    before, visits = model._stream.live, model._stream.visits
     average = model.weights_.copy()
     model.save(tmp_path / "m.hinge", state=True)
-    after = model._go_live()
+    after = model._stream.go_live()
     assert after is not before
-    assert after.visits == before.visits > 0
+    assert model._stream.visits == visits > 0
     np.testing.assert_allclose(after.w, before.w, atol=1e-13)
-    np.testing.assert_allclose(after.averaged(5), average, atol=1e-13)
+    np.testing.assert_allclose(after.average(5, visits), average, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -257,6 +257,15 @@ def test_ticks_are_few_and_their_labels_differ_and_are_short(values, number):
     assert max(map(len, inside), default=0) <= 9
 
 
+def test_labels_keep_their_digits_in_the_drawing():
+    history = [long_row(0.005, 1, NAN, 1.0, NAN), long_row(0.023, 2, NAN, 1.08, NAN)]
+    labels = re.findall(r"<text[^>]*>([^<]*)</text>", chart(history, 0).body)
+    assert {"0.005", "0.010", "0.015", "0.020", "1.02", "1.04"} <= set(labels)
+    assert (
+        max(map(len, re.findall(r"\.(\d+)", re.sub(r">[^<]*<", "><", chart(history, 0).body)))) == 1
+    )
+
+
 def test_passes_have_whole_ticks():
     ticks = axes_of(FALLING, 1).get_xticks()
     assert (ticks == np.round(ticks)).all()

@@ -271,7 +271,9 @@ def test_lines_are_printed_on_request(capsys):
     X, y = data(unlabelled=5)
     model(verbose=2).fit(X, y, dev=task(300, 3))
     lines = capsys.readouterr().err.splitlines()
-    assert sum(line.startswith("C_u ") and "dev " in line for line in lines) == 3
+    rows = [line.split() for line in lines if " %  " in line]
+    assert lines[0].split()[:4] == ["C_u", "objective", "violations", "dev"]
+    assert len(rows) == 3
     assert any("alternation 1: objective" in line for line in lines)
 
 

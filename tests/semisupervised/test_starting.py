@@ -11,7 +11,7 @@ import pytest
 from hingeline import constraints as cs
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.workers import Workers
-from hingeline.semisupervised.starting import ConstrainedLabels, best_labels
+from hingeline.semisupervised.starting import ConstrainedLabels, find_best_labels
 from hingeline.structures import chain
 
 
@@ -78,7 +78,7 @@ def test_without_constraints_it_is_the_best_path():
         workers = Workers(1, 0)
         free = Penalties([], words, range(3))
         found = ConstrainedLabels(problem, 2, w, 0.5, free, workers).find()
-        assert found.tolist() == best_labels(problem, 2, w, workers).tolist()
+        assert found.tolist() == find_best_labels(problem, 2, w, workers).tolist()
 
 
 @pytest.mark.parametrize("wanted", [0.2, 0.6])
@@ -105,7 +105,7 @@ def test_prices_bring_shares_nearer_and_cost_no_objective(wanted):
         search = ConstrainedLabels(problem, 0, w, 0.1, penalties, workers)
         plain = search.find()
         for _ in range(8):
-            priced = search.with_shares(prices)
+            priced = search.find_with_shares(prices)
     before, after = np.mean(plain == 1), np.mean(priced == 1)
     assert abs(before - wanted) > 0.1  # else this shows nothing
     assert abs(after - wanted) < 0.02

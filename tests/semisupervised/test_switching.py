@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hingeline import constraints as cs
 from hingeline.constraints.penalties import Penalties, measure_penalty
 from hingeline.core.workers import Workers
-from hingeline.semisupervised.starting import best_labels
-from hingeline.semisupervised.switching import all_slacks, switch_labels
+from hingeline.semisupervised.starting import find_best_labels
+from hingeline.semisupervised.switching import measure_slacks, switch_labels
 from hingeline.structures import chain
 
 # isort: split
@@ -137,7 +137,7 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
     problem, w, rng = random_problem(seed, n_labels, general, masked)
     first = 2
     penalties = penalties_of(problem, rng, first, 0.3 * scale)
-    start = best_labels(problem, first, w, Workers(1, 0))
+    start = find_best_labels(problem, first, w, Workers(1, 0))
     fast = switch_labels(problem, first, w, scale, penalties, start, max_switches=limit)
 
     at = problem.offsets[first]
@@ -167,7 +167,7 @@ def test_the_objective_carried_along_is_that_of_the_labels(seed, general, masked
     problem, w, rng = random_problem(seed, 3, general, masked)
     first, scale = 2, 0.5
     penalties = penalties_of(problem, rng, first, 0.4)
-    start = best_labels(problem, first, w, Workers(1, 0))
+    start = find_best_labels(problem, first, w, Workers(1, 0))
     before = objective_of(problem, first, w, scale, penalties, start)
     found = switch_labels(
         problem, first, w, scale, penalties, start, order=order, max_sweeps=sweeps, rng=rng
@@ -184,8 +184,8 @@ def test_the_slack_of_given_labels():
     problem, w, _ = random_problem(5, 3, general=True)
     offsets = problem.offsets
     slow = [slack_of(problem, w, i, problem.labels[offsets[i] : offsets[i + 1]]) for i in range(5)]
-    assert all_slacks(problem, 0, 5, w, Workers(2, 0)) == pytest.approx(slow)
-    assert all_slacks(problem, 2, 4, w, Workers(1, 0)) == pytest.approx(slow[2:4])
+    assert measure_slacks(problem, 0, 5, w, Workers(2, 0)) == pytest.approx(slow)
+    assert measure_slacks(problem, 2, 4, w, Workers(1, 0)) == pytest.approx(slow[2:4])
 
 
 def test_repeated_sweeps_end_where_no_single_switch_helps():
@@ -193,7 +193,7 @@ def test_repeated_sweeps_end_where_no_single_switch_helps():
         problem, w, rng = random_problem(seed)
         first, scale = 2, 1.0
         penalties = penalties_of(problem, rng, first, 1.0)
-        start = best_labels(problem, first, w, Workers(1, 0))
+        start = find_best_labels(problem, first, w, Workers(1, 0))
         found = switch_labels(problem, first, w, scale, penalties, start, max_sweeps=100)
         assert found.sweeps < 100
         for t, k in itertools.product(range(len(start)), range(3)):
@@ -213,7 +213,7 @@ def test_penalties_decide_where_slack_is_cheap_and_the_reverse():
     words = np.split(np.char.add("w", wanted.astype(str)), np.cumsum(lengths)[:-1])
     rules = [cs.Words([f"w{k}"], k, weight=5.0) for k in range(3)]
     penalties = Penalties(rules, [x.tolist() for x in words], [0, 1, 2])
-    start = best_labels(problem, first, w, Workers(1, 0))
+    start = find_best_labels(problem, first, w, Workers(1, 0))
     cheap = switch_labels(problem, first, w, 1e-6, penalties, start)
     assert cheap.labels.tolist() == wanted.tolist()
     assert cheap.penalty == 0.0
@@ -238,7 +238,7 @@ def test_python_predicates_take_the_slow_path_to_the_same_labels(seed, order, li
     slow = Penalties([same, cs.Share(1, equals=0.4)], words, range(3))
     assert slow.predicates
     assert not fast.predicates
-    start = best_labels(problem, first, w, Workers(1, 0))
+    start = find_best_labels(problem, first, w, Workers(1, 0))
     found = [
         switch_labels(
             problem,
@@ -262,14 +262,14 @@ def test_python_predicates_take_the_slow_path_to_the_same_labels(seed, order, li
 
 def all_start_slack(problem: Any, first: int, w: Any, start: Any) -> float:
     problem.labels[problem.offsets[first] :] = start
-    return float(all_slacks(problem, first, 5, w, Workers(1, 0)).sum())
+    return float(measure_slacks(problem, first, 5, w, Workers(1, 0)).sum())
 
 
 def test_random_order_is_decided_by_the_generator():
     problem, w, rng = random_problem(3)
     words = words_of(problem, rng, 2)
     penalties = Penalties([cs.Share(0, equals=0.5), cs.Share(1, equals=0.4)], words, range(3))
-    start = best_labels(problem, 2, w, Workers(1, 0))
+    start = find_best_labels(problem, 2, w, Workers(1, 0))
 
     def run(seed: int) -> Any:
         generator = np.random.default_rng(seed)

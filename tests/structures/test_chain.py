@@ -188,7 +188,7 @@ def test_sizes_truth_and_loss(case):
 
 
 def test_rows_are_padded_to_whole_vectors():
-    assert [chain.padded(k) for k in (1, 4, 5, 22)] == [4, 4, 8, 24]
+    assert [chain.pad_row(k) for k in (1, 4, 5, 22)] == [4, 4, 8, 24]
 
 
 def test_token_tables_do_not_overlap_and_keep_to_their_budget():

@@ -22,11 +22,12 @@ from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import WarmSolver
 from hingeline.semisupervised.starting import PartlyLabelled, prepare
+from hingeline.structures.chain import layout_of
 
 Array = np.ndarray[Any, Any]
 
-#: What a move that a tag scheme forbids costs in a beam, which wants finite numbers.
-BEAM_FORBIDDEN = -1e8
+#: What a label or move that a tag scheme forbids adds to a score: a beam wants finite numbers.
+SCHEME_FORBIDDEN = -1e8
 
 
 class BaselineRound(NamedTuple):
@@ -240,24 +241,25 @@ def make_decoder(
     model: Any, problem: Any, penalties: Penalties, beam: int
 ) -> Callable[[Array], Array]:
     """Weights to labels of a problem's sequences, under the constraints on single sequences."""
-    K, d, stride = problem.n_labels, problem.n_features, problem.stride
+    layout = layout_of(problem)
     tokens = sp.csr_matrix(
-        (problem.values, problem.indices, problem.indptr), shape=(len(problem.labels), d)
+        (problem.values, problem.indices, problem.indptr),
+        shape=(len(problem.labels), problem.n_features),
     )
     first, last = problem.offsets[:-1], problem.offsets[1:] - 1
     valid = moves_of(model.classes_, model.scheme_)
 
     def decode(w: Array) -> Array:
-        rows = w.reshape(-1, stride)[:, :K]
-        scores = np.asarray(tokens @ rows[:d])
-        moves = rows[d : d + K].copy()
+        tables = layout.split(w)
+        scores = np.asarray(tokens @ tables["emission"])
+        moves = tables["transition"].copy()
         if problem.boundary:
-            scores[first] += rows[d + K]
-            scores[last] += rows[d + K + 1]
+            scores[first] += tables["start"][0]
+            scores[last] += tables["end"][0]
         if valid is not None:
-            scores[first] += np.where(valid[0], 0.0, BEAM_FORBIDDEN)
-            scores[last] += np.where(valid[2], 0.0, BEAM_FORBIDDEN)
-            moves += np.where(valid[1], 0.0, BEAM_FORBIDDEN)
+            scores[first] += np.where(valid[0], 0.0, SCHEME_FORBIDDEN)
+            scores[last] += np.where(valid[2], 0.0, SCHEME_FORBIDDEN)
+            moves += np.where(valid[1], 0.0, SCHEME_FORBIDDEN)
         return decode_compiled(penalties.compiled, scores, moves, beam=beam)
 
     return decode

@@ -173,7 +173,7 @@ def _alternate(
     result = task.learn_supervised()
     soft = task.project(result.weights, temperatures[0], None)
     before = task.objective(result.weights, soft)
-    rounds.add(result, task.best_labels(soft), objective=before)
+    rounds.add(result, task.find_best_labels(soft), objective=before)
     for number, T in enumerate(temperatures):
         if number:
             soft = task.project(result.weights, T, soft)
@@ -185,7 +185,7 @@ def _alternate(
             objective = task.objective(result.weights, soft)
             rounds.add(
                 result,
-                task.best_labels(soft),
+                task.find_best_labels(soft),
                 objective=objective,
                 penalty=learned_from.penalty,
                 temperature=T,

@@ -49,7 +49,7 @@ from hingeline.constraints.switches import (
 from hingeline.core.results import Result
 from hingeline.core.workers import Workers
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
-from hingeline.structures.chain import ChainProblem
+from hingeline.structures.chain import ChainProblem, layout_of
 
 Array = np.ndarray[Any, Any]
 
@@ -347,9 +347,8 @@ def project(
     problem = expectations.problem
     T = float(temperature)
     scaled = w / T
-    d, m, stride = problem.n_features, problem.n_labels, problem.stride
-    scaled.reshape(-1, stride)[d : d + m, :] -= relaxation.pair / T
-    scaled.reshape(-1, stride)[:, m:] = 0.0
+    layout_of(problem)["transition"].padded(scaled)[:] -= relaxation.pair / T
+    scaled.reshape(-1, problem.stride)[:, problem.n_labels :] = 0.0
     first = problem.offsets[:-1]
 
     def scores(multipliers: Array) -> tuple[Array, Array]:
@@ -401,8 +400,7 @@ def _pair_cost(
         return 0.0
     problem = expectations.problem
     expected = expectations.features(w, np.ones(expectations.n), unary, enter)[1]
-    rows = expected.reshape(-1, problem.stride)
-    moved = rows[problem.n_features : problem.n_features + problem.n_labels]
+    moved = layout_of(problem)["transition"].padded(expected)
     return float((moved * relaxation.pair).sum())
 
 
@@ -478,7 +476,7 @@ class SoftTask:
         free = self.unlabelled.marginals(w)[0]
         return 0.5 * float(w @ w) + fit + self.c_u * (float(free.sum()) + soft.value)
 
-    def best_labels(self, soft: SoftLabels) -> Array:
+    def find_best_labels(self, soft: SoftLabels) -> Array:
         """The most probable label of every unlabelled token."""
         return soft.nodes[:, : self.unlabelled.problem.n_labels].argmax(axis=1).astype(np.int32)
 

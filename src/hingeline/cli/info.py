@@ -137,20 +137,10 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What is shown of an annealing step."""
-
-    C_u: float
-    objective: float
-    violations: float
-    dev_score: float
-
-
-@dataclass(frozen=True)
 class Annealed:
     """The record of a semi-supervised fit in a model file."""
 
-    steps: list[Step]
+    steps: list[dict[str, float]]  # C_u, objective, violations and dev_score of each
     selected: int
     rule: str  # empty where nothing says how the step was chosen
     unlabelled: str
@@ -162,8 +152,9 @@ class Annealed:
         metadata = getattr(model, "metadata_", {})
         try:
             record = metadata["semisupervised"]
+            names = ("C_u", "objective", "violations", "dev_score")
             steps = [
-                Step(*(_number(row[name]) for name in Step.__dataclass_fields__))
+                {name: math.nan if row[name] is None else float(row[name]) for name in names}
                 for row in record["steps"]
             ]
             rule = metadata.get("select")
@@ -179,38 +170,39 @@ class Annealed:
 
     def why_no_gap(self) -> str:
         """Why there is no certificate, and what was learnt from."""
-        chosen = choice_text(self.steps, self.selected, self.rule)
         return (
             f"{WHY_NO_GAP} ({self.unlabelled} unlabelled; constraints: {self.constraints}; "
-            f"chosen: {chosen})"
+            f"chosen: {self.choice()})"
         )
+
+    def choice(self) -> str:
+        """Which step was chosen, and how."""
+        C_u = [step["C_u"] for step in self.steps]
+        return choice_text(C_u, self.selected, self.rule)
 
     def facts(self) -> dict[str, Any]:
         """What ``hingeline info`` shows."""
         table = [["C_u", "objective", "violations", "dev", ""]]
         for k, step in enumerate(self.steps):
-            dev = "" if math.isnan(step.dev_score) else f"{step.dev_score:.4f}"
-            numbers = (f"{step.C_u:g}", f"{step.objective:.6g}", f"{step.violations:.6g}")
-            table.append([*numbers, dev, "chosen" if k == self.selected else ""])
+            C_u, objective, violations, dev = step.values()
+            score = "" if math.isnan(dev) else f"{dev:.4f}"
+            row = [f"{C_u:g}", f"{objective:.6g}", f"{violations:.6g}", score]
+            table.append([*row, "chosen" if k == self.selected else ""])
         return {
             "unlabelled": self.unlabelled,
             "constraints": self.constraints,
-            "chosen": choice_text(self.steps, self.selected, self.rule),
+            "chosen": self.choice(),
             "why no gap": WHY_NO_GAP,
             "annealing": table,
         }
 
 
-def choice_text(steps: Sequence[Any], selected: int, rule: str) -> str:
-    """Which step was chosen, and how."""
-    what = f"step {selected} of {len(steps) - 1}, C_u={steps[selected].C_u:g}"
+def choice_text(C_u: Sequence[float], selected: int, rule: str) -> str:
+    """Which of the steps was chosen, and how."""
+    what = f"step {selected} of {len(C_u) - 1}, C_u={C_u[selected]:g}"
     if selected == 0:
         what = "the labelled sequences alone"
     return f"{what}, {_RULES[rule]}" if rule else what
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _unlabelled_text(found: Any) -> str:

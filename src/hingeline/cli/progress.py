@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,19 +28,14 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import PassState, __version__
-from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT
+from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT, blame
+from hingeline.cli.samples import source_of
 from hingeline.core.results import relative
 from hingeline.estimators.nu import positive_part
 
 
 class FitProgress:
-    """Progress of fits on the standard error: bars on a terminal, plain lines elsewhere.
-
-    Parameters
-    ----------
-    quiet : bool
-        Show nothing.
-    """
+    """Progress of fits on the standard error: bars on a terminal, plain lines elsewhere."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True)
@@ -79,20 +75,10 @@ class FitProgress:
         interruptible: bool = False,
         learn: Callable[[Any, Any], Any] | None = None,
     ) -> float:
-        """Fit the estimator; seconds it took.
+        """Fit the estimator, or call ``learn`` with X and y; seconds it took.
 
-        Parameters
-        ----------
-        title : str
-            What the bar or the lines are called.
-        estimator, X, y
-            The fit.
-        callbacks : sequence of callables
-            Called after each pass, after the progress is shown.
-        interruptible : bool, default=False
-            Whether a fit that Ctrl-C ended keeps its best weights; else it ends the command.
-        learn : callable, optional
-            What to call with X and y instead of ``fit``.
+        A fit that is ``interruptible`` keeps its best weights where Ctrl-C ended it, else Ctrl-C
+        ends the command.
         """
         task = self._start(title)
         watcher = _Watcher(self, title, task, estimator.tol)
@@ -106,13 +92,8 @@ class FitProgress:
         if estimator.stop_reason_ == "interrupted" and not interruptible:
             raise KeyboardInterrupt
         seconds = time.perf_counter() - began
-        ending = count(estimator.n_iter_, "pass", "passes")
-        gap = _gap_text(estimator)
-        if gap:
-            ending += f", {gap}"
-        if self._bars is not None and task is not None:
-            self._bars.update(task, completed=1.0, state=ending)
-        else:
+        ending = count(estimator.n_iter_, "pass", "passes") + _gap_text(estimator)
+        if not self.show(task, 1.0, ending):
             self.say(f"{title}: {estimator.stop_reason_} after {seconds:.1f} s, {ending}")
         return seconds
 
@@ -139,12 +120,12 @@ class FitProgress:
     def _start(self, title: str, total: float | None = 1.0) -> TaskID | None:
         return None if self._bars is None else self._bars.add_task(title, total=total, state="")
 
-    def show(self, title: str, task: TaskID | None, done: float, text: str, news: bool) -> None:
-        """Take over the state of a pass; a line is printed only if there is news."""
-        if self._bars is not None and task is not None:
-            self._bars.update(task, completed=done, state=text)
-        elif news:
-            self.say(f"{title}: {text}")
+    def show(self, task: TaskID | None, done: float, text: str) -> bool:
+        """Show the state of a pass on a bar; whether there is one."""
+        if self._bars is None or task is None:
+            return False
+        self._bars.update(task, completed=done, state=text)
+        return True
 
 
 class _Watcher:
@@ -181,7 +162,8 @@ class _Watcher:
         if news:
             self.told = self.certified
         # The bar is full only once the fit is over.
-        self.progress.show(self.title, self.task, min(self.done, 0.99), text, news)
+        if not self.progress.show(self.task, min(self.done, 0.99), text) and news:
+            self.progress.say(f"{self.title}: {text}")
 
 
 @contextmanager
@@ -231,9 +213,9 @@ def _gap_text(estimator: Any) -> str:
     found = getattr(estimator, "restricted_gap_", math.nan)
     if not math.isnan(found):
         share = relative(found, estimator.restricted_objective_)
-        return f"{percent(share)} gap over the outputs found"
+        return f", {percent(share)} gap over the outputs found"
     gap = relative_gap(estimator)
-    return "" if math.isnan(gap) else f"{percent(gap)} gap"
+    return "" if math.isnan(gap) else f", {percent(gap)} gap"
 
 
 def finite(value: float) -> float | None:
@@ -261,22 +243,6 @@ class Clock:
         """Count the first seconds of a phase as one of its own."""
         whole = self.seconds.pop(phase)
         self.seconds |= {first: round(seconds, 3), phase: round(whole - seconds, 3)}
-
-
-def metadata_of(layout: Any, sources: list[dict[str, Any]]) -> dict[str, Any]:
-    """Where a model came from, for its file."""
-    return {
-        "layout": layout.to_dict(),
-        "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": sources,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "hingeline": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-        },
-    }
 
 
 def outcome_of(model: Any) -> dict[str, Any]:
@@ -308,6 +274,33 @@ def balance_of(model: Any) -> dict[str, Any]:
             for trial in model.nu_path_
         ]
     return facts
+
+
+def write_model(
+    path: Path, estimator: Any, clock: Clock, layout: Any, sources: list[str], **options: Any
+) -> dict[str, Any]:
+    """Write a model and where it came from; what results begin with.
+
+    ``options`` are those of ``save``; ``before`` are sources that the model knows already, and
+    ``metadata`` is added to what is written.
+    """
+    before, more = options.pop("before", ()), options.pop("metadata", {})
+    metadata = {
+        "layout": layout.to_dict(),
+        "command": shlex.join(["hingeline", *sys.argv[1:]]),
+        "data": [*before, *(source_of(name) for name in sources)],
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "hingeline": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+        },
+    }
+    with blame("--model"):
+        written = estimator.save(path, metadata={**metadata, **more}, **options)
+    clock.stop("write")
+    return {"model": str(path), "bytes": written["bytes"]}
 
 
 def print_result(result: dict[str, Any], as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -16,7 +15,7 @@ from hingeline.cli import app
 from hingeline.cli.app import CommandError, blame, check_sources, check_target, split_names
 from hingeline.cli.check import read_constraints, unknown_labels, unknown_text
 from hingeline.cli.info import WHY_NO_GAP, choice_text
-from hingeline.cli.progress import Clock, FitProgress, count, finite, metadata_of, print_result
+from hingeline.cli.progress import Clock, FitProgress, count, finite, print_result, write_model
 from hingeline.cli.samples import (
     Samples,
     open_training,
@@ -100,11 +99,11 @@ def semi(
         random_state=seed,
     )
     check_parameters(base)
-    estimator = _Annealing(
+    estimator = SemiSupervisedSSVM(
         base, C_u=_parse_schedule(unlabelled_C), select=select, random_state=seed
     )
     with blame():
-        estimator._checked(None if dev is None else (None, None))
+        estimator._check(None if dev is None else (None, None))
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
         samples = read_training(file, split_names(columns), split_names(use), label)
@@ -124,47 +123,45 @@ def semi(
         held_out = read_held_out(dev, samples.layout, None)
         clock.stop("read")
         estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
-        estimator.progress = progress
         words = _stack([samples, *others])
         y = [*samples.y, *[None] * (len(words) - len(samples.y))]
         with blame(data), progress.show_warnings():
             warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
             estimator.fit(words, y, dev=None if held_out is None else (held_out.X, held_out.y))
         clock.stop("train")
-        progress.say(f"chosen: {choice_text(estimator.steps_, estimator.selected_, rule)}")
-    metadata = metadata_of(samples.layout, [source_of(name) for name in (data, *unlabelled)])
-    metadata["unlabelled"] = {
-        "sequences": sum(other.n_sequences for other in others),
-        "tokens": sum(other.n_tokens for other in others),
-        "files": [Path(name).name for name in unlabelled],
+        C_u = [step.C_u for step in estimator.steps_]
+        progress.say(f"chosen: {choice_text(C_u, estimator.selected_, rule)}")
+    metadata: dict[str, Any] = {
+        "unlabelled": {
+            "sequences": sum(other.n_sequences for other in others),
+            "tokens": sum(other.n_tokens for other in others),
+            "files": [Path(name).name for name in unlabelled],
+        },
+        "constraints": {
+            **({} if constraints is None else source_of(constraints)),
+            "titles": [constraint.title for constraint in known],
+        },
+        "select": rule,
     }
-    metadata["constraints"] = {
-        **({} if constraints is None else source_of(constraints)),
-        "titles": [constraint.title for constraint in known],
-    }
-    metadata["select"] = rule
-    metadata["label_counts"] = dict(counts)
-    with blame("--model"):
-        written = estimator.save(model, dtype=dtype, sparse=sparse, metadata=metadata)
-    clock.stop("write")
+    more = {**metadata, "label_counts": dict(counts)}
+    options = {"dtype": dtype, "sparse": sparse, "metadata": more}
+    sources = [data, *unlabelled]
+    written = write_model(model, estimator, clock, samples.layout, sources, **options)
     found = estimator.base_
     interrupted = estimator.stop_reason_ == "interrupted"
     print_result(
         {
-            "model": str(model),
-            "bytes": written["bytes"],
+            **written,
             "C": float(base.C),
-            "C_u": estimator.steps_[estimator.selected_].C_u,
+            "C_u": C_u[estimator.selected_],
             "relative_gap": None,
             "restricted_gap": None,
             "why_no_gap": WHY_NO_GAP,
             "converged": found.converged_,
             "stop_reason": "interrupted" if interrupted else found.stop_reason_,
             "passes": found.n_iter_,
-            "unlabelled": metadata["unlabelled"],
-            "constraints": metadata["constraints"],
+            **metadata,
             "unknown_labels": unknown,
-            "select": rule,
             "selected": estimator.selected_,
             "steps": [_plain(step) for step in estimator.steps_],
             "seconds": clock.seconds,
@@ -181,25 +178,6 @@ def _parse_schedule(text: str | None) -> list[float] | None:
         raise CommandError(
             f"--unlabelled-C: expected 0.01,0.1,1 or the like, got {text!r}."
         ) from None
-
-
-class _Annealing(SemiSupervisedSSVM):
-    """Shows every step in a row of a table."""
-
-    progress: FitProgress
-
-    def _report(self, number: int, step: AnnealingStep) -> None:
-        if number == 0:
-            self.progress.say(_row("C_u", "objective", "violations", "dev", "seconds"))
-        dev = "" if math.isnan(step.dev_score) else f"{100 * step.dev_score:.2f} %"
-        numbers = (f"{step.C_u:g}", f"{step.objective:.6g}", f"{step.violations:.6g}")
-        self.progress.say(_row(*numbers, dev, f"{step.time:.1f}"))
-
-
-def _row(*cells: str) -> str:
-    return "  ".join(
-        cell.rjust(width) for cell, width in zip(cells, (8, 11, 11, 8, 7), strict=True)
-    )
 
 
 def _stack(parts: list[Samples]) -> TokenTable:

@@ -23,10 +23,10 @@ from hingeline.cli.progress import (
     FitProgress,
     balance_of,
     finite,
-    metadata_of,
     outcome_of,
     print_result,
     relative_gap,
+    write_model,
 )
 from hingeline.cli.samples import (
     NAMED,
@@ -38,7 +38,6 @@ from hingeline.cli.samples import (
     read_held_out,
     read_training,
     score_sets,
-    source_of,
 )
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import evaluate
@@ -164,15 +163,10 @@ def train(
         clock.stop("train")
         if features is not None:
             clock.split("train", "encode", fits.encoding)
-    with blame("--model"):
-        written = best.save(
-            model,
-            dtype=dtype,
-            sparse=sparse,
-            metadata=metadata_of(samples.layout, [source_of(data)]),
-            state=keep_state and best is estimator,
-        )
-    clock.stop("write")
+    state = keep_state and best is estimator
+    written = write_model(
+        model, best, clock, samples.layout, [data], dtype=dtype, sparse=sparse, state=state
+    )
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_ == "interrupted":
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
@@ -180,8 +174,7 @@ def train(
             checkpoint.unlink()
     print_result(
         {
-            "model": str(model),
-            "bytes": written["bytes"],
+            **written,
             **balance_of(best),
             **outcome_of(best),
             "seconds": clock.seconds,

@@ -13,12 +13,11 @@ from hingeline.cli.progress import (
     Clock,
     FitProgress,
     balance_of,
-    metadata_of,
     outcome_of,
     print_result,
+    write_model,
 )
-from hingeline.cli.samples import layout_of, load_model, read_like, source_of
-from hingeline.modelfile import read_header
+from hingeline.cli.samples import layout_of, load_model, read_like
 
 
 def update(
@@ -73,7 +72,7 @@ def update(
                 f"{old} holds a {type(estimator).__name__}, which takes no more data: train on all "
                 "data together."
             )
-        if "state/weights" not in read_header(old)[1]:
+        if estimator.n_examples_ == 0:
             raise CommandError(
                 f"{old} carries no training state to go on from: train it with --keep-state, or "
                 "train on all data together."
@@ -89,7 +88,7 @@ def update(
         params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}
         params["n_jobs"] = n_jobs
         estimator.set_params(**{name: v for name, v in params.items() if v is not None})
-        before = (len(estimator.classes_), width)
+        known = (len(estimator.classes_), width)
         with blame(data):
             progress.fit(
                 "updating",
@@ -100,26 +99,18 @@ def update(
                 learn=lambda X, y: estimator.partial_fit(X, y, passes=passes, memory=memory),
             )
         clock.stop("train")
-        new = np.subtract((len(estimator.classes_), estimator.n_features_in_), before).tolist()
+        new = np.subtract((len(estimator.classes_), estimator.n_features_in_), known).tolist()
         progress.say(
             f"{estimator.n_examples_:,} examples in memory; new: {new[0]} labels, {new[1]:,} "
             "features"
         )
-    sources = estimator.metadata_.get("data")
-    sources = [*(sources if isinstance(sources, list) else []), source_of(data)]
-    with blame("--model"):
-        written = estimator.save(
-            model,
-            dtype=dtype,
-            sparse=sparse,
-            metadata=metadata_of(layout, sources),
-            state=keep_state,
-        )
-    clock.stop("write")
+    before = estimator.metadata_.get("data")
+    before = before if isinstance(before, list) else []
+    options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
+    written = write_model(model, estimator, clock, layout, [data], before=before, **options)
     print_result(
         {
-            "model": str(model),
-            "bytes": written["bytes"],
+            **written,
             **balance_of(estimator),
             **outcome_of(estimator),
             "examples": estimator.n_examples_,

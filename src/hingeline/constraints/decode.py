@@ -48,14 +48,14 @@ Terms = dict[int, float]
 
 
 @kernel
-def chain_search(
+def search_chain(
     compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array
 ) -> None:
     """The best labels under what decomposes over a chain: words, ends, changes, pairs."""
     K = transitions.shape[0]
     for i in range(compiled.offsets.shape[0] - 1):
         lo = compiled.offsets[i]
-        rest = _best_rest(compiled, scores, transitions, i)
+        rest = _bound_rest(compiled, scores, transitions, i)
         before = -1
         for t in range(rest.shape[0]):
             top = -np.inf
@@ -74,7 +74,7 @@ def chain_search(
 
 
 @kernel
-def switching_search(
+def search_by_switching(
     compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array, sweeps: int
 ) -> None:
     """Hill climbing from ``labels``: the best switch of each position, then of each segment.
@@ -95,7 +95,7 @@ def switching_search(
                 best = a
                 top = LEAST_GAIN
                 for k in range(K):
-                    gain = _span_gain(scores, transitions, labels, lo, length, t, t + 1, k)
+                    gain = _measure_gain(scores, transitions, labels, lo, length, t, t + 1, k)
                     if gain - costs[k] > top:
                         top = gain - costs[k]
                         best = k
@@ -135,7 +135,7 @@ def _relabel(
     for k in range(transitions.shape[0]):
         if k == a:
             continue
-        gain = _span_gain(scores, transitions, labels, lo, length, begin, end, k)
+        gain = _measure_gain(scores, transitions, labels, lo, length, begin, end, k)
         for t in range(begin, end):
             commit_switch(compiled, state, labels, i, t, k)
         gain -= state.penalty[0] - before
@@ -152,7 +152,7 @@ def _relabel(
 
 
 @helper
-def _span_gain(
+def _measure_gain(
     scores: Array,
     transitions: Array,
     labels: Array,
@@ -178,7 +178,7 @@ def _span_gain(
 
 
 @helper
-def _floors(costs: Array) -> Array:
+def _find_floors(costs: Array) -> Array:
     """The least that a count can still cost: counts only grow along a sequence."""
     floors = costs.copy()
     for g in range(costs.shape[0]):
@@ -188,7 +188,7 @@ def _floors(costs: Array) -> Array:
 
 
 @kernel
-def beam_search(
+def search_by_beam(
     compiled: CompiledConstraints,
     scores: Array,
     transitions: Array,
@@ -205,8 +205,8 @@ def beam_search(
     Returns the difference of each sequence, 0 where its labels are proven best.
     """
     G = compiled.member.shape[0]
-    token_floor = _floors(compiled.token_cost)
-    segment_floor = _floors(compiled.segment_cost)
+    token_floor = _find_floors(compiled.token_cost)
+    segment_floor = _find_floors(compiled.segment_cost)
     use_tokens = np.zeros(G, dtype=np.bool_)
     use_segments = np.zeros(G, dtype=np.bool_)
     for g in range(G):
@@ -219,10 +219,10 @@ def beam_search(
     for i in range(compiled.offsets.shape[0] - 1):
         if compiled.offsets[i + 1] == compiled.offsets[i]:
             continue
-        rest = _best_rest(compiled, scores, transitions, i)
+        rest = _bound_rest(compiled, scores, transitions, i)
         width = min(8, widest)
         while True:
-            gaps[i] = _beam(
+            gaps[i] = _run_beam(
                 compiled,
                 scores,
                 transitions,
@@ -242,7 +242,7 @@ def beam_search(
 
 
 @helper
-def _best_rest(compiled: CompiledConstraints, scores: Array, transitions: Array, i: int) -> Array:
+def _bound_rest(compiled: CompiledConstraints, scores: Array, transitions: Array, i: int) -> Array:
     """The best value of what follows each label at each position, as on a chain."""
     K = transitions.shape[0]
     lo = compiled.offsets[i]
@@ -263,7 +263,7 @@ def _best_rest(compiled: CompiledConstraints, scores: Array, transitions: Array,
 
 
 @helper
-def _beam(
+def _run_beam(
     compiled: CompiledConstraints,
     scores: Array,
     transitions: Array,
@@ -317,7 +317,7 @@ def _beam(
             _extend(compiled, token_floor, segment_floor, now[b], k, cap, trial)
             twin = False
             for d in range(found):
-                if kept[t, d] == k and _same(new[d], trial, use_tokens, use_segments):
+                if kept[t, d] == k and _are_same(new[d], trial, use_tokens, use_segments):
                     twin = True
                     break
             if twin:
@@ -406,7 +406,7 @@ def _extend(
 
 
 @helper
-def _same(a: Array, b: Array, use_tokens: Array, use_segments: Array) -> bool:
+def _are_same(a: Array, b: Array, use_tokens: Array, use_segments: Array) -> bool:
     """Whether two hypotheses of one label have the same counts that matter."""
     G = use_tokens.shape[0]
     for g in range(G):
@@ -491,7 +491,7 @@ class _ImpossibleError(Exception):
     """No labels keep the hard constraints."""
 
 
-def exact_search(
+def search_exactly(
     compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array
 ) -> None:
     """Labels of the highest score minus penalty, sequence by sequence, into ``labels``."""
@@ -677,12 +677,12 @@ def decode_compiled(
     labels = np.zeros(N, dtype=np.int32)
     compiled = drop_corpus(compiled)
     if method == "beam":
-        beam_search(compiled, scores, transitions, labels, beam)
+        search_by_beam(compiled, scores, transitions, labels, beam)
     elif method == "exact":
-        exact_search(compiled, scores, transitions, labels)
+        search_exactly(compiled, scores, transitions, labels)
     else:
-        chain_search(compiled, scores, transitions, labels)
-        switching_search(compiled, scores, transitions, labels, SWEEPS)
+        search_chain(compiled, scores, transitions, labels)
+        search_by_switching(compiled, scores, transitions, labels, SWEEPS)
     return labels
 
 

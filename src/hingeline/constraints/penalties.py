@@ -23,7 +23,7 @@ def make_state(compiled: CompiledConstraints, labels: Array) -> State:
 @kernel
 def measure_penalty(compiled: CompiledConstraints, state: State) -> float:
     """The penalty of a state."""
-    return switches.total_penalty(compiled, state)
+    return switches.sum_penalties(compiled, state)
 
 
 @kernel
@@ -84,7 +84,7 @@ class Penalties:
 
     def total(self, labels: Array) -> float:
         """The penalty of labels of all sequences."""
-        return SwitchEvaluator(self, labels).total_penalty()
+        return SwitchEvaluator(self, labels).sum_penalties()
 
 
 class SwitchEvaluator:
@@ -139,7 +139,7 @@ class SwitchEvaluator:
         _commit_switch(self._compiled, self._state, self.labels, i, t, k)
         self._held[i] = self._predicate_cost(i)
 
-    def total_penalty(self) -> float:
+    def sum_penalties(self) -> float:
         """The penalty of all constraints; each unit of a hard one counts 1e10."""
         return float(measure_penalty(self._compiled, self._state)) + sum(self._held)
 

@@ -239,8 +239,8 @@ def switch_costs(
         gain = compiled.token_cost[g, n + 1] - compiled.token_cost[g, n]
         gain += compiled.segment_cost[g, s + joint] - compiled.segment_cost[g, s]
         if cap > 0 and compiled.length_cost[g, 1] > 0:
-            before = _run(compiled, labels, here - 1, lo, -1, cap, g)
-            after = _run(compiled, labels, here + 1, lo + length - 1, 1, cap, g)
+            before = _count_run(compiled, labels, here - 1, lo, -1, cap, g)
+            after = _count_run(compiled, labels, here + 1, lo + length - 1, 1, cap, g)
             gain += compiled.length_cost[g, min(before + 1 + after, cap)]
             gain -= compiled.length_cost[g, before] + compiled.length_cost[g, after]
         for m in range(member_ptr[g], member_ptr[g + 1]):
@@ -252,10 +252,10 @@ def switch_costs(
         B = compiled.order[p, 1]
         last = state.last[i, A]
         if last == t:
-            last = _previous(compiled, labels, lo, t, A)
+            last = _find_previous(compiled, labels, lo, t, A)
         first = state.first[i, B]
         if first == t:
-            first = _next(compiled, labels, lo, length, t, B)
+            first = _find_next(compiled, labels, lo, length, t, B)
         for k in range(K):
             end = max(last, t) if member[A, k] else last
             begin = min(first, t) if member[B, k] else first
@@ -275,10 +275,10 @@ def switch_costs(
                 mine = 1 if member[target, a] else 0
                 if kind == SHARE:
                     count = state.all_tokens[target] - mine
-                    gain = _cost_beyond(
+                    gain = _price_excess(
                         low, high, scale, power, weight, (count + 1) / unary.shape[0]
                     )
-                    gain -= _cost_beyond(low, high, scale, power, weight, count / unary.shape[0])
+                    gain -= _price_excess(low, high, scale, power, weight, count / unary.shape[0])
                 else:
                     joint = 1
                     if left >= 0 and member[target, left]:
@@ -286,10 +286,10 @@ def switch_costs(
                     if right >= 0 and member[target, right]:
                         joint -= 1
                     count = state.all_segments[target] - mine * joint
-                    gain = _cost_beyond(
+                    gain = _price_excess(
                         low, high, scale, power, weight, (count + joint) / sequences
                     )
-                    gain -= _cost_beyond(low, high, scale, power, weight, count / sequences)
+                    gain -= _price_excess(low, high, scale, power, weight, count / sequences)
                 for m in range(member_ptr[target], member_ptr[target + 1]):
                     out[member_labels[m]] += gain
                 continue
@@ -303,7 +303,7 @@ def switch_costs(
                 at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
                 changes = state.changes[0] + at_left + at_right
                 if kind == ALL_SEGMENTS:
-                    cost = _cost_beyond(
+                    cost = _price_excess(
                         low, high, scale, power, weight, (changes + target) / sequences
                     )
                 else:
@@ -312,7 +312,7 @@ def switch_costs(
                         bad += at_left
                     if right >= 0 and compiled.bad_change[target, here + 1]:
                         bad += at_right
-                    cost = _cost_beyond(low, high, scale, power, weight, bad / max(changes, 1))
+                    cost = _price_excess(low, high, scale, power, weight, bad / max(changes, 1))
                 if case > 0:
                     out[k] += cost - common
                     continue
@@ -370,25 +370,25 @@ def commit_switch(
                 state.repeats[i, r] += repeated
         if was:
             if state.last[i, g] == t:
-                state.last[i, g] = _previous(compiled, labels, lo, t, g)
+                state.last[i, g] = _find_previous(compiled, labels, lo, t, g)
             if state.first[i, g] == t:
-                state.first[i, g] = _next(compiled, labels, lo, length, t, g)
+                state.first[i, g] = _find_next(compiled, labels, lo, length, t, g)
         else:
             state.last[i, g] = max(state.last[i, g], t)
             state.first[i, g] = min(state.first[i, g], t)
 
 
 @helper
-def total_penalty(compiled: CompiledConstraints, state: State) -> float:
+def sum_penalties(compiled: CompiledConstraints, state: State) -> float:
     """The penalty of all constraints, instance and corpus."""
     total = state.penalty[0]
     for c in range(compiled.corpus_kind.shape[0]):
-        total += corpus_cost(compiled, c, corpus_value(compiled, state, c))
+        total += price_corpus(compiled, c, measure_corpus(compiled, state, c))
     return total
 
 
 @helper
-def corpus_value(compiled: CompiledConstraints, state: State, c: int) -> float:
+def measure_corpus(compiled: CompiledConstraints, state: State, c: int) -> float:
     """The number that corpus constraint ``c`` bounds."""
     kind = compiled.corpus_kind[c]
     target = compiled.corpus_target[c]
@@ -403,9 +403,9 @@ def corpus_value(compiled: CompiledConstraints, state: State, c: int) -> float:
 
 
 @helper
-def corpus_cost(compiled: CompiledConstraints, c: int, value: float) -> float:
+def price_corpus(compiled: CompiledConstraints, c: int, value: float) -> float:
     """The penalty of corpus constraint ``c`` at a value."""
-    return _cost_beyond(
+    return _price_excess(
         compiled.corpus_bounds[c, 0],
         compiled.corpus_bounds[c, 1],
         compiled.corpus_scale[c],
@@ -416,7 +416,7 @@ def corpus_cost(compiled: CompiledConstraints, c: int, value: float) -> float:
 
 
 @helper
-def _cost_beyond(
+def _price_excess(
     low: float, high: float, scale: float, power: int, weight: float, value: float
 ) -> float:
     violation = scale * max(low - value, value - high)
@@ -461,7 +461,7 @@ def _add_repeat_costs(
 
 
 @helper
-def _run(
+def _count_run(
     compiled: CompiledConstraints, labels: Array, at: int, end: int, step: int, cap: int, g: int
 ) -> int:
     """Length, up to ``cap``, of the run of a group that begins at ``at`` and goes to ``end``."""
@@ -473,7 +473,7 @@ def _run(
 
 
 @helper
-def _previous(compiled: CompiledConstraints, labels: Array, lo: int, t: int, g: int) -> int:
+def _find_previous(compiled: CompiledConstraints, labels: Array, lo: int, t: int, g: int) -> int:
     """The last position of a group before ``t``, or -1."""
     t -= 1
     while t >= 0 and not compiled.member[g, labels[lo + t]]:
@@ -482,7 +482,7 @@ def _previous(compiled: CompiledConstraints, labels: Array, lo: int, t: int, g: 
 
 
 @helper
-def _next(
+def _find_next(
     compiled: CompiledConstraints, labels: Array, lo: int, length: int, t: int, g: int
 ) -> int:
     """The first position of a group after ``t``, or the length."""

@@ -1,4 +1,4 @@
-"""What a structure must be able to do, and how a kernel finds the code for it.
+"""What a structure must be able to do, how a kernel finds the code for it, where weights lie.
 
 A *compiled problem* is a ``NamedTuple`` of arrays. Kernels call the primitives below with it;
 inside compiled code ``numba.extending.overload`` picks the implementation by the tuple's class,
@@ -41,9 +41,9 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -236,3 +236,67 @@ class Compiled:
     def n(self) -> int:
         """Number of examples."""
         return len(self.lengths)
+
+
+# Where the weights of a structure lie ------------------------------------------------------------
+
+
+def pad_row(n: int) -> int:
+    """Length of a row of n weights: the next multiple of four, one vector of doubles."""
+    return (n + 3) // 4 * 4
+
+
+class Block(NamedTuple):
+    """A table in the flat vector of weights; its rows may be padded."""
+
+    start: int
+    rows: int
+    columns: int
+    stride: int
+
+    @property
+    def stop(self) -> int:
+        """Where the next block may start."""
+        return self.start + self.rows * self.stride
+
+    def padded(self, weights: Array) -> Array:
+        """The table with its padding, a view (rows, stride)."""
+        return weights[self.start : self.stop].reshape(self.rows, self.stride)
+
+    def table(self, weights: Array) -> Array:
+        """The table, a view (rows, columns)."""
+        return self.padded(weights)[:, : self.columns]
+
+
+class Layout(dict[str, Block]):
+    """The blocks of a flat vector of weights by name, in the order in which they lie."""
+
+    @property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        return max((block.stop for block in self.values()), default=0)
+
+    def split(self, weights: Array) -> dict[str, Array]:
+        """Views of the weights by block, each (rows, columns)."""
+        if weights.size != self.size:
+            raise ValueError(
+                f"weights_ has {weights.size} entries, which is not what the parameters ask for: "
+                "fit again after changing fit_intercept or boundary."
+            )
+        return {name: block.table(weights) for name, block in self.items()}
+
+    def join(self, tables: Mapping[str, Array]) -> Array:
+        """The flat vector of these tables, float64 and padded with zeros."""
+        weights = np.zeros(self.size)
+        for name, block in self.items():
+            block.table(weights)[:] = tables[name]
+        return weights
+
+
+def stack_blocks(rows: Mapping[str, int], columns: int, stride: int) -> Layout:
+    """Blocks of so many rows below each other, all of the same columns."""
+    layout, at = Layout(), 0
+    for name, count in rows.items():
+        layout[name] = Block(at, count, columns, stride)
+        at = layout[name].stop
+    return layout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -109,7 +109,8 @@ class DualMemory:
     compiled: Compiled
     form: Formulation
     multipliers: Any  # what the solver's memory() gave; None: it keeps none
-    weights: Array | None = None  # of the examples, as they were given
+    weights: Array = field(default_factory=lambda: np.empty(0))  # of the examples, as given
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what they were found under
 
     def same_kind(self, form: Formulation) -> bool:
         """Whether multipliers mean the same under another formulation."""

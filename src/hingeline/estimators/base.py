@@ -17,41 +17,80 @@ from hingeline._checks import as_callbacks, check_common
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, run
+from hingeline.core.loop import Limits, outside, run
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
 from hingeline.core.snapshot import identity
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators import nu as nu_fits
-
-# What every fitted estimator can do with its weights: replace, save and load them.
+from hingeline.features.input import with_constant
 
 Array = np.ndarray[Any, Any]
 
 
+#: Attributes that only a fit with ``slack="nu"`` leaves.
+NU_FITTED = (
+    *("nu_", "rho_", "C_", "margin_error_risk_", "support_vector_risk_", "n_margin_errors_"),
+    *("n_on_margin_", "n_beyond_margin_", "nu_path_"),
+)
 #: What only solvers of relaxations leave behind.
 FINDINGS = (
-    "relaxed_objective_",
-    "relaxed_gap_",
-    "structured_objective_",
-    "fractional_",
-    "soft_rho_",
+    *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
 )
 
 
-def forget_findings(estimator: Any) -> None:
-    """Drop what an earlier fit by a solver of relaxations left."""
-    for name in FINDINGS:
+def forget_extras(estimator: Any) -> None:
+    """Drop what only an earlier fit with ``slack="nu"``, or of a relaxation, left."""
+    for name in (*NU_FITTED, *FINDINGS):
         vars(estimator).pop(name, None)
 
 
-class FittedEstimator(BaseEstimator):
-    """An estimator with flat weights and a certificate."""
+class BaseModel(BaseEstimator):
+    """What every fitted estimator has: flat weights, a certificate and a file to be kept in."""
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that have no meaning."""
-        raise NotImplementedError
+    @property
+    def weights_(self) -> Array:
+        """The flat vector the solver works on; of a stream the average, made when asked for."""
+        known = self.__dict__
+        if "weights_" not in known and known.get("_stream"):
+            known["weights_"] = known["_stream"].average()
+        try:
+            weights: Array = known["weights_"]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} is not fitted.") from None
+        return weights
+
+    @weights_.setter
+    def weights_(self, weights: Array) -> None:
+        self.__dict__["weights_"] = weights
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = getattr(self, "weights_", None)  # made now, if they were not yet
+        state = dict(super().__getstate__())
+        # What is private is training data and multipliers: it stays behind.
+        return {k: v for k, v in state.items() if k[0] != "_" or k == "_sklearn_version"}
+
+    def _with_constant(self, matrix: Any) -> Any:
+        """Rows with the constant feature, if there is one, as the last column."""
+        return with_constant(matrix) if self.fit_intercept else matrix
+
+    def _store(self, result: Result) -> None:
+        """Take over weights, certificate and curve of a run."""
+        self.weights_ = result.weights
+        # The dual of the outputs found bounds the whole problem, their primal does not.
+        whole, found = (math.nan, math.nan), (result.primal, result.gap)
+        if not result.restricted:
+            whole, found = found, whole
+        self.primal_objective_, self.duality_gap_ = whole
+        self.restricted_objective_, self.restricted_gap_ = found
+        self.dual_objective_ = result.dual
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        self.oracle_exact_ = result.exact
+        self.stop_reason_ = result.stop_reason
+        self.history_ = result.history
+        for name, value in result.findings.items():
+            setattr(self, name, value)
 
     def with_weights(self, weights: Array) -> Any:
         """A fitted copy that predicts with other flat weights, e.g. those a callback kept.
@@ -73,8 +112,7 @@ class FittedEstimator(BaseEstimator):
         other.converged_ = False
         other.stop_reason_ = "weights were replaced"
         other.history_ = []
-        nu_fits.forget(other)
-        forget_findings(other)
+        forget_extras(other)
         return other
 
     def save(
@@ -140,47 +178,26 @@ class FittedEstimator(BaseEstimator):
 ENUMERATED_MB = 1024
 
 
-class BaseSSVM(FittedEstimator):
+class BaseSSVM:
     """Parameters common to all estimators, and the fit around a compiled problem."""
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        slack: str = "max",
-        rescale: str = "margin",
-        violators: str | int | None = None,
-        nu: float | str | None = None,
-        loss: Any = "zero_one",
-        solver: str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-        solver_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C = C
-        self.slack = slack
-        self.rescale = rescale
-        self.violators = violators
-        self.nu = nu
-        self.loss = loss
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.solver_options = solver_options
+    # Constructor parameters that all of them have; graphs know the default of some only.
+    C: float
+    slack: str
+    rescale: str = "margin"
+    violators: str | int | None = None
+    solver: str
+    tol: float
+    max_iter: int
+    max_time: float | None
+    warm_start: bool
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+    callbacks: Any
+    solver_options: dict[str, Any] | None
+
+    _enumerable = False  # whether outputs may be so few that all are the working set
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
@@ -193,8 +210,6 @@ class BaseSSVM(FittedEstimator):
         )
         few = few and self.violators in (None, "all")
         return registry.find(self.solver, self.slack, all_outputs=few)
-
-    _enumerable = False
 
     def _check_parameters(self) -> None:
         solver = self._solver_class(None)
@@ -210,25 +225,48 @@ class BaseSSVM(FittedEstimator):
             options["violators"] = default if self.violators is None else self.violators
         return options
 
+    def _compile(self, problem: Any) -> Compiled:
+        """The problem with what solvers need."""
+        raise NotImplementedError
+
+    def _weigh(self, weights: Array, labels: Array) -> Array:
+        """Weights of the examples with those of their classes."""
+        return weights
+
+    def _settings(self) -> dict[str, Any]:
+        """What multipliers of different calls must have in common."""
+        names = ("C", "slack", "rescale", "fit_intercept", "boundary")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def _fit_problem(self, problem: Any, weights: Array) -> None:
+        """Solve a problem; ``weights`` are those of its examples, as they were given."""
+        dual = self._train(problem, weights, self._previous(problem))
+        if self.warm_start:
+            self._dual = dual
+
+    def _train(self: Any, problem: Any, weights: Array, start: DualMemory | None) -> DualMemory:
+        """Solve a problem and take over the certificate; the multipliers."""
+        weighted = self._weigh(weights, problem.labels)
+        result, dual = self._solve(self._compile(problem), weighted, start)
+        self._store(result)
+        dual.weights, dual.settings = weights, self._settings()
+        return dual
+
     def _solve(
-        self, compiled: Compiled, weights: Array, start: DualMemory | None, kind: str
+        self, compiled: Compiled, weights: Array, start: DualMemory | None
     ) -> tuple[Result, DualMemory]:
-        """Run the solver and take over its certificate."""
-        nu_fits.forget(self)
-        forget_findings(self)
+        """Run the solver, after the choice of ν where there is one."""
+        forget_extras(self)
         if self.warm_start:  # for a path, which poses the same problem again
-            self._posed = (compiled, weights, kind)
+            self._posed = (compiled, weights)
         if self.slack == "nu":
-            return nu_fits.solve(self, compiled, weights, start, kind)
-        return self._solve_with(compiled, weights, start, kind)[:2]
+            from hingeline.estimators import nu
+
+            return nu.solve(self, compiled, weights, start)
+        return self._solve_with(compiled, weights, start)[:2]
 
     def _solve_with(
-        self,
-        compiled: Compiled,
-        weights: Array,
-        start: DualMemory | None,
-        kind: str,
-        **given: Any,
+        self, compiled: Compiled, weights: Array, start: DualMemory | None, **given: Any
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
@@ -266,14 +304,37 @@ class BaseSSVM(FittedEstimator):
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
 
+    def _open_stream(self) -> Any:
+        """What ``partial_fit`` keeps, from the first call on."""
+        known = self.__dict__
+        if known.get("_stream") is None:
+            from hingeline.streaming.stream import Stream
+
+            known["_stream"] = Stream(self)
+        return known["_stream"]
+
+    def _count_kept(self) -> int:
+        """Examples that ``partial_fit`` would go on with."""
+        known = self.__dict__
+        if known.get("_stream") is not None:
+            return len(known["_stream"])
+        kept = known.get("_dual") or known.get("_stored")
+        return 0 if kept is None else len(kept.weights)
+
     def _previous(self, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
-        dual: DualMemory | None = self.__dict__.pop("_dual", None)
-        if not self.warm_start or dual is None:
+        loaded = "_stored" in self.__dict__
+        if self.warm_start and self.__dict__.get("_stored") is not None:
+            self._open_stream()
+        dual, stream, _ = (self.__dict__.pop(n, None) for n in ("_dual", "_stream", "_stored"))
+        if not self.warm_start:
             return None
-        if same_examples(dual.compiled.problem, problem):
+        if stream:
+            dual = stream.merge()
+        if dual is not None and same_examples(dual.compiled.problem, problem):
             return dual
-        self._warn_other_data()
+        if dual is not None or loaded:
+            self._warn_other_data()
         return None
 
     @staticmethod
@@ -282,25 +343,8 @@ class BaseSSVM(FittedEstimator):
             "warm_start=True, but the training data are not those of the previous fit: starting "
             "afresh (use partial_fit to add examples).",
             UserWarning,
-            stacklevel=5,
+            stacklevel=outside(),
         )
-
-    def _store(self, result: Result) -> None:
-        self.weights_ = result.weights
-        # The dual of the outputs found bounds the whole problem, their primal does not.
-        whole, found = (math.nan, math.nan), (result.primal, result.gap)
-        if not result.restricted:
-            whole, found = found, whole
-        self.primal_objective_, self.duality_gap_ = whole
-        self.restricted_objective_, self.restricted_gap_ = found
-        self.dual_objective_ = result.dual
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
-        self.oracle_exact_ = result.exact
-        self.stop_reason_ = result.stop_reason
-        self.history_ = result.history
-        for name, value in result.findings.items():
-            setattr(self, name, value)
 
     def _report(self, row: HistoryRow, relative_gap: float) -> None:
         if self.verbose >= 2 or not np.isnan([row.primal, row.restricted]).all():
@@ -335,28 +379,3 @@ class BaseSSVM(FittedEstimator):
                 f"violators={self.violators!r} has no exact oracle under rescale='slack': use "
                 "'argmax' or 'all', or rescale='margin'."
             )
-
-    @property
-    def weights_(self) -> Array:
-        """The flat vector the solver works on; of a stream the average, made when asked for."""
-        make = self.__dict__.pop("_unmade", None)
-        if make is not None:
-            self.__dict__["weights_"] = make()
-        try:
-            weights: Array = self.__dict__["weights_"]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__} is not fitted.") from None
-        return weights
-
-    @weights_.setter
-    def weights_(self, weights: Array) -> None:
-        self.__dict__.pop("_unmade", None)
-        self.__dict__["weights_"] = weights
-
-    def __getstate__(self) -> dict[str, Any]:
-        _ = getattr(self, "weights_", None)  # made now, if they were not yet
-        state = dict(super().__getstate__())
-        # Training data and multipliers stay behind.
-        for name in ("_dual", "_data", "_posed", "_blocks", "_live", "_visits", "_key"):
-            state.pop(name, None)
-        return state

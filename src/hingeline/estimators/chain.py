@@ -11,10 +11,9 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, positive
+from hingeline.core.primitives import Layout
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.allowed import choose_scheme, keep_scheme, moves_of
-from hingeline.estimators.chain_model import ChainPrediction, ChainWeights
-from hingeline.estimators.online import OnlineSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.features.input import (
     find_classes,
     known_tokens,
@@ -24,14 +23,301 @@ from hingeline.features.input import (
     plain_labels,
     stack_labels,
 )
-from hingeline.streaming.memory import check_columns, with_new_classes
-from hingeline.structures import chain
+from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
-from hingeline.structures.chain_batch import summed_slack_above, summed_slack_all
-
-# The slack of a fitted chain summed over all outputs: certified bounds.
 
 Array = np.ndarray[Any, Any]
+
+
+class ChainModel:
+    """What a fitted chain can say of new sequences, whatever it was trained by."""
+
+    classes_: Array
+    encoder_: Any
+    n_features_in_: int
+    scheme_: str | None
+    weights_: Array
+    boundary: bool
+    features: Any
+    fit_intercept: bool
+    n_jobs: int | None
+    scheme: Any
+
+    # Weights by name -----------------------------------------------------------------------
+
+    def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:
+        constant, boundary = bool(self.fit_intercept), bool(self.boundary)
+        return chain.layout(
+            n_features, n_labels, constant=constant, boundary=boundary, stride=stride
+        )
+
+    @property
+    def _layout(self) -> Layout:
+        """Where the blocks of ``weights_`` lie."""
+        return self._make_layout(int(self.n_features_in_), len(self.classes_))
+
+    def _view(self, name: str) -> Array:
+        """A block of ``weights_`` (rows, labels); one row of zeros where there is none."""
+        check_is_fitted(self, "weights_")
+        block = self._layout.get(name)
+        return np.zeros((1, len(self.classes_))) if block is None else block.table(self.weights_)
+
+    @property
+    def emission_coef_(self) -> Array:
+        """(labels, features), a view."""
+        return self._view("emission").T
+
+    @property
+    def intercept_(self) -> Array:
+        """Weights of the constant feature, zero without one."""
+        return self._view("intercept")[0]
+
+    @property
+    def transition_coef_(self) -> Array:
+        """``[from, to]``, a view."""
+        return self._view("transition")
+
+    @property
+    def start_coef_(self) -> Array:
+        """Weights of the first label, zero without ``boundary``."""
+        return self._view("start")[0]
+
+    @property
+    def end_coef_(self) -> Array:
+        """Weights of the last label, zero without ``boundary``."""
+        return self._view("end")[0]
+
+    @property
+    def feature_names_(self) -> Array:
+        """Names of the features, in the order of ``emission_coef_``'s columns."""
+        check_is_fitted(self, "weights_")
+        encoder: Any = getattr(self, "encoder_", None)
+        if hasattr(encoder, "get_feature_names_out"):
+            names = np.asarray(encoder.get_feature_names_out(), dtype=object)
+            return names[: self.n_features_in_]
+        numbered = [f"x{k}" for k in range(self.n_features_in_)]
+        return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
+
+    # Sequences -----------------------------------------------------------------------------
+
+    def _read(self, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
+        """Tokens as rows, where sequences begin, and labels, whose classes are learnt."""
+        encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
+        flat = stack_labels(y, offsets, lengths)
+        self.encoder_ = encoder
+        self.n_features_in_ = matrix.shape[1]
+        self.classes_, index = find_classes(flat)
+        labels = number_labels(flat, index)
+        self.scheme_ = self._choose_scheme(self.scheme, labels, offsets)
+        return matrix, offsets, labels
+
+    def _choose_scheme(self, scheme: Any, labels: Array, offsets: Array) -> str | None:
+        if scheme is None:
+            return None
+        from hingeline.estimators.allowed import choose_scheme
+
+        return choose_scheme(scheme, self.classes_, labels, offsets)
+
+    def _pose(
+        self,
+        matrix: sp.csr_matrix,
+        offsets: Array,
+        labels: Array,
+        cost: Array,
+        cache_mb: float,
+        allowed: Any = None,
+        stride: int | None = None,
+    ) -> ChainProblem:
+        """The problem of these rows, with everything that is forbidden in it."""
+        problem = chain.make_problem(
+            matrix.indptr,
+            matrix.indices,
+            matrix.data,
+            offsets,
+            labels,
+            matrix.shape[1],
+            cost,
+            self.boundary,
+            cache_mb,
+            stride=stride,
+        )
+        if self.scheme_ is None and allowed is None:
+            return problem
+        from hingeline.estimators.allowed import allowed_table, moves_of
+
+        table = None if allowed is None else allowed_table(allowed, self.classes_, offsets)
+        return chain.constrain(problem, moves_of(self.classes_, self.scheme_), table)
+
+    def _prepare(self, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
+        """New sequences as the kernels of prediction want them."""
+        check_is_fitted(self, "weights_")
+        encoder = getattr(self, "encoder_", None)
+        matrix, offsets = known_tokens(encoder, X, lengths)
+        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
+        self._check_width(matrix)
+        m = len(self.classes_)
+        nothing = np.zeros(matrix.shape[0], dtype=np.int32)
+        rows = self._with_constant(matrix)  # type: ignore[attr-defined]
+        return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
+
+    def _check_width(self, matrix: sp.csr_matrix) -> None:
+        if matrix.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}."
+            )
+
+    def _over_sequences(self, kernel: Any, problem: ChainProblem, *out: Array) -> None:
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            workers.map(
+                lambda part, scratch: kernel(problem, part, self.weights_, *out),
+                np.arange(len(problem.offsets) - 1),
+            )
+
+    def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
+        if infeasible.any():
+            from hingeline.estimators.allowed import explain_infeasible
+
+            where = int(np.argmax(infeasible))
+            raise ValueError(explain_infeasible(problem, where, self.scheme_))
+
+    # Prediction ----------------------------------------------------------------------------
+
+    def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
+        """Labels of every sequence.
+
+        Parameters
+        ----------
+        X, lengths : as for ``fit``
+        allowed : list, optional
+            Labels that are allowed, one entry per sequence: None (anything), a boolean array
+            (tokens, labels), a list with None, a label or several labels per token, or a dict
+            ``{position: label or labels}``. Also one boolean array (all tokens, labels).
+
+        Returns
+        -------
+        list of ndarray, one per sequence
+        """
+        problem = self._prepare(X, lengths, allowed)
+        return np.split(self.classes_[self._decode(problem)], problem.offsets[1:-1])
+
+    def _decode(self, problem: ChainProblem) -> Array:
+        numbers = np.empty(problem.offsets[-1], dtype=np.int32)
+        values = np.empty(len(problem.offsets) - 1)
+        self._over_sequences(chain_batch.decode_all, problem, numbers, values)
+        self._refuse_infeasible(problem, values == -np.inf)
+        return numbers
+
+    def predict_nbest(
+        self, X: Any, n: int, lengths: Any = None, allowed: Any = None
+    ) -> list[list[tuple[Array, float]]]:
+        """The n best labellings of every sequence, exactly.
+
+        Parameters
+        ----------
+        X, lengths, allowed : as for :meth:`predict`
+        n : int
+            A sequence that has fewer labellings gives all of them.
+
+        Returns
+        -------
+        list of list of (ndarray of labels, score)
+            Per sequence, best first; the first is what :meth:`predict` gives. Scores are those
+            of the model, not probabilities.
+        """
+        positive("n", n, integer=True)
+        problem = self._prepare(X, lengths, allowed)
+        offsets = problem.offsets
+        paths = np.zeros(int(n) * offsets[-1], dtype=np.int32)
+        values = np.empty((len(offsets) - 1, int(n)))
+        counts = np.empty(len(offsets) - 1, dtype=np.int64)
+        self._over_sequences(chain_batch.n_best_all, problem, paths, values, counts)
+        self._refuse_infeasible(problem, counts == 0)
+        found = []
+        for part, scores, count in zip(
+            np.split(self.classes_[paths], int(n) * offsets[1:-1]), values, counts, strict=True
+        ):
+            labels = part.reshape(int(n), -1)
+            found.append(list(zip(labels[:count], scores[:count].tolist(), strict=True)))
+        return found
+
+    def predict_max_marginals(
+        self, X: Any, lengths: Any = None, allowed: Any = None
+    ) -> list[Array]:
+        """For each token and label, the score of the best labelling with that label there.
+
+        Parameters
+        ----------
+        X, lengths, allowed : as for :meth:`predict`
+
+        Returns
+        -------
+        list of ndarray of shape (tokens, labels)
+            ``-inf`` where a label cannot be.
+        """
+        problem = self._prepare(X, lengths, allowed)
+        return np.split(self._max_marginals(problem), problem.offsets[1:-1])
+
+    def _max_marginals(self, problem: ChainProblem) -> Array:
+        out = np.empty((problem.offsets[-1], len(self.classes_)))
+        self._over_sequences(chain_batch.max_marginals_all, problem, out)
+        self._refuse_infeasible(problem, out[problem.offsets[:-1]].max(axis=1) == -np.inf)
+        return out
+
+    def decision_function(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
+        """Margin of each label of each token against the best alternative.
+
+        The score of the best labelling with that label there minus the score of the best one with
+        another label there. The predicted label has the largest margin, which is not negative.
+
+        Parameters
+        ----------
+        X, lengths, allowed : as for :meth:`predict`
+
+        Returns
+        -------
+        list of ndarray of shape (tokens, labels)
+            ``-inf`` where a label cannot be, ``inf`` where nothing else can.
+        """
+        problem = self._prepare(X, lengths, allowed)
+        table = self._max_marginals(problem)
+        chain_batch.against_rest_all(table)
+        return np.split(table, problem.offsets[1:-1])
+
+    def predict_margin(self, X: Any, lengths: Any = None, allowed: Any = None) -> Array:
+        """Score of the best labelling minus that of the second best, for each sequence.
+
+        Parameters
+        ----------
+        X, lengths, allowed : as for :meth:`predict`
+
+        Returns
+        -------
+        ndarray of shape (sequences,)
+            ``inf`` where there is only one labelling.
+        """
+        problem = self._prepare(X, lengths, allowed)
+        out = np.empty(len(problem.offsets) - 1)
+        self._over_sequences(chain_batch.sequence_margins_all, problem, out)
+        self._refuse_infeasible(problem, np.isnan(out))
+        return out
+
+    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
+        """Share of tokens labelled right.
+
+        Parameters
+        ----------
+        X, y, lengths : as for ``fit``
+        sample_weight : array-like, one per sequence, optional
+        """
+        predicted = self.predict(X, lengths)
+        offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
+        flat = stack_labels(y, offsets, lengths)
+        best = np.concatenate(predicted).tolist()
+        right = np.array([a == b for a, b in zip(best, flat, strict=True)])
+        weights = check_sample_weight(sample_weight, len(predicted))
+        return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
 
 
 @dataclass(frozen=True)
@@ -65,77 +351,7 @@ class SummedSlack:
         return math.nextafter(math.fsum(self.upper), math.inf)
 
 
-def summed_slack(problem: ChainProblem, w: Array, bins: int, workers: Workers) -> SummedSlack:
-    """Bounds for all sequences of a problem at the weights w."""
-    n = len(problem.offsets) - 1
-    found = SummedSlack(*(np.empty(n) for _ in range(4)))
-    out = (found.lower, found.upper, found.count_lower, found.count_upper)
-    workers.map(lambda part, scratch: summed_slack_all(problem, part, w, bins, *out), np.arange(n))
-    return found
-
-
-class ChainSums(OnlineSSVM):
-    """What a fitted chain says of all labellings at once; :class:`ChainSSVM` has the rest."""
-
-    scheme_: str | None
-
-    def _make(
-        self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
-        stride: int | None = None,
-        cache_mb: float = 512.0,
-    ) -> ChainProblem:
-        raise NotImplementedError
-
-    def summed_slack_bounds(
-        self, X: Any, y: Any, lengths: Any = None, bins: int = 1000
-    ) -> SummedSlack:
-        """Certified bounds on the slack summed over all labellings, for each sequence.
-
-        That is ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, the slack of ``slack="sum"``, with the model's own
-        loss and margin rescaling, over the labellings that its scheme allows; and the number of
-        labellings that contribute. Counted by dynamic programming over a histogram of scores, at
-        any length; see :mod:`hingeline.inference.chain_sums`.
-
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`fit`
-            With ``class_weight="balanced"`` the weights are those of this y.
-        bins : int, default=1000
-            At least so many bins. Time grows with it, and the distance of the bounds shrinks
-            with its square.
-
-        Returns
-        -------
-        SummedSlack
-            ``lower``, ``upper``, ``count_lower`` and ``count_upper`` per sequence;
-            ``total_lower`` and ``total_upper``.
-        """
-        check_is_fitted(self, "weights_")
-        positive("bins", bins, integer=True)
-        matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
-        if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}."
-            )
-        index = {label: k for k, label in enumerate(self.classes_.tolist())}
-        flat = stack_labels(y, offsets, lengths)
-        for label in flat:
-            if label not in index:
-                raise ValueError(
-                    f"y holds {label!r}, which is not among classes_: leave its sequence out."
-                )
-        labels = number_labels(flat, index)
-        choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
-        problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
-            return summed_slack(problem, self.weights_, int(bins), workers)
-
-
-class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
+class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is
@@ -252,29 +468,13 @@ class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            C,
-            slack=slack,
-            rescale=rescale,
-            violators=violators,
-            nu=nu,
-            loss=loss,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-            solver_options=solver_options,
-        )
-        self.scheme = scheme
-        self.fit_intercept = fit_intercept
-        self.boundary = boundary
-        self.features = features
+        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
+        self.loss, self.class_weight, self.scheme = loss, class_weight, scheme
+        self.fit_intercept, self.boundary, self.features = fit_intercept, boundary, features
+        self.solver = solver
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
         """Train on sequences.
@@ -296,15 +496,9 @@ class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
         self
         """
         self._check_parameters()
-        encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
-        flat = stack_labels(y, offsets, lengths)
-        self.encoder_ = encoder
-        self.n_features_in_ = matrix.shape[1]
-        self.classes_, index = find_classes(flat)
-        labels = number_labels(flat, index)
-        self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
+        matrix, offsets, labels = self._read(X, y, lengths)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
-        self._fit_whole(matrix, offsets, labels, weights, self.warm_start)
+        self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
         return self
 
     def partial_fit(
@@ -342,9 +536,13 @@ class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
         self
         """
         self._check_parameters()
-        self._check_online(passes, memory)
-        first = not self._remembers()
-        with self._all_or_nothing():
+        stream = self._open_stream()
+        stream.check(passes, memory)
+        from hingeline.estimators.allowed import choose_scheme, keep_scheme
+        from hingeline.streaming.stream import add_classes, check_columns
+
+        first = not stream
+        with stream.undo_on_error():
             if first:
                 encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
             else:
@@ -355,7 +553,7 @@ class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
                 self.encoder_ = encoder
                 self.classes_, _ = find_classes(flat if classes is None else plain_labels(classes))
             wanted = flat if classes is None else [*plain_labels(classes), *flat]
-            self.classes_ = with_new_classes(self.classes_, wanted)
+            self.classes_ = add_classes(self.classes_, wanted)
             self.n_features_in_ = matrix.shape[1]
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             labels = number_labels(flat, index)
@@ -365,19 +563,98 @@ class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
                 scheme = keep_scheme(self.scheme_, self.classes_, labels, offsets)
             tighter = not first and scheme is not None and scheme != self.scheme_
             if tighter:  # old outputs may be invalid now
-                old = self._whole().compiled.problem
+                old = stream.merge().compiled.problem
                 choose_scheme(scheme, self.classes_, old.labels, old.offsets)
             self.scheme_ = scheme
             weights = check_sample_weight(sample_weight, len(offsets) - 1)
-            self._learn(matrix, offsets, labels, weights, passes, memory, tighter)
+            stream.learn(matrix, offsets, labels, weights, passes, memory, tighter)
         return self
 
-    _kind = "chain"
+    @property
+    def n_examples_(self) -> int:
+        """Examples remembered, for ``partial_fit`` to go on with."""
+        return self._count_kept()
+
+    def forget(self, which: Any = None, *, keep_last: int | None = None) -> ChainSSVM:
+        """Leave examples behind: their multipliers go, and the weights without them remain.
+
+        The weights are those of the multipliers kept, exactly; the next ``partial_fit`` without
+        ``passes`` certifies them for the examples kept.
+
+        Parameters
+        ----------
+        which : array-like of int or bool, optional
+            Numbers of examples in the order in which they came (of those still remembered), or
+            a mask of what to forget.
+        keep_last : int, optional
+            Instead: forget all but so many, the oldest first.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "classes_")
+        self._open_stream().forget(which, keep_last)
+        return self
+
+    def summed_slack_bounds(
+        self, X: Any, y: Any, lengths: Any = None, bins: int = 1000
+    ) -> SummedSlack:
+        """Certified bounds on the slack summed over all labellings, for each sequence.
+
+        That is ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, the slack of ``slack="sum"``, with the model's own
+        loss and margin rescaling, over the labellings that its scheme allows; and the number of
+        labellings that contribute. Counted by dynamic programming over a histogram of scores, at
+        any length; see :mod:`hingeline.inference.chain_sums`.
+
+        Parameters
+        ----------
+        X, y, lengths : as for :meth:`fit`
+            With ``class_weight="balanced"`` the weights are those of this y.
+        bins : int, default=1000
+            At least so many bins. Time grows with it, and the distance of the bounds shrinks
+            with its square.
+
+        Returns
+        -------
+        SummedSlack
+            ``lower``, ``upper``, ``count_lower`` and ``count_upper`` per sequence;
+            ``total_lower`` and ``total_upper``.
+        """
+        check_is_fitted(self, "weights_")
+        positive("bins", bins, integer=True)
+        matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
+        self._check_width(matrix)
+        index = {label: k for k, label in enumerate(self.classes_.tolist())}
+        flat = stack_labels(y, offsets, lengths)
+        for label in flat:
+            if label not in index:
+                raise ValueError(
+                    f"y holds {label!r}, which is not among classes_: leave its sequence out."
+                )
+        labels = number_labels(flat, index)
+        self._choose_scheme(self.scheme_, labels, offsets)  # refuses invalid labels
+        problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
+        found = SummedSlack(*(np.empty(len(offsets) - 1) for _ in range(4)))
+        out = (found.lower, found.upper, found.count_lower, found.count_upper)
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            workers.map(
+                lambda part, scratch: chain_batch.summed_slack_all(
+                    problem, part, self.weights_, int(bins), *out
+                ),
+                np.arange(len(offsets) - 1),
+            )
+        return found
+
+    # What a fit and a stream ask for -------------------------------------------------------
+
+    def _roomy_stride(self, n_labels: int) -> int:
+        return chain.roomy_stride(n_labels)
 
     def _compile(self, problem: Any) -> Any:
         compiled = chain.compile_problem(problem)
         if self.slack == "sum" and self.rescale == "margin":
-            compiled = replace(compiled, summed_slack=summed_slack_above(problem))
+            compiled = replace(compiled, summed_slack=chain_batch.summed_slack_above(problem))
         return compiled
 
     def _make(
@@ -387,7 +664,7 @@ class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
         labels: Array,
         stride: int | None = None,
         cache_mb: float = 512.0,
-    ) -> chain.ChainProblem:
+    ) -> ChainProblem:
         assert offsets is not None
         n_labels = len(self.classes_)
         cost = check_loss(self.loss, "hamming", n_labels, vector=True)
@@ -397,16 +674,4 @@ class ChainSSVM(ChainWeights, ChainPrediction, ChainSums):
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
         )
         self._refuse_violators(True, "a chain")
-        problem = chain.make_problem(
-            matrix.indptr,
-            matrix.indices,
-            matrix.data,
-            offsets,
-            labels,
-            matrix.shape[1],
-            cost,
-            self.boundary,
-            cache_mb,
-            stride=stride,
-        )
-        return chain.constrain(problem, moves_of(self.classes_, self.scheme_))
+        return self._pose(matrix, offsets, labels, cost, cache_mb, stride=stride)

@@ -9,25 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import check_jobs, check_sample_weight, check_switches, positive
-from hingeline.core.results import Result
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.allowed import choose_scheme, moves_of
-from hingeline.estimators.base import FittedEstimator
-from hingeline.estimators.chain_model import ChainPrediction, ChainWeights
-from hingeline.features.input import (
-    find_classes,
-    learn_tokens,
-    number_labels,
-    stack_labels,
-    with_constant,
-)
+from hingeline.estimators.base import BaseModel
+from hingeline.estimators.chain import ChainModel
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
-from hingeline.structures import chain
+from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
 
 
-class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
+class ChainCRF(ChainModel, BaseModel):
     """Linear-chain conditional random field, trained to a certificate.
 
     ``p(y | x) = exp(w·f(x, y))/Z(x)`` with the score of :class:`hingeline.ChainSSVM`,
@@ -74,6 +65,7 @@ class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
     Examples
     --------
     >>> import numpy as np
+    import scipy.sparse as sp
     >>> from hingeline import ChainCRF
     >>> X = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
     >>> y = [["a", "b", "a"], ["a", "b"]]
@@ -128,13 +120,7 @@ class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
         """
         began = time.perf_counter()
         self._check_parameters()
-        encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
-        flat = stack_labels(y, offsets, lengths)
-        self.encoder_ = encoder
-        self.n_features_in_ = matrix.shape[1]
-        self.classes_, index = find_classes(flat)
-        labels = number_labels(flat, index)
-        self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
+        matrix, offsets, labels = self._read(X, y, lengths)
         weights = float(self.C) * check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._make(self._with_constant(matrix), offsets, labels)
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
@@ -150,36 +136,10 @@ class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
         self._store(result)
         return self
 
-    def _with_constant(self, matrix: sp.csr_matrix) -> sp.csr_matrix:
-        return with_constant(matrix) if self.fit_intercept else matrix
-
-    def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> chain.ChainProblem:
+    def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> ChainProblem:
         """The problem of these rows, the constant feature among them."""
-        n_labels = len(self.classes_)
-        problem = chain.make_problem(
-            matrix.indptr,
-            matrix.indices,
-            matrix.data,
-            offsets,
-            labels,
-            matrix.shape[1],
-            np.zeros((n_labels, n_labels)),
-            self.boundary,
-            cache_mb=0.0,
-        )
-        return chain.constrain(problem, moves_of(self.classes_, self.scheme_))
-
-    def _store(self, result: Result) -> None:
-        self.weights_ = result.weights
-        self.primal_objective_ = result.primal
-        self.dual_objective_ = result.dual
-        self.duality_gap_ = result.gap
-        self.restricted_objective_ = self.restricted_gap_ = float("nan")  # as model files want
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
-        self.oracle_exact_ = True
-        self.stop_reason_ = result.stop_reason
-        self.history_ = result.history
+        no_cost = np.zeros((len(self.classes_), len(self.classes_)))
+        return self._pose(matrix, offsets, labels, no_cost, 0.0)
 
     def predict_marginals(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Probability of every label at every token.
@@ -194,7 +154,7 @@ class ChainCRF(ChainWeights, ChainPrediction, FittedEstimator):
         list of ndarray of shape (tokens, labels)
             In the order of ``classes_``; rows sum to 1.
         """
-        problem = self._prepared(X, lengths, allowed)
+        problem = self._prepare(X, lengths, allowed)
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             log_z, nodes, _ = ChainExpectations(problem, workers).marginals(self.weights_)
         self._refuse_infeasible(problem, log_z == -np.inf)

@@ -11,7 +11,7 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import check_finite, check_sample_weight
-from hingeline.estimators.base import BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.structures.custom import (
     Structure,
     compile_problem,
@@ -23,7 +23,7 @@ from hingeline.structures.custom import (
 Array = np.ndarray[Any, Any]
 
 
-class SSVM(BaseSSVM):
+class SSVM(BaseSSVM, BaseModel):
     """Structured SVM for a structure of your own.
 
     Parameters
@@ -54,10 +54,7 @@ class SSVM(BaseSSVM):
         Certificate and curve.
     nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
     n_beyond_margin_, nu_path_
-        With ``slack="nu"``: ν, the margin, the equivalent C, the risks between which ν lies
-        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
-        and the largest loss among tied outputs), the sizes of the sets M₋, M₀ and M₊, and what
-        ``nu="auto"`` tried.
+        With ``slack="nu"``, as in :class:`hingeline.ChainSSVM`.
     """
 
     def __init__(
@@ -80,22 +77,11 @@ class SSVM(BaseSSVM):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        self.structure = structure
-        self.C = C
-        self.slack = slack
-        self.rescale = rescale
-        self.violators = violators
-        self.nu = nu
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.solver_options = solver_options
+        self.structure, self.solver = structure, solver
+        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SSVM:
         """Train on inputs X and outputs y, lists of one length.
@@ -152,7 +138,7 @@ class SSVM(BaseSSVM):
                 ):
                     self._warn_other_data()
                     previous = None
-            result, dual = self._solve(compiled, weights, previous, "custom")
+            result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:
             raise TypeError(
                 f"the compiled methods of {type(self.structure).__name__} do not fit the solver: "
@@ -173,13 +159,12 @@ class SSVM(BaseSSVM):
         """
         check_is_fitted(self, "weights_")
         assert self.structure is not None
-        nothing = np.empty(0, dtype=np.int32)
-        return [
-            self.structure.unpack(np.asarray(self._decode(x, nothing), dtype=np.int32)) for x in X
-        ]
+        return [self.structure.unpack(self._decode(x)) for x in X]
 
-    def _decode(self, x: Any, nothing: Array) -> Any:
-        return self.structure.decode(x, self.weights_, nothing, 0.0)  # type: ignore[union-attr]
+    def _decode(self, x: Any) -> Array:
+        nothing = np.empty(0, dtype=np.int32)
+        found = self.structure.decode(x, self.weights_, nothing, 0.0)  # type: ignore[union-attr]
+        return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
         """Score ``w·f(x, ŷ)`` of the best output of every input.
@@ -190,13 +175,7 @@ class SSVM(BaseSSVM):
         """
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
-        nothing = np.empty(0, dtype=np.int32)
-        return np.array(
-            [
-                self.weights_ @ methods["joint_feature"](x, np.asarray(self._decode(x, nothing)))
-                for x in X
-            ]
-        )
+        return np.array([self.weights_ @ methods["joint_feature"](x, self._decode(x)) for x in X])
 
     def score(self, X: Any, y: Any) -> float:
         """Minus the mean loss of the predictions.
@@ -210,9 +189,8 @@ class SSVM(BaseSSVM):
         assert self.structure is not None
         if len(X) != len(y):
             raise ValueError(f"X has {len(X)} examples and y has {len(y)}: they must agree.")
-        nothing = np.empty(0, dtype=np.int32)
         losses = [
-            methods["loss"](self.structure.pack(truth), np.asarray(self._decode(x, nothing)))
+            methods["loss"](self.structure.pack(truth), self._decode(x))
             for x, truth in zip(X, y, strict=True)
         ]
         return 0.0 - float(np.mean(losses))

@@ -17,26 +17,20 @@ from hingeline._checks import (
     one_of,
 )
 from hingeline.core import registry
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.weight_blocks import Block, table_of
+from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.features.graphs import Graph
 from hingeline.features.input import (
     find_classes,
     number_labels,
     plain_labels,
     stack_sequences,
-    with_constant,
 )
 from hingeline.inference.factor_graph import join, log2_assignments, make_topology
 from hingeline.inference.map import ENUMERATION
 from hingeline.structures import graph
-from hingeline.structures import graph as kernels
-from hingeline.structures.graph import padded_columns
-
-# What the estimators over graphs share: the fit, decoding with its bounds, and storage.
 
 Array = np.ndarray[Any, Any]
 
@@ -61,19 +55,32 @@ class Decoded(NamedTuple):
     exact: Array
 
 
-def tight(bounds: Array, values: Array) -> Array:
+def is_tight(bounds: Array, values: Array) -> Array:
     """Where bounds are met, up to rounding and the accuracy of inference."""
     return np.asarray(bounds - values <= TIGHT * (1.0 + np.abs(values)))
 
 
-class GraphModel(BaseSSVM):
-    """The part of an estimator that knows of graphs but not of how its inputs look."""
+class GraphModel:
+    """What the estimators over graphs share: how they are trained, and decoding with its bounds."""
 
+    C: float
     inference: str
+    n_jobs: int | None
+    slack: str
+    solver: str
+    weights_: Array
 
-    def _check_parameters(self) -> None:
+    def _prepare(self, X: Any) -> graph.GraphProblem:
+        """New inputs as the kernels of prediction want them."""
+        raise NotImplementedError
+
+    def _as_output(self, problem: graph.GraphProblem, states: Array) -> Any:
+        """States of all variables as ``predict`` gives them."""
+        raise NotImplementedError
+
+    def _check_parameters(self: Any) -> None:
         """Check what does not depend on the data."""
-        super()._check_parameters()
+        super()._check_parameters()  # type: ignore[misc]
         one_of("inference", self.inference, tuple(graph.INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
@@ -81,7 +88,7 @@ class GraphModel(BaseSSVM):
         if compiled is not None and self.solver == "auto" and self.slack == "max":
             loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
             return registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
-        return super()._solver_class(compiled)
+        return super()._solver_class(compiled)  # type: ignore[misc]
 
     def _relaxes(self, problem: graph.GraphProblem) -> bool:
         """Whether training solves the relaxation, unless the solver is named."""
@@ -93,23 +100,21 @@ class GraphModel(BaseSSVM):
         sizes = log2_assignments(problem.graphs)[loopy]
         return bool(sizes.max() > LOG2_FEW_LABELLINGS + 1e-6)
 
-    def _fit_problem(self, problem: graph.GraphProblem, weights: Array) -> None:
-        exact = graph.decodes_exactly(problem)
-        if math.isinf(self.C) and not exact:
+    def _compile(self, problem: graph.GraphProblem) -> Compiled:
+        return graph.compile_problem(problem)
+
+    def _fit_graphs(self: Any, problem: graph.GraphProblem, weights: Array) -> None:
+        if math.isinf(self.C) and not graph.decodes_exactly(problem):
             raise ValueError(
                 "C=inf (a hard margin) needs exact inference, which these graphs do not allow "
                 f"with inference={self.inference!r}: choose a finite C."
             )
-        start = self._previous(problem)
-        result, dual = self._solve(graph.compile_problem(problem), weights, start, "graph")
-        self._store(result)
+        self._fit_problem(problem, weights)
         if hasattr(self, "relaxed_objective_"):
             self.oracle_exact_ = False  # nothing was decoded: the certificate is the relaxation's
-        elif not result.exact:  # the bounds may be met all the same
+        elif not self.oracle_exact_:  # the bounds may be met all the same
             _, bounds, values = self._decode(problem, 1.0)
-            self.oracle_exact_ = bool(tight(bounds, values).all())
-        if self.warm_start:
-            self._dual = dual
+            self.oracle_exact_ = bool(is_tight(bounds, values).all())
 
     def _decode(
         self, problem: graph.GraphProblem, loss_scale: float = 0.0
@@ -118,8 +123,30 @@ class GraphModel(BaseSSVM):
         n = len(problem.graph)
         states = np.zeros(problem.node_offset[-1], dtype=np.int32)
         bounds, values = np.zeros(n), np.zeros(n)
-        self._over_examples(kernels.decode_all, problem, loss_scale, states, bounds, values)
+        self._over_examples(graph.decode_all, problem, loss_scale, states, bounds, values)
         return states, np.maximum(bounds, values), values
+
+    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
+        """Predictions with what is known of their quality.
+
+        Parameters
+        ----------
+        X : as for :meth:`predict`
+        settle : bool, default=False
+            Find the best labelling of the graphs where inference left it open, by integer
+            programming (HiGHS): exact, and slow for large graphs.
+
+        Returns
+        -------
+        Decoded
+            ``labels`` as :meth:`predict` gives them, their ``scores``, upper ``bounds`` on the
+            score of any labelling, and ``exact``: where the two meet.
+        """
+        problem = self._prepare(X)
+        states, bounds, scores = self._decode(problem)
+        if settle:
+            self._settle(problem, states, bounds, scores)
+        return Decoded(self._as_output(problem, states), scores, bounds, is_tight(bounds, scores))
 
     def _settle(
         self, problem: graph.GraphProblem, states: Array, bounds: Array, values: Array
@@ -128,7 +155,7 @@ class GraphModel(BaseSSVM):
         from hingeline.inference.milp import map_milp  # loads SciPy's optimisers
 
         w = self.weights_
-        for i in np.flatnonzero(~tight(bounds, values)).tolist():
+        for i in np.flatnonzero(~is_tight(bounds, values)).tolist():
             bound, y = map_milp(graph.score_graph(problem, i, w, 0.0))
             states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
             bounds[i] = values[i] = bound
@@ -141,7 +168,7 @@ class GraphModel(BaseSSVM):
         sizes = graphs.unary_start[last][problem.graph]
         start = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         out = np.empty(start[-1])
-        self._over_examples(kernels.conditional_scores_all, problem, states, start, out)
+        self._over_examples(graph.conditional_scores_all, problem, states, start, out)
         return out, start
 
     def _over_examples(self, kernel: Any, problem: graph.GraphProblem, *more: Any) -> None:
@@ -150,18 +177,6 @@ class GraphModel(BaseSSVM):
                 lambda part, scratch: kernel(problem, part, self.weights_, *more),
                 np.arange(len(problem.graph)),
             )
-
-    def save(self, path: Any, **options: Any) -> dict[str, Any]:
-        """Write the fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`.
-
-        Training data and multipliers cannot be stored: ``state=True`` is refused.
-        """
-        if options.get("state"):
-            raise ValueError(
-                f"state=True is for estimators with partial_fit, which {type(self).__name__} does "
-                "not have: leave it out."
-            )
-        return super().save(path, **options)
 
 
 # Graphs of a user, checked and laid out as one problem.
@@ -178,20 +193,12 @@ class Templates(NamedTuple):
     factors: dict[str, int]  # name -> order
 
     @property
-    def layout(self) -> dict[str, Block]:
+    def layout(self) -> Layout:
         """Places of the blocks of weights; unary ones by feature, tables row by row."""
         k = self.n_states
-        columns = self.node_types * k
-        stride = padded_columns(columns)
-        found = {"unary": Block(0, self.n_features, columns, stride)}
-        at = self.n_features * stride
-        pairs = self.edge_types * max(1, self.edge_features)
-        found["pairwise"] = Block(at, pairs, k * k, k * k)
-        at += pairs * k * k
-        for name, order in self.factors.items():
-            found[f"factor/{name}"] = Block(at, 1, k**order, k**order)
-            at += k**order
-        return found
+        tables = {"pairwise": (self.edge_types * max(1, self.edge_features), k * k)}
+        tables |= {f"factor/{name}": (1, k**order) for name, order in self.factors.items()}
+        return graph.layout(self.n_features, self.node_types * k, tables)
 
 
 def check_graphs(X: Any) -> list[Graph]:
@@ -215,11 +222,6 @@ def check_graphs(X: Any) -> list[Graph]:
                 f"{X[0].node_features.shape[1]}: all graphs must have the same features."
             )
     return list(X)
-
-
-def node_matrix(graphs: list[Graph]) -> tuple[sp.csr_matrix, Array]:
-    """Features of all nodes, and the offsets of the graphs."""
-    return stack_sequences([x.node_features for x in graphs])
 
 
 def _edge_width(graphs: list[Graph]) -> int:
@@ -347,7 +349,7 @@ def _types(types: Array | None, count: int) -> Array:
     return np.zeros(count, dtype=np.int64) if types is None else types
 
 
-class GraphSSVM(GraphModel):
+class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     """Structured SVM for graphs, solved to a certificate.
 
     The score of labels y for the nodes of a graph is
@@ -442,26 +444,12 @@ class GraphSSVM(GraphModel):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            C,
-            slack=slack,
-            nu=nu,
-            loss=loss,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-            solver_options=solver_options,
-        )
-        self.inference = inference
-        self.void_label = void_label
-        self.fit_intercept = fit_intercept
+        self.C, self.slack, self.nu, self.loss = C, slack, nu, loss
+        self.class_weight, self.void_label = class_weight, void_label
+        self.fit_intercept, self.inference, self.solver = fit_intercept, inference, solver
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GraphSSVM:
         """Train on graphs.
@@ -504,16 +492,16 @@ class GraphSSVM(GraphModel):
         n_labels = len(self.classes_)
         cost = check_loss(self.loss, "hamming", n_labels, vector=True)
         cost = check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None] * cost
-        matrix, _ = node_matrix(graphs)
+        matrix, _ = stack_sequences([x.node_features for x in graphs])
         self.n_features_in_ = matrix.shape[1]
-        matrix = with_constant(matrix) if self.fit_intercept else matrix
+        matrix = self._with_constant(matrix)
         templates = find_templates(whole, matrix.shape[1], n_labels)
         self.n_node_types_ = templates.node_types
         self.n_edge_types_ = templates.edge_types
         self.n_edge_features_ = templates.edge_features
         self.factor_orders_ = templates.factors
         method = graph.INFERENCE[self.inference]
-        self._fit_problem(lay_out(graphs, matrix, templates, numbers, cost, method), weights)
+        self._fit_graphs(lay_out(graphs, matrix, templates, numbers, cost, method), weights)
         return self
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
@@ -538,10 +526,6 @@ class GraphSSVM(GraphModel):
 
     @property
     def _templates(self) -> Templates:
-        check_is_fitted(self, "weights_")
-        return self._make_templates()
-
-    def _make_templates(self) -> Templates:
         return Templates(
             int(self.n_features_in_) + bool(self.fit_intercept),
             len(self.classes_),
@@ -551,14 +535,20 @@ class GraphSSVM(GraphModel):
             self.factor_orders_,
         )
 
-    def _weight_layout(self) -> dict[str, Block]:
-        return self._make_templates().layout
+    @property
+    def _layout(self) -> Layout:
+        """Where the blocks of ``weights_`` lie."""
+        return self._templates.layout
+
+    def _view(self, name: str) -> Array:
+        """A block of ``weights_`` (rows, columns)."""
+        check_is_fitted(self, "weights_")
+        return self._layout[name].table(self.weights_)
 
     def _unary(self) -> Array:
         """(types, labels, features), the constant one included: a view."""
-        templates = self._templates
-        table = table_of(self.weights_, templates.layout["unary"])
-        shape = (templates.n_features, templates.node_types, templates.n_states)
+        table = self._view("unary")
+        shape = (len(table), self.n_node_types_, len(self.classes_))
         return table.reshape(shape).transpose(1, 2, 0)
 
     @property
@@ -577,38 +567,33 @@ class GraphSSVM(GraphModel):
     @property
     def pairwise_coef_(self) -> Array:
         """Weights of pairs of labels: a view; see the class for its shape."""
-        templates = self._templates
-        k = templates.n_states
-        table = table_of(self.weights_, templates.layout["pairwise"])
-        types = () if templates.edge_types == 1 else (templates.edge_types,)
-        features = (templates.edge_features,) if templates.edge_features else ()
-        return table.reshape((*types, *features, k, k))
+        k = len(self.classes_)
+        types = () if self.n_edge_types_ == 1 else (self.n_edge_types_,)
+        features = (self.n_edge_features_,) if self.n_edge_features_ else ()
+        return self._view("pairwise").reshape((*types, *features, k, k))
 
     @property
     def factor_coef_(self) -> dict[str, Array]:
         """Tables of larger sets of nodes, by name: views."""
-        templates = self._templates
-        layout = templates.layout
         return {
-            name: table_of(self.weights_, layout[f"factor/{name}"]).reshape(
-                (templates.n_states,) * order
-            )
-            for name, order in templates.factors.items()
+            name: self._view(f"factor/{name}").reshape((len(self.classes_),) * order)
+            for name, order in self.factor_orders_.items()
         }
 
     # Prediction ----------------------------------------------------------------------------
 
-    def _ready(self, X: Any) -> graph.GraphProblem:
+    def _prepare(self, X: Any) -> graph.GraphProblem:
+        check_is_fitted(self, "weights_")
         templates = self._templates
         graphs = check_graphs(X)
         check_templates(graphs, templates)
-        matrix: sp.csr_matrix = node_matrix(graphs)[0]
+        matrix, _ = stack_sequences([x.node_features for x in graphs])
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} node features, but {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}."
             )
-        matrix = with_constant(matrix) if self.fit_intercept else matrix
+        matrix = self._with_constant(matrix)
         labels = np.zeros(matrix.shape[0], dtype=np.int32)
         cost = np.zeros((templates.n_states, templates.n_states))
         method = graph.INFERENCE[self.inference]
@@ -625,32 +610,11 @@ class GraphSSVM(GraphModel):
         -------
         list of ndarray, one per graph
         """
-        problem = self._ready(X)
-        states = self._decode(problem)[0]
+        problem = self._prepare(X)
+        return self._as_output(problem, self._decode(problem)[0])
+
+    def _as_output(self, problem: graph.GraphProblem, states: Array) -> list[Array]:
         return np.split(self.classes_[states], problem.node_offset[1:-1])
-
-    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
-        """Predictions with what is known of their quality.
-
-        Parameters
-        ----------
-        X : list of Graph
-        settle : bool, default=False
-            Find the best labelling of the graphs where inference left it open, by integer
-            programming (HiGHS): exact, and slow for large graphs.
-
-        Returns
-        -------
-        Decoded
-            ``labels`` as :meth:`predict` gives them, their ``scores``, upper ``bounds`` on the
-            score of any labelling, and ``exact``: where the two meet.
-        """
-        problem = self._ready(X)
-        states, bounds, scores = self._decode(problem)
-        if settle:
-            self._settle(problem, states, bounds, scores)
-        labels = np.split(self.classes_[states], problem.node_offset[1:-1])
-        return Decoded(labels, scores, bounds, tight(bounds, scores))
 
     def decision_function(self, X: Any) -> list[Array]:
         """Score of every label of every node, the other nodes being as predicted.
@@ -664,7 +628,7 @@ class GraphSSVM(GraphModel):
         list of ndarray of shape (nodes, labels)
             What does not depend on the node's label is left out.
         """
-        scores, start = self._conditional_scores(self._ready(X))
+        scores, start = self._conditional_scores(self._prepare(X))
         return [own.reshape(-1, len(self.classes_)) for own in np.split(scores, start[1:-1])]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -12,15 +12,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
-from hingeline.estimators.online import OnlineSSVM
-from hingeline.streaming.memory import with_new_classes
+from hingeline.core.primitives import Layout
+from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.structures import multiclass
-from hingeline.structures.chain import padded
 
 Array = np.ndarray[Any, Any]
 
 
-class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
+class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
     """Multi-class support vector machine (Crammer and Singer), solved to a certificate.
 
     Minimises ``½‖W‖² + C Σ_i s_i·max_y [l(y_i, y) + W_y·x_i − W_{y_i}·x_i]₊`` (``slack="max"``,
@@ -88,10 +87,7 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         How the run went.
     nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
     n_beyond_margin_, nu_path_
-        With ``slack="nu"``: ν, the margin, the equivalent C, the risks between which ν lies
-        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
-        and the largest loss among tied outputs), the sizes of the sets M₋, M₀ and M₊, and what
-        ``nu="auto"`` tried.
+        With ``slack="nu"``, as in :class:`hingeline.ChainSSVM`.
 
     Examples
     --------
@@ -129,26 +125,12 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            C,
-            slack=slack,
-            rescale=rescale,
-            violators=violators,
-            nu=nu,
-            loss=loss,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-            solver_options=solver_options,
-        )
-        self.fit_intercept = fit_intercept
+        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
+        self.loss, self.class_weight, self.fit_intercept = loss, class_weight, fit_intercept
+        self.solver = solver
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSSVM:
         """Train on X (n, features), dense or sparse, and labels y.
@@ -174,7 +156,8 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
                 f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
             )
         weights = check_sample_weight(sample_weight, len(labels))
-        self._fit_whole(self._csr(X), None, labels.astype(np.int32), weights, self.warm_start)
+        rows = self._with_constant(self._csr(X))
+        self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)
         return self
 
     def partial_fit(
@@ -198,39 +181,59 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
         X, y, sample_weight : as for :meth:`fit`
         classes : array-like, optional
             Labels that will come; the first call sorts them, later ones append them.
-        passes : int, optional
-            Visit only the new examples, so many times, instead of converging on all: a batch
-            then costs what it is, whatever was seen before. ``weights_`` is the average of the
-            iterates, without a certificate.
-        memory : int, optional
-            Keep at most so many examples: those without mass are forgotten first (which changes
-            no weight), the oldest first. A certificate is of the problem of those kept.
+        passes, memory : int, optional
+            As in :meth:`hingeline.ChainSSVM.partial_fit`: visit only the new examples, so many
+            times; keep at most so many examples.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        self._check_online(passes, memory)
+        stream = self._open_stream()
+        stream.check(passes, memory)
         refuse_none(y)
-        first = not self._remembers()
-        with self._all_or_nothing():
-            X, y = self._checked(X, y, first)
+        from hingeline.streaming.stream import add_classes
+
+        first = not stream
+        with stream.undo_on_error():
+            X, y = self._check_batch(X, y, first)
             check_classification_targets(y)
             if first:
                 self.classes_ = np.unique(y if classes is None else classes)
             more = [] if classes is None else np.unique(classes).tolist()
             distinct, numbers = np.unique(y, return_inverse=True)
-            self.classes_ = with_new_classes(self.classes_, [*more, *distinct.tolist()])
+            self.classes_ = add_classes(self.classes_, [*more, *distinct.tolist()])
             if len(self.classes_) < 2:
                 raise ValueError("at least 2 classes are needed: pass classes= at the first call.")
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
             weights = check_sample_weight(sample_weight, len(numbers))
-            self._learn(self._csr(X), None, table[numbers], weights, passes, memory)
+            stream.learn(self._csr(X), None, table[numbers], weights, passes, memory)
         return self
 
-    def _checked(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
+    @property
+    def n_examples_(self) -> int:
+        """Examples remembered, for ``partial_fit`` to go on with."""
+        return self._count_kept()
+
+    def forget(self, which: Any = None, *, keep_last: int | None = None) -> MulticlassSSVM:
+        """Leave examples behind; see :meth:`hingeline.ChainSSVM.forget`.
+
+        Parameters
+        ----------
+        which : array-like of int or bool, optional
+        keep_last : int, optional
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "classes_")
+        self._open_stream().forget(which, keep_last)
+        return self
+
+    def _check_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
         """Input as arrays; columns behind those known are taken in."""
         wider = False
         if not first:
@@ -260,7 +263,7 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
             matrix.sum_duplicates()
         return matrix
 
-    _kind = "multiclass"
+    # What a fit and a stream ask for -------------------------------------------------------
 
     def _compile(self, problem: Any) -> Any:
         return multiclass.compile_problem(problem)
@@ -277,39 +280,45 @@ class MulticlassSSVM(ClassifierMixin, OnlineSSVM):
             matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost, stride
         )
 
-    def _weighted(self, weights: Array, labels: Array) -> Array:
+    def _weigh(self, weights: Array, labels: Array) -> Array:
         by_class = check_class_weight(self.class_weight, list(self.classes_), labels)
         weighted = weights * by_class[labels]
         if not weighted.any():
             raise ValueError("class_weight leaves every example a weight of zero.")
         return weighted
 
-    # Prediction ----------------------------------------------------------------------------
+    def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:
+        constant = bool(self.fit_intercept)
+        return multiclass.layout(n_features, n_labels, constant=constant, stride=stride)
+
+    def _roomy_stride(self, n_labels: int) -> int:
+        return multiclass.roomy_stride(n_labels)
 
     @property
-    def _matrix(self) -> Array:
-        """(features, classes), the constant feature last."""
-        stride = padded(len(self.classes_))
-        return self.weights_.reshape(-1, stride)[:, : len(self.classes_)]
+    def _layout(self) -> Layout:
+        """Where the blocks of ``weights_`` lie."""
+        return self._make_layout(int(self.n_features_in_), len(self.classes_))
 
     @property
     def coef_(self) -> Array:
         """Weights (classes, features), a view."""
         check_is_fitted(self, "weights_")
-        return self._matrix[: self.n_features_in_].T
+        return self._layout["coef"].table(self.weights_).T
 
     @property
     def intercept_(self) -> Array:
         """Weights of the constant feature, zero without one."""
         check_is_fitted(self, "weights_")
         if self.fit_intercept:
-            return self._matrix[self.n_features_in_]
+            return self._layout["intercept"].table(self.weights_)[0]
         return np.zeros(len(self.classes_))
+
+    # Prediction ----------------------------------------------------------------------------
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(X @ self._matrix[: self.n_features_in_]) + self.intercept_
+        return np.asarray(X @ self.coef_.T) + self.intercept_
 
     def decision_function(self, X: Any) -> Array:
         """Scores (n, classes); for two classes the second's lead over the first, (n,).

@@ -11,18 +11,13 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
-from hingeline.estimators.graph import Decoded, GraphModel, tight
-from hingeline.estimators.weight_blocks import Block, table_of
-from hingeline.features.input import with_constant
+from hingeline.core.primitives import Layout
+from hingeline.estimators.base import BaseModel, BaseSSVM
+from hingeline.estimators.graph import GraphModel
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.structures import graph
-from hingeline.structures.graph import padded_columns
-
-# Indicators of labels as people have them, and which pairs of labels are scored together.
 
 Array = np.ndarray[Any, Any]
-
-EDGES = ("full", "tree", "none")
 
 
 def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
@@ -36,7 +31,7 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 1:
-        return _single(y)
+        return _read_single(y)
     bad = y[(y != 0) & (y != 1)]
     if bad.size:
         raise ValueError(
@@ -48,7 +43,7 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     return y.astype(np.int32), classes
 
 
-def _single(y: Array) -> tuple[Array, Array]:
+def _read_single(y: Array) -> tuple[Array, Array]:
     if y.dtype == object and len(y) and isinstance(y[0], (list, tuple, set, frozenset)):
         raise ValueError(
             "y is a list of label sets: turn it into indicators first, with "
@@ -80,8 +75,9 @@ def check_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
             return chow_liu(indicator, weights)
         if edges == "none":
             return np.zeros((0, 2), dtype=np.int64)
-        words = ", ".join(repr(word) for word in EDGES)
-        raise ValueError(f"edges={edges!r} is not known; choose one of {words}, or give pairs.")
+        raise ValueError(
+            f"edges={edges!r} is not known; choose one of 'full', 'tree', 'none', or give pairs."
+        )
     try:
         pairs = np.asarray(edges)
     except ValueError as error:
@@ -119,7 +115,7 @@ def mutual_information(indicator: Array, weights: Array) -> Array:
     for a in (0, 1):
         for b in (0, 1):
             left, right = ones if a else 1.0 - ones, ones if b else 1.0 - ones
-            joint = both if b else left_only(ones, both)
+            joint = both if b else ones[:, None] - both  # with one label and not the other
             if not a:
                 joint = right[None, :] - joint
             joint = np.maximum(joint, 0.0)
@@ -127,11 +123,6 @@ def mutual_information(indicator: Array, weights: Array) -> Array:
             seen = (joint > 0.0) & (apart > 0.0)
             found[seen] += joint[seen] * np.log(joint[seen] / apart[seen])
     return found
-
-
-def left_only(ones: Array, both: Array) -> Array:
-    """Shares of examples with the row's label but not the column's."""
-    return np.asarray(ones[:, None] - both)
 
 
 def chow_liu(indicator: Array, weights: Array) -> Array:
@@ -156,7 +147,7 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
     return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
 
 
-class MultilabelSSVM(ClassifierMixin, GraphModel):
+class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
     A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
@@ -243,26 +234,12 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         callbacks: Any = None,
         solver_options: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            C,
-            slack=slack,
-            nu=nu,
-            loss=loss,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-            solver_options=solver_options,
-        )
-        self.edges = edges
-        self.inference = inference
-        self.fit_intercept = fit_intercept
+        self.C, self.edges, self.slack, self.nu, self.loss = C, edges, slack, nu, loss
+        self.class_weight, self.fit_intercept = class_weight, fit_intercept
+        self.inference, self.solver = inference, solver
+        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
+        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
+        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
         """Train on X (n, features) and label indicators y.
@@ -305,7 +282,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
             node_weight[:] = 1.0
             if not weights.any():
                 raise ValueError("class_weight leaves every example a weight of zero.")
-        self._fit_problem(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
+        self._fit_graphs(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
         return self
 
     def _make(
@@ -316,8 +293,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        if self.fit_intercept:
-            matrix = with_constant(matrix)
+        matrix = self._with_constant(matrix)
         n, n_labels, n_pairs = matrix.shape[0], self.n_labels_, len(self.edges_)
         return graph.make_problem(
             join([make_topology(np.full(n_labels, 2), self.edges_)]),
@@ -340,19 +316,16 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
 
     # Weights by name -----------------------------------------------------------------------
 
-    def _weight_layout(self) -> dict[str, Block]:
+    @property
+    def _layout(self) -> Layout:
+        """Where the blocks of ``weights_`` lie."""
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
-        columns = 2 * self.n_labels_
-        stride = padded_columns(columns)
-        return {
-            "unary": Block(0, rows, columns, stride),
-            "pairwise": Block(rows * stride, len(self.edges_), 4, 4),
-        }
+        return graph.layout(rows, 2 * self.n_labels_, {"pairwise": (len(self.edges_), 4)})
 
     def _unary(self) -> Array:
         """(labels, 2, features), the constant one included: a view."""
         check_is_fitted(self, "weights_")
-        table = table_of(self.weights_, self._weight_layout()["unary"])
+        table = self._layout["unary"].table(self.weights_)
         return table.reshape(-1, self.n_labels_, 2).transpose(1, 2, 0)
 
     @property
@@ -378,17 +351,17 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
     def pairwise_coef_(self) -> Array:
         """(pairs, 2, 2), in the order of ``edges_``: a view."""
         check_is_fitted(self, "weights_")
-        return table_of(self.weights_, self._weight_layout()["pairwise"]).reshape(-1, 2, 2)
+        return self._layout["pairwise"].table(self.weights_).reshape(-1, 2, 2)
 
     # Prediction ----------------------------------------------------------------------------
 
-    def _ready(self, X: Any) -> graph.GraphProblem:
+    def _prepare(self, X: Any) -> graph.GraphProblem:
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
         return self._make(X, labels, np.zeros((2, 2)))
 
-    def _as_output(self, states: Array) -> Array:
+    def _as_output(self, problem: graph.GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:
             return np.asarray(self.classes_[states])
         return states.reshape(-1, self.n_labels_).astype(np.int64)
@@ -404,21 +377,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         -------
         ndarray of shape (n_samples, n_labels); classes (n_samples,) if y had one dimension
         """
-        return self._as_output(self._decode(self._ready(X))[0])
-
-    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
-        """Predictions with what is known of their quality; as :meth:`hingeline.GraphSSVM.certify`.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        settle : bool, default=False
-        """
-        problem = self._ready(X)
-        states, bounds, scores = self._decode(problem)
-        if settle:
-            self._settle(problem, states, bounds, scores)
-        return Decoded(self._as_output(states), scores, bounds, tight(bounds, scores))
+        problem = self._prepare(X)
+        return self._as_output(problem, self._decode(problem)[0])
 
     def decision_function(self, X: Any) -> Array:
         """How far the score falls without a label, or rises with it, the others as predicted.
@@ -435,7 +395,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel):
         -------
         ndarray of shape (n_samples, n_labels); (n_samples,) if y had one dimension
         """
-        scores = self._conditional_scores(self._ready(X))[0].reshape(-1, self.n_labels_, 2)
+        scores = self._conditional_scores(self._prepare(X))[0].reshape(-1, self.n_labels_, 2)
         leads = np.asarray(scores[:, :, 1] - scores[:, :, 0])
         return leads[:, 0] if self.n_labels_ == 1 else leads
 

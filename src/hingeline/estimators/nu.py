@@ -14,7 +14,6 @@ from hingeline.core.loop import outside
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import Result, relative
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.modelfile.typed_json import from_json, to_json
 from hingeline.solvers.nu import Look, Margins, scaled
 
 Array = np.ndarray[Any, Any]
@@ -26,25 +25,6 @@ LEAST_TOL = 1e-2
 #: ``nu="auto"`` goes down to ν_max over two to this power.
 MOST_HALVINGS = 7
 
-#: Attributes that only such a fit leaves.
-FITTED = (
-    "nu_",
-    "rho_",
-    "C_",
-    "margin_error_risk_",
-    "support_vector_risk_",
-    "n_margin_errors_",
-    "n_on_margin_",
-    "n_beyond_margin_",
-    "nu_path_",
-)
-
-
-def forget(estimator: Any) -> None:
-    """Drop what an earlier fit with ``slack="nu"`` left."""
-    for name in FITTED:
-        vars(estimator).pop(name, None)
-
 
 def positive_part(estimator: Any) -> float:
     """The non-negative part of a fitted estimator's primal objective: P, or ``P + νρ``."""
@@ -52,41 +32,13 @@ def positive_part(estimator: Any) -> float:
     return primal + getattr(estimator, "nu_", 0.0) * getattr(estimator, "rho_", 0.0)
 
 
-def to_header(estimator: Any) -> dict[str, Any]:
-    """What a fit left, for a model file."""
-    trials = getattr(estimator, "nu_path_", None)
-    numbers = {name: getattr(estimator, name) for name in FITTED if name != "nu_path_"}
-    return {
-        "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
-        "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
-    }
-
-
-def from_header(estimator: Any, stored: dict[str, Any]) -> None:
-    """Restore what :func:`to_header` stored; any exception where it is something else."""
-    for name in FITTED:
-        if name == "nu_path_":
-            continue
-        value = from_json(stored["numbers"][name], {})
-        if type(value) is not (int if name.startswith("n_") else float):
-            raise ValueError(f"{name} has the wrong type")
-        setattr(estimator, name, value)
-    if stored["tried"] is not None:
-        trials = [NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
-        if not all(type(value) is float for trial in trials for value in trial):
-            raise ValueError("nu_path_ must hold numbers")
-        estimator.nu_path_ = trials
-
-
-def solve(
-    estimator: Any, compiled: Compiled, weights: Array, start: Any, kind: str
-) -> tuple[Result, Any]:
+def solve(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, Any]:
     """Choose ν if that is asked for, solve, and store ρ, risks and counts."""
     n_jobs = effective_n_jobs(estimator.n_jobs) if compiled.threads else 1
     shares = make_formulation(1.0, "nu", "margin", weights).cap
     with Workers(n_jobs, compiled.scratch_size) as workers:
         if isinstance(estimator.nu, str):
-            chosen = Choice(estimator, compiled, weights, kind, workers)
+            chosen = Choice(estimator, compiled, weights, workers)
             nu, start = chosen.search()
             estimator.nu_path_ = chosen.trials
         else:
@@ -94,9 +46,16 @@ def solve(
         margins = Margins(compiled, shares, workers, nu)
         highest = margins.highest()
         check_admissible(nu, highest)
-        result, dual, solver = estimator._solve_with(compiled, weights, start, kind, nu=nu)
+        result, dual, solver = estimator._solve_with(compiled, weights, start, nu=nu)
         if result.converged and solver._best_rho <= 0.0:
-            warn_too_low(nu, min(solver.least_hinge, highest), highest)
+            warnings.warn(
+                f"nu={nu:g} is not above its least value for these data, which is at most "
+                f"{min(solver.least_hinge, highest):.6g} (the smallest mean hinge found), so that "
+                "rho and all weights are 0 and nothing is learnt: choose a larger nu, up to "
+                f"{highest:.6g}.",
+                UserWarning,
+                stacklevel=outside(),
+            )
         store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual
 
@@ -112,43 +71,28 @@ def check_admissible(nu: float, highest: float) -> None:
         )
 
 
-def warn_too_low(nu: float, bound: float, highest: float) -> None:
-    """Say that ν admits no margin, and which values do."""
-    warnings.warn(
-        f"nu={nu:g} is not above its least value for these data, which is at most {bound:.6g} (the "
-        "smallest mean hinge found), so that rho and all weights are 0 and nothing is learnt: "
-        f"choose a larger nu, up to {highest:.6g}.",
-        UserWarning,
-        stacklevel=outside(),
-    )
-
-
 def store(estimator: Any, result: Result, rho: float, margins: Margins, total: float) -> None:
     """Put ρ where it is best for the weights, and count who lies where."""
-    nu = margins.nu
-    estimator.nu_ = nu
-    if rho <= 0.0:
-        _store_nothing(estimator, margins)
-        return
-    low, high, _ = margins.bracket(result.weights, rho)
-    square = float(result.weights @ result.weights)
-    rho = _improve(result, rho, low, high, square, nu)
-    estimator.rho_ = rho
-    estimator.C_ = 1.0 / (total * rho)
     active = margins.shares > 0.0
-    errors = low.hinges > 0.0
-    within = high.hinges > 0.0
-    estimator.margin_error_risk_ = low.risk
-    estimator.support_vector_risk_ = high.risk
+    if rho <= 0.0:  # the weights are 0, and all outputs are tied
+        errors, within = np.zeros_like(active), active
+        risks, C = (0.0, margins.highest()), float("inf")
+        rho = 0.0
+    else:
+        low, high, _ = margins.bracket(result.weights, rho)
+        rho = _improve(result, rho, max(low, high, key=lambda look: look.lead), margins.nu)
+        errors, within = low.hinges > 0.0, high.hinges > 0.0
+        risks, C = (low.risk, high.risk), 1.0 / (total * rho)
+    estimator.nu_, estimator.rho_, estimator.C_ = margins.nu, rho, C
+    estimator.margin_error_risk_, estimator.support_vector_risk_ = risks
     estimator.n_margin_errors_ = int(np.count_nonzero(errors))
     estimator.n_on_margin_ = int(np.count_nonzero(within & ~errors))
     estimator.n_beyond_margin_ = int(np.count_nonzero(active & ~within & ~errors))
 
 
-def _improve(result: Result, rho: float, low: Look, high: Look, square: float, nu: float) -> float:
-    """Move result and ρ to the better of two looks, if that is better than where they are."""
-    best = max(low, high, key=lambda look: look.lead)
-    primal, factor = scaled(best.lead, square)
+def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
+    """Move result and ρ to a look at its weights, if that is better than where they are."""
+    primal, factor = scaled(best.lead, float(result.weights @ result.weights))
     if not primal < result.primal:
         return rho
     rho = factor * best.rho
@@ -161,17 +105,6 @@ def _improve(result: Result, rho: float, low: Look, high: Look, square: float, n
         primal=primal, gap=result.gap, scale=primal + nu * rho
     )
     return rho
-
-
-def _store_nothing(estimator: Any, margins: Margins) -> None:
-    """ρ = 0: the weights are 0, and all outputs are tied."""
-    estimator.rho_ = 0.0
-    estimator.C_ = float("inf")
-    estimator.margin_error_risk_ = 0.0
-    estimator.support_vector_risk_ = margins.highest()
-    estimator.n_margin_errors_ = 0
-    estimator.n_on_margin_ = int(np.count_nonzero(margins.shares > 0.0))
-    estimator.n_beyond_margin_ = 0
 
 
 # Choosing ν --------------------------------------------------------------------------------------
@@ -203,11 +136,11 @@ class Choice:
     """
 
     def __init__(
-        self, estimator: Any, compiled: Compiled, weights: Array, kind: str, workers: Workers
+        self, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
     ) -> None:
         silent = {"callbacks": None, "verbose": 0, "tol": max(float(estimator.tol), LEAST_TOL)}
         self.estimator = type(estimator)(**{**estimator.get_params(deep=False), **silent})
-        self.compiled, self.kind, self.verbose = compiled, kind, estimator.verbose
+        self.compiled, self.verbose = compiled, estimator.verbose
         active = np.flatnonzero(weights > 0.0)
         if len(active) < 2 * FIFTH:
             raise ValueError(
@@ -221,13 +154,11 @@ class Choice:
         apart = np.zeros_like(weights)
         apart[held] = weights[held]
         self.held_out = Margins(compiled, apart / apart.sum(), workers, 1.0)
-        self.highest = Margins(compiled, self._shares(), workers, 1.0).highest()
+        shares = make_formulation(1.0, "nu", "margin", self.weights).cap
+        self.highest = Margins(compiled, shares, workers, 1.0).highest()
         check_admissible(0.0, self.highest)
         self.trials: list[NuTrial] = []
         self.duals: list[Any] = []
-
-    def _shares(self) -> Array:
-        return make_formulation(1.0, "nu", "margin", self.weights).cap
 
     def search(self) -> tuple[float, Any]:
         """The ν to take, and the multipliers to start from."""
@@ -257,25 +188,15 @@ class Choice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the row says how far it came
             result, dual, solver = self.estimator._solve_with(
-                self.compiled, self.weights, start, self.kind, nu=nu
+                self.compiled, self.weights, start, nu=nu
             )
-        rho = float(solver._best_rho)
-        total = float(self.weights.sum())
+        rho, risks = float(solver._best_rho), [self.highest] * 2
+        C = float("inf")
+        if rho > 0.0:
+            risks = [self.held_out.look(result.weights, at).risk for at in (0.0, rho)]
+            C = 1.0 / (float(self.weights.sum()) * rho)
         self.duals.append(dual)
-        self.trials.append(
-            NuTrial(
-                nu=nu,
-                rho=rho,
-                C=1.0 / (total * rho) if rho > 0.0 else float("inf"),
-                relative_gap=float(result.relative_gap),
-                held_out_loss=self.held_out.look(result.weights, 0.0).risk
-                if rho > 0.0
-                else self.highest,
-                held_out_risk=self.held_out.look(result.weights, rho).risk
-                if rho > 0.0
-                else self.highest,
-            )
-        )
+        self.trials.append(NuTrial(nu, rho, C, float(result.relative_gap), *risks))
         if self.verbose:
             trial = self.trials[-1]
             print(

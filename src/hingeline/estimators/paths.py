@@ -101,13 +101,13 @@ def nu_path(
     >>> bool((path.margin_error_risks <= path.values).all())
     True
     """
-    values = None if nus is None else _checked("nus", nus)[::-1]
-    model = _started(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
+    values = None if nus is None else _check_values("nus", nus)[::-1]
+    model = _start(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
     path = Path("nu")
     if values is None:
         # Only the data know the largest ν: pose the problem at a loose tolerance first.
         model.set_params(slack="max", nu=None, tol=1.0).fit(X, y, **fit_params)
-        compiled, weights, _ = model._posed
+        compiled, weights = model._posed
         with Workers(1, compiled.scratch_size) as workers:
             shares = make_formulation(1.0, "nu", "margin", weights).cap
             highest = Margins(compiled, shares, workers, 1.0).highest()
@@ -145,9 +145,9 @@ def C_path(
         Its risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
     """
     default = signature(type(estimator)).parameters["C"].default
-    values = _checked("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
+    values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
     slack = "max" if estimator.slack == "nu" else estimator.slack
-    model = _started(estimator, slack=slack, nu=None)
+    model = _start(estimator, slack=slack, nu=None)
     path = Path("C")
     for C in values:
         seconds = _fit(model, {"C": float(C)}, X, y, fit_params)
@@ -157,7 +157,7 @@ def C_path(
     return path
 
 
-def _checked(name: str, values: Any) -> Array:
+def _check_values(name: str, values: Any) -> Array:
     """Positive numbers, sorted."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
@@ -170,7 +170,7 @@ def _checked(name: str, values: Any) -> Array:
     return np.unique(numbers)
 
 
-def _started(estimator: BaseSSVM, **params: Any) -> Any:
+def _start(estimator: BaseSSVM, **params: Any) -> Any:
     """A copy to walk the path with."""
     if not isinstance(estimator, BaseSSVM):
         raise TypeError(
@@ -190,16 +190,14 @@ def _fit(model: Any, params: dict[str, float], X: Any, y: Any, fit_params: dict[
     if not hasattr(model, "_posed"):
         model.fit(X, y, **fit_params)
     else:
-        result, model._dual = model._solve(*model._posed[:2], model._dual, model._posed[2])
+        result, model._dual = model._solve(*model._posed, model._dual)
         model._store(result)
     return time.perf_counter() - began
 
 
 def _snapshot(model: Any) -> Any:
     """The fitted model as it is, without training data and multipliers."""
-    other = copy.copy(model)
-    for name in ("_dual", "_data", "_posed", "_key"):
-        vars(other).pop(name, None)
+    other = copy.copy(model)  # leaves them behind
     other.weights_ = model.weights_.copy()
     return other.set_params(warm_start=False)
 
@@ -208,7 +206,7 @@ def _risks(model: Any) -> tuple[float, float]:
     """Risks at the margin 1, outputs within ``TIE`` of it tied."""
     if (model.slack, model.rescale) != ("max", "margin") or not np.isfinite(model.C):
         return float("nan"), float("nan")
-    compiled, weights, _ = model._posed
+    compiled, weights = model._posed
     shares = make_formulation(1.0, "nu", "margin", weights).cap
     n_jobs = effective_n_jobs(model.n_jobs) if compiled.threads else 1
     with Workers(n_jobs, compiled.scratch_size) as workers:

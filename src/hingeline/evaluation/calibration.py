@@ -165,12 +165,12 @@ class CalibratedChain(BaseEstimator):
         one_of("method", self.method, METHODS)
         if not hasattr(self.model, "predict_max_marginals"):
             raise TypeError(f"model must be a fitted ChainSSVM, got {self.model!r}.")
-        found = self._predicted(X, lengths)
+        found = self._predict(X, lengths)
         right, right_spans = self._compare(found, y, lengths)
         token_owner = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
         self.calibration_error_ = {
-            "tokens": self._crossed_error(found.margins, right, token_owner),
-            "spans": self._crossed_error(found.span_margins, right_spans, found.owner),
+            "tokens": self._cross_validate(found.margins, right, token_owner),
+            "spans": self._cross_validate(found.span_margins, right_spans, found.owner),
         }
         self.token_map_ = _learn_map(self.method, found.margins, right)
         self.span_map_ = (
@@ -178,7 +178,7 @@ class CalibratedChain(BaseEstimator):
         )
         return self
 
-    def _crossed_error(self, margins: Array, right: Array, owner: Array) -> float:
+    def _cross_validate(self, margins: Array, right: Array, owner: Array) -> float:
         """Calibration error of probabilities learned on other sequences."""
         part = owner % FOLDS
         probability = np.full(len(margins), np.nan)
@@ -190,9 +190,9 @@ class CalibratedChain(BaseEstimator):
         known = ~np.isnan(probability)
         return calibration_error(probability[known], right[known])
 
-    def _predicted(self, X: Any, lengths: Any) -> _Predicted:
+    def _predict(self, X: Any, lengths: Any) -> _Predicted:
         model = self.model
-        problem = model._prepared(X, lengths, None)
+        problem = model._prepare(X, lengths, None)
         offsets = problem.offsets
         numbers = model._decode(problem)
         table = model._max_marginals(problem)
@@ -208,7 +208,7 @@ class CalibratedChain(BaseEstimator):
         local = spans.copy()
         local[:, 1:] -= offsets[owner][:, None]
         bounds = np.searchsorted(owner, np.arange(len(offsets)))
-        inside, kind_of = _reading(classes)
+        inside, kind_of = _read_classes(classes)
         out = np.empty(len(spans))
         model._over_sequences(
             kernels.span_margins_all, problem, local, bounds, inside, kind_of, out
@@ -226,10 +226,7 @@ class CalibratedChain(BaseEstimator):
         types, kind, first, stop = span_arrays(
             classes.tolist(), number_labels(flat, index), found.offsets, None
         )
-        true = {
-            (types[k], a, b)
-            for k, a, b in zip(kind.tolist(), first.tolist(), stop.tolist(), strict=True)
-        }
+        true = {(types[k], a, b) for k, a, b in np.column_stack([kind, first, stop]).tolist()}
         return right, np.array([(found.types[k], a, b) in true for k, a, b in found.spans.tolist()])
 
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
@@ -249,7 +246,7 @@ class CalibratedChain(BaseEstimator):
         list of ndarray of shape (tokens,)
         """
         check_is_fitted(self, "token_map_")
-        found = self._predicted(X, lengths)
+        found = self._predict(X, lengths)
         return np.split(self.token_map_(found.margins), found.offsets[1:-1])
 
     def predict_proba_spans(
@@ -270,7 +267,7 @@ class CalibratedChain(BaseEstimator):
             raise ValueError(
                 "the model's labels are not span tags such as B-NP and O: use predict_proba_tokens."
             )
-        found = self._predicted(X, lengths)
+        found = self._predict(X, lengths)
         result: list[list[tuple[str, int, int, float]]] = [[] for _ in found.offsets[1:]]
         if len(found.spans) == 0:
             return result
@@ -303,21 +300,20 @@ class CalibratedChain(BaseEstimator):
             ``"tokens"`` and ``"spans"``.
         """
         check_is_fitted(self, "token_map_")
-        found = self._predicted(X, lengths)
+        found = self._predict(X, lengths)
         right, right_spans = self._compare(found, y, lengths)
-        errors = {"tokens": calibration_error(self.token_map_(found.margins), right, n_bins)}
-        errors["spans"] = float("nan")
+        tokens = calibration_error(self.token_map_(found.margins), right, n_bins)
+        spans = float("nan")
         if self.span_map_ is not None and len(right_spans):
-            probability = self.span_map_(found.span_margins)
-            errors["spans"] = calibration_error(probability, right_spans, n_bins)
-        return errors
+            spans = calibration_error(self.span_map_(found.span_margins), right_spans, n_bins)
+        return {"tokens": tokens, "spans": spans}
 
 
 def _has_spans(classes: list[Any]) -> bool:
     return all(is_tag(label) for label in classes) and any(label != "O" for label in classes)
 
 
-def _reading(classes: list[str]) -> tuple[Array, Array]:
+def _read_classes(classes: list[str]) -> tuple[Array, Array]:
     """Which label goes on with the span of which, and what kind of span each is part of.
 
     Asked of the one function that reads spans, by showing it all pairs and all single labels.

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import numeric_matrix
 from hingeline._files import replacing
 from hingeline.estimators.allowed import moves_of
-from hingeline.estimators.weight_blocks import split_blocks
 from hingeline.evaluation.metrics import align
 from hingeline.features.input import known_tokens, plain_labels
 
@@ -52,19 +51,19 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     ------
     WeightRow
     """
-    if not hasattr(model, "fit_intercept"):
+    if not hasattr(type(model), "_layout"):
         raise TypeError(
             f"{type(model).__name__} has no named weights: its structure alone knows what "
             "weights_ means."
         )
-    if hasattr(model, "_weight_layout"):
+    check_is_fitted(model, "weights_")
+    if "unary" in model._layout:
         raise TypeError(
             f"the weights of {type(model).__name__} are tables of different shapes: read "
             "unary_coef_ and pairwise_coef_ instead."
         )
-    check_is_fitted(model, "weights_")
     labels = model.classes_.tolist()
-    for block, table in split_blocks(model).items():
+    for block, table in model._layout.split(model.weights_).items():
         names: Any = [""]
         if block in ("emission", "coef"):
             names = find_names(model)
@@ -148,16 +147,17 @@ class Blocks:
 
 def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
-    known = any(hasattr(type(model), name) for name in ("emission_coef_", "coef_"))
-    if not known or hasattr(model, "_weight_layout"):  # graphs score pairs of labels besides
+    layout: Any = {}
+    if hasattr(type(model), "_layout"):
+        check_is_fitted(model, "weights_")
+        layout = model._layout
+    if "emission" not in layout and "coef" not in layout:  # graphs score pairs of labels besides
         raise TypeError(
             f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."
         )
-    check_is_fitted(model, "weights_")
     labels = model.classes_.tolist()
     n = len(labels)
-    is_chain = hasattr(model, "emission_coef_")
-    has_boundary = is_chain and bool(model.boundary)
+    is_chain, has_boundary = "transition" in layout, "start" in layout
     return Blocks(
         labels=labels,
         features=model.emission_coef_ if is_chain else model.coef_,

@@ -14,14 +14,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline.features.state import (
-    check_dtype,
-    check_kind,
-    check_min_count,
-    get_meta,
-    get_strings,
-    pack_strings,
-)
+from hingeline._checks import check_dtype, check_min_count
+from hingeline.features.state import check_kind, get_meta, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]

@@ -266,24 +266,13 @@ class GrowingVocabulary(Layout):
     def names(self) -> Array:
         """Names of all features, in the order of their columns."""
         out = np.empty(self.n_features, dtype=object)
-        outside = boundary_values(self.reach)
         for group, known in zip(self.groups, self.known, strict=True):
-            pieces = group.literals
-            if not group.sources:
-                out[known.columns] = pieces[0]
-                continue
-            texts = []
-            for k, s in enumerate(group.sources):
-                inside = self.sources[s].values
-                values = np.empty(len(inside) + len(outside), dtype=object)
-                values[:] = [*inside, *outside]
-                code = known.codes[:, k]
-                at = np.where(code >= OUTSIDE, code - OUTSIDE + len(inside), code)
-                texts.append(values[at].tolist())
-            form = "{}".join(p.replace("{", "{{").replace("}", "}}") for p in pieces)
-            names = np.empty(known.count, dtype=object)
-            names[:] = list(map(form.format, *texts))
-            out[known.columns] = names
+            codes = known.codes.T
+            parts = [
+                np.where(code >= OUTSIDE, code - OUTSIDE + len(self.sources[s].values), code)
+                for s, code in zip(group.sources, codes, strict=False)
+            ]
+            out[known.columns] = self.name_features(group, parts or list(codes))
         return out
 
     # Storage -------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,23 +10,6 @@ import numpy as np
 from hingeline._files import pack_texts, unpack_texts
 
 Array = np.ndarray[Any, Any]
-
-
-def check_min_count(min_count: Any) -> None:
-    """Refuse what is not a count."""
-    whole = isinstance(min_count, numbers.Integral) and not isinstance(min_count, bool)
-    if not whole or min_count < 1:
-        raise ValueError(f"min_count must be an integer ≥ 1, got {min_count!r}.")
-
-
-def check_dtype(dtype: Any) -> None:
-    """Refuse values that are not floats."""
-    try:
-        name = "" if dtype is None else np.dtype(dtype).name
-    except TypeError:
-        name = ""
-    if name not in ("float32", "float64"):
-        raise ValueError(f"dtype must be np.float32 or np.float64, got {dtype!r}.")
 
 
 def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:

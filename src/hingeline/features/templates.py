@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import check_dtype, check_min_count
 from hingeline.features.growing import GrowingVocabulary, Hasher
-from hingeline.features.state import check_dtype, check_kind, check_min_count, get_meta
+from hingeline.features.state import check_kind, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.template_text import parse_templates
 from hingeline.features.vocabulary import Vocabulary

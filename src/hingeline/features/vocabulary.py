@@ -257,6 +257,21 @@ class Layout:
             parts.append(seen[0] if len(seen) == 1 else np.concatenate(seen))
         return parts or [np.zeros(n * len(group.offsets), dtype=np.int32)]
 
+    def name_features(self, group: Group, parts: Sequence[Array]) -> list[str]:
+        """Names of a group's features, from the codes of each term."""
+        columns = []
+        for s, part in zip(group.sources, parts, strict=False):
+            values = np.empty(len(self.sources[s].values) + 2 * self.reach, dtype=object)
+            values[:] = [*self.sources[s].values, *boundary_values(self.reach)]
+            columns.append(values[part].tolist())
+        if not columns:
+            return [group.literals[0]] * len(parts[0])
+        if len(columns) == 1:
+            before, after = group.literals
+            return [before + value + after for value in columns[0]]
+        form = "{}".join(p.replace("{", "{{").replace("}", "}}") for p in group.literals)
+        return list(map(form.format, *columns))
+
     def pack_values(self) -> dict[str, Array]:
         """The values of all sources as arrays."""
         values, ends = pack_strings([v for source in self.sources for v in source.values])
@@ -390,19 +405,7 @@ class Vocabulary(Layout):
         """Names of all features, as an array of Python strings."""
         out = np.empty(self.n_features, dtype=object)
         for group in self.groups:
-            columns = []
-            for s, part in zip(group.sources, self.tuples(group), strict=False):
-                values = np.empty(len(self.sources[s].values) + 2 * self.reach, dtype=object)
-                values[:] = [*self.sources[s].values, *boundary_values(self.reach)]
-                columns.append(values[part].tolist())
-            pieces = group.literals
-            if not columns:
-                names = [pieces[0]]
-            elif len(columns) == 1:
-                names = [pieces[0] + value + pieces[1] for value in columns[0]]
-            else:
-                form = "{}".join(p.replace("{", "{{").replace("}", "}}") for p in pieces)
-                names = list(map(form.format, *columns))
+            names = self.name_features(group, self.tuples(group))
             out[group.first : group.first + group.n_features] = names
         return out
 

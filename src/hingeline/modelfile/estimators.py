@@ -28,8 +28,7 @@ from hingeline._checks import one_of
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow
 from hingeline.estimators import nu
-from hingeline.estimators.base import FINDINGS
-from hingeline.estimators.weight_blocks import compact, join_blocks, restore_weights
+from hingeline.estimators.base import FINDINGS, NU_FITTED
 from hingeline.modelfile import ModelFileError, read_model, write_model
 from hingeline.modelfile.stream_state import PREFIX, StoredState, state_to_arrays
 from hingeline.modelfile.typed_json import (
@@ -39,6 +38,7 @@ from hingeline.modelfile.typed_json import (
     from_json,
     to_json,
 )
+from hingeline.modelfile.weights import compact, restore_weights
 
 Array = np.ndarray[Any, Any]
 
@@ -91,7 +91,7 @@ def save(
     metadata: Mapping[str, Any] | None = None,
     state: bool = False,
 ) -> dict[str, Any]:
-    """Write a fitted estimator to a model file; see :meth:`FittedEstimator.save`."""
+    """Write a fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`."""
     kind = type(model).__name__
     if kind not in ESTIMATORS or type(model) is not estimator_class(kind):
         raise TypeError(why_not(model))
@@ -108,7 +108,10 @@ def save(
     arrays: dict[str, Array] = {}
     parameters, left_out = parameters_to_json(model, arrays)
     if state and not hasattr(model, "partial_fit"):
-        raise TypeError(f"{kind} has no partial_fit to go on with: leave state=False.")
+        raise ValueError(
+            f"state=True is for estimators with partial_fit, which {kind} does not have: leave it "
+            "out."
+        )
     kept = state_to_arrays(model) if state else None
     header: dict[str, Any] = {
         "estimator": kind,
@@ -134,12 +137,12 @@ def save(
     stored, restored, report = compact(model, dtype, threshold)
     arrays.update(stored)
     if check is not None:
-        report.update(compare(model, join_blocks(model, restored), *check))
+        report.update(compare(model, model._layout.join(restored), *check))
     header["certificate"] = {
         key: to_json(getattr(model, name), {}, name) for name, key in CERTIFICATE.items()
     }
     if hasattr(model, "nu_"):
-        header["nu"] = nu.to_header(model)
+        header["nu"] = nu_to_json(model)
     found = {name: getattr(model, name) for name in FINDINGS if hasattr(model, name)}
     if found:
         header["relaxation"] = {name: to_json(float(v), {}, name) for name, v in found.items()}
@@ -196,6 +199,16 @@ def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, 
                 ) from None
             left_out.append(name)
     return stored, left_out
+
+
+def nu_to_json(estimator: Any) -> dict[str, Any]:
+    """What a fit left, for a model file."""
+    trials = getattr(estimator, "nu_path_", None)
+    numbers = {name: getattr(estimator, name) for name in NU_FITTED if name != "nu_path_"}
+    return {
+        "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
+        "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
+    }
 
 
 def classes_to_json(classes: Array) -> dict[str, Any]:
@@ -319,12 +332,28 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
     if "state" in header and hasattr(model, "partial_fit"):
-        model._dual = StoredState(model, header["state"], arrays)
+        model._stored = StoredState(model, header["state"], arrays)
     elif any(name.startswith(PREFIX) for name in arrays):
         raise ValueError("arrays of a state that the header does not mention")
     elif hasattr(model, "partial_fit"):
-        model._dual = NoDual()
+        model._stored = None  # whoever wants to go on is told that there is nothing to go on from
     return model
+
+
+def nu_from_json(estimator: Any, stored: dict[str, Any]) -> None:
+    """Restore what :func:`nu_to_json` stored; any exception where it is something else."""
+    for name in NU_FITTED:
+        if name == "nu_path_":
+            continue
+        value = from_json(stored["numbers"][name], {})
+        if type(value) is not (int if name.startswith("n_") else float):
+            raise ValueError(f"{name} has the wrong type")
+        setattr(estimator, name, value)
+    if stored["tried"] is not None:
+        trials = [nu.NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
+        if not all(type(value) is float for trial in trials for value in trial):
+            raise ValueError("nu_path_ must hold numbers")
+        estimator.nu_path_ = trials
 
 
 def classes_from_json(stored: dict[str, Any]) -> Array:
@@ -353,7 +382,7 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         setattr(model, name, value)
     report = header["weights"]
     if report["exact"] is True and "nu" in header:
-        nu.from_header(model, header["nu"])
+        nu_from_json(model, header["nu"])
     if report["exact"] is True:
         for name, stored_value in header.get("relaxation", {}).items():
             value = from_json(stored_value, {})
@@ -380,30 +409,3 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         HistoryRow(*(int(v) if count else v for v, count in zip(row, counts, strict=True)))
         for row in rows.tolist()
     ]
-
-
-class NoDual:
-    """Stands where a fitted estimator keeps its dual state, which files do not hold.
-
-    A warm start finds other data than its own and begins afresh; ``partial_fit`` needs the data
-    of before, and is told why they are missing.
-    """
-
-    @property
-    def compiled(self) -> NoDual:
-        """As of a dual state."""
-        return self
-
-    @property
-    def problem(self) -> NoDual:
-        """As of a compiled problem."""
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ValueError(
-            "this model was loaded from a file, which holds neither training data nor multipliers "
-            "for partial_fit to go on from: save it with state=True, call fit with all data, or "
-            "partial_fit on sklearn.base.clone(model) to begin anew."
-        )

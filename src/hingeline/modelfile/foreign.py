@@ -10,7 +10,6 @@ import numpy as np
 
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM
-from hingeline.estimators.weight_blocks import join_blocks
 from hingeline.modelfile.typed_json import encoder_class
 
 Array = np.ndarray[Any, Any]
@@ -331,7 +330,7 @@ def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
 
 def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
     """Weights without a certificate."""
-    model.weights_ = join_blocks(model, blocks)
+    model.weights_ = model._layout.join(blocks)
     model.primal_objective_ = model.dual_objective_ = model.duality_gap_ = math.nan
     model.restricted_objective_ = model.restricted_gap_ = math.nan
     model.n_iter_ = 0

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.results import DualMemory
 from hingeline.estimators.allowed import moves_of
-from hingeline.streaming.memory import offsets_of, rows_of
-from hingeline.streaming.passes import chosen_of, listed, relisted
+from hingeline.streaming.passes import choose_planes, list_planes, restore_planes
+from hingeline.streaming.stream import offsets_of, rows_of
 
 Array = np.ndarray[Any, Any]
 
@@ -49,9 +49,7 @@ _ROUNDING = 1e-9
 
 def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """The state of an estimator, which from now on goes on from exactly what is stored."""
-    if not isinstance(model.__dict__.get("_dual"), DualMemory) and not hasattr(
-        type(model.__dict__.get("_dual")), "restored"
-    ):
+    if model.n_examples_ == 0:
         raise ValueError(
             "state=True, but the model remembers no examples: train with partial_fit, or with "
             "fit and warm_start=True."
@@ -61,12 +59,11 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
             "state=True, but multipliers of slack='nu' belong to a C that was searched for: train "
             "with slack='max' and C=model.C_ to keep a state."
         )
-    model._remembers()
-    model._refuse_changes(("C", "slack", "rescale", "fit_intercept", "boundary"))
-    whole = model._whole()
-    problem = whole.compiled.problem
-    n = len(whole.weights)
-    used, y, mass, drift = listed(chosen_of(whole.multipliers, np.arange(n)))
+    stream = model._open_stream()
+    stream.refuse_changes("C", "slack", "rescale", "fit_intercept", "boundary")
+    whole = stream.merge()
+    problem, weights = whole.compiled.problem, whole.weights
+    used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(len(weights))))
     matrix = rows_of(problem)
     columns, values, indptr = matrix.indices, matrix.data, matrix.indptr.astype(np.int64)
     if model.fit_intercept:
@@ -79,7 +76,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "indices": columns.astype(np.int32),
         "values": values,
         "labels": problem.labels,
-        "weights": whole.weights,
+        "weights": weights,
         "used": used,
         "y": y,
         "mass": mass,
@@ -88,7 +85,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     offsets = offsets_of(problem)
     if offsets is not None:
         arrays["offsets"] = offsets
-    meta = {"visits": float(model.__dict__.get("_visits", 0.0))}
+    meta = {"visits": float(stream.visits)}
     try:
         state = StoredState(model, meta, {PREFIX + name: value for name, value in arrays.items()})
     except ValueError as error:
@@ -96,9 +93,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
             f"the state cannot be stored ({error}): call partial_fit once without passes= first."
         ) from None
     _ = model.weights_
-    model._dual = state.restored(model)
-    model._blocks = []
-    model.__dict__.pop("_live", None)  # made again from the multipliers, as after loading
+    stream.blocks, stream.live = [state.restore(model)], None  # made again, as after loading
     return meta, {PREFIX + name: value for name, value in arrays.items()}
 
 
@@ -115,7 +110,7 @@ class StoredState:
         if type(visits) not in (int, float) or not 0 <= visits < 2**52:
             raise ValueError("visits must be a count")
         self.visits = float(visits)
-        chain = hasattr(model, "boundary")
+        chain = "transition" in model._layout
         names = [name for name in _TYPES if chain or name != "offsets"]
         found = {key[len(PREFIX) :] for key in arrays if key.startswith(PREFIX)}
         if found != set(names):
@@ -222,10 +217,15 @@ class StoredState:
 
     def formulation(self, model: Any) -> Formulation:
         """What bounds the multipliers."""
-        weights = model._weighted(self.arrays["weights"], self.arrays["labels"])
+        weights = model._weigh(self.arrays["weights"], self.arrays["labels"])
         return make_formulation(float(model.C), model.slack, model.rescale, weights)
 
-    def restored(self, model: Any) -> DualMemory:
+    @property
+    def weights(self) -> Array:
+        """Weights of the examples, as they were given."""
+        return self.arrays["weights"]
+
+    def restore(self, model: Any) -> DualMemory:
         """The dual state, for ``partial_fit`` and ``forget`` to go on with."""
         rows = self.arrays
         matrix = sp.csr_matrix(
@@ -235,10 +235,10 @@ class StoredState:
         problem = model._make(model._with_constant(matrix), rows.get("offsets"), rows["labels"])
         compiled = model._compile(problem)
         form = self.formulation(model)
-        planes = relisted(compiled, form, rows["used"], rows["y"], rows["mass"], rows["drift"])
-        model._visits = self.visits
-        model._key = model._settings()
-        return DualMemory(compiled, form, planes, rows["weights"])
+        planes = restore_planes(
+            compiled, form, rows["used"], rows["y"], rows["mass"], rows["drift"]
+        )
+        return DualMemory(compiled, form, planes, rows["weights"], model._settings())
 
 
 def _rising(ends: Array, total: int, name: str, strictly: bool) -> None:

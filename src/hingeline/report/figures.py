@@ -185,7 +185,12 @@ def _inline(picture: bytes, name: str) -> str:
         r'\s+id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body
     )
     body = re.sub(r'(href="|url\()#', rf"\g<1>#{name}-", body)
-    body = re.sub(r"\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}", body)
+    # Tenths of a unit are finer than any screen; what stands between tags is text.
+    body = re.sub(
+        r"<[^>]*>",
+        lambda tag: re.sub(r"\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}", tag[0]),
+        body,
+    )
     for given, variable in _VARIABLES.items():
         body = body.replace(given, variable)
     return re.sub(r"\s*\n\s*", " ", body)

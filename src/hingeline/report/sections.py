@@ -17,7 +17,7 @@ import numpy as np
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.nu import positive_part
-from hingeline.evaluation.inspection import END, START, top_features, transition_table
+from hingeline.evaluation.inspection import END, START, read_blocks, top_features
 from hingeline.modelfile.estimators import versions
 from hingeline.report.figures import draw_charts
 from hingeline.report.words import (
@@ -401,59 +401,53 @@ def _nameless(model: Any, n: int) -> Content:
 
 
 def _transitions(model: Any) -> Matrix:
-    labels: list[Any] = model.classes_.tolist()
+    blocks = read_blocks(model)
+    heads, names, weights = list(blocks.labels), list(blocks.labels), blocks.move
     valid = moves_of(model.classes_, getattr(model, "scheme_", None))
-    # Labels by number, because a label may well be called "(start)".
-    sources: list[int | None] = list(range(len(labels)))
-    targets: list[int | None] = list(range(len(labels)))
-    if model.boundary:
-        sources.insert(0, None)
-        targets.append(None)
-    places = [(a, b) for a in sources for b in targets if (a, b) != (None, None)]
-    rows = transition_table(model)
-    weights = {place: row.weight for place, row in zip(places, rows, strict=True)}
+    n = len(names)
+    start, allowed, end = valid or (np.ones(n, bool), np.ones((n, n), bool), np.ones(n, bool))
+    kept = np.arange(n)
     caption = "From label (rows) to label (columns)"
-    if len(labels) > MOST_IN_MATRIX:
-        sizes = np.abs(model.transition_coef_)
-        size = np.maximum(sizes.max(axis=0), sizes.max(axis=1))
-        kept = {None, *np.argsort(-size, kind="stable")[:MOST_IN_MATRIX].tolist()}
-        sources = [a for a in sources if a in kept]
-        targets = [b for b in targets if b in kept]
-        caption += f": the {MOST_IN_MATRIX} of {count(len(labels))} labels with the largest weights"
-    shown = [weights[a, b] for a in sources for b in targets if (a, b) in weights]
-    largest = max(map(abs, shown), default=0.0) or 1.0
+    if n > MOST_IN_MATRIX:
+        sizes = np.abs(weights)
+        order = np.argsort(-np.maximum(sizes.max(axis=0), sizes.max(axis=1)), kind="stable")
+        kept = np.sort(order[:MOST_IN_MATRIX])
+        caption += f": the {MOST_IN_MATRIX} of {count(n)} labels with the largest weights"
+    rows = columns = kept
+    if blocks.has_boundary:
+        names, heads = [START, *names], [*heads, END]
+        weights = np.block([[blocks.start, np.nan], [weights, blocks.end[:, None]]])
+        allowed = np.block([[start, True], [allowed, end[:, None]]])
+        rows, columns = np.append(0, kept + 1), np.append(kept, n)
+    weights, allowed = weights[np.ix_(rows, columns)], allowed[np.ix_(rows, columns)]
+    largest = float(np.nanmax(np.abs(weights))) or 1.0
     # Cells have room for few characters: weights of another size are shown in units of their own.
     power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
     unit = 10.0**power
     decimals = decimals_for(largest / unit, 2)
 
-    def cell(a: int | None, b: int | None) -> tuple[str, str]:
-        if (a, b) not in weights:
+    def cell(weight: float, is_allowed: bool) -> tuple[str, str]:
+        if math.isnan(weight):  # from the start to the end
             return "", ""
-        if valid is not None and not _is_allowed(valid, a, b):
+        if not is_allowed:
             return "×", "no"
-        weight = weights[a, b]
         kind = pick_shade(abs(weight) / largest, "b" if weight > 0 else "o")
         return decimal(weight / unit, decimals) if weight else "·", kind
 
-    lines = [(START if a is None else labels[a], [cell(a, b) for b in targets]) for a in sources]
+    lines = [
+        (names[k], [cell(*pair) for pair in zip(line.tolist(), mask.tolist(), strict=True)])
+        for k, line, mask in zip(rows.tolist(), weights, allowed, strict=True)
+    ]
     notes = ["positive weights are blue", "negative ones orange"]
-    if any(("×", "no") in cells for _, cells in lines):
+    if not allowed.all():
         notes.append(f"× is forbidden by {model.scheme_}")
     units = f", in units of {power_of_ten(power)}" if power else ""
     note = (
         f"What a label right after another adds to the score{units}: {join_words(notes)}. "
         "The shade is the share of the largest, on a scale of square roots."
     )
-    heads = [END if b is None else labels[b] for b in targets]
-    return Matrix(caption, "from ↓ to →", heads, lines, note, title="Transitions")
-
-
-def _is_allowed(valid: Any, a: int | None, b: int | None) -> bool:
-    start, move, end = valid
-    if a is None:
-        return bool(start[b])
-    return bool(end[a]) if b is None else bool(move[a, b])
+    shown = [heads[k] for k in columns.tolist()]
+    return Matrix(caption, "from ↓ to →", shown, lines, note, title="Transitions")
 
 
 # Provenance --------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ import numpy as np
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers
-from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, best_labels
-from hingeline.semisupervised.switching import Switching, all_slacks, retarget, switch_labels
+from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
+from hingeline.semisupervised.switching import Switching, measure_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
@@ -63,6 +63,21 @@ class AnnealingStep(NamedTuple):
     time: float = 0.0  # seconds
 
 
+#: The table that ``verbose=1`` prints, a row for every step.
+_HEADINGS = (
+    "C_u",
+    "objective",
+    "violations",
+    "dev",
+    "seconds",
+    "penalty",
+    "switches",
+    "rounds",
+    "",
+)
+_ROW = "{:>8}  {:>11}  {:>11}  {:>8}  {:>7}  {:>11}  {:>8}  {:>6}  {}"
+
+
 @dataclass
 class Trajectory:
     """All steps, with the weights and certificate of each, and the labels of the last."""
@@ -92,7 +107,7 @@ class WarmSolver:
             retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
         model = self.model
         result: Result
-        result, self._memory, _ = model._solve_with(self.compiled, weights, start, model._kind)
+        result, self._memory, _ = model._solve_with(self.compiled, weights, start)
         return result
 
 
@@ -198,8 +213,8 @@ class Annealing:
     ) -> None:
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
-        slack = all_slacks(problem, 0, first, w, self.workers)
-        others = all_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
+        slack = measure_slacks(problem, 0, first, w, self.workers)
+        others = measure_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
         norm = 0.5 * float(w @ w)
         labelled = float((float(model.C) * self.data.weights) @ slack)
         unlabelled = C_u / (n - first) * float(others.sum())
@@ -231,17 +246,15 @@ class Annealing:
         path.results.append(result)
         path.labels.append(labels)
         if self.settings.verbose:
-            dev = "" if math.isnan(score) else f"  dev {100 * score:.2f} %"
-            print(
-                f"C_u {C_u:<7g} {step.time:6.2f} s  P {step.objective:.6g}"
-                f"  penalty {penalty:.6g}  switches {step.switches}"
-                f"  alternations {len(done)}{'' if settled else ' (not settled)'}"
-                f"  violations {step.violations:.6g}{dev}",
-                file=sys.stderr,
-            )
+            if len(path.steps) == 1:
+                print(_ROW.format(*_HEADINGS), file=sys.stderr)
+            numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
+            dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
+            counts = (f"{penalty:.6g}", step.switches, len(done), "" if settled else "not settled")
+            print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
 
     def _predict(self, weights: Array) -> Array:
-        return best_labels(self.problem, self.data.first, weights, self.workers)
+        return find_best_labels(self.problem, self.data.first, weights, self.workers)
 
     def _start(self, weights: Array, scale: float) -> Array:
         if self.settings.start == "viterbi" or not self.penalties.constraints:
@@ -249,7 +262,7 @@ class Annealing:
         search = ConstrainedLabels(
             self.problem, self.data.first, weights, scale, self.penalties, self.workers
         )
-        return search.with_shares(self._prices)
+        return search.find_with_shares(self._prices)
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:

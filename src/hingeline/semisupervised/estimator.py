@@ -190,7 +190,8 @@ class SemiSupervisedSSVM(BaseEstimator):
                 UserWarning,
                 stacklevel=2,
             )
-            model._fit_whole(data.matrix, data.offsets, data.labels, data.weights, False)
+            rows = model._with_constant(data.matrix)
+            model._fit_problem(model._make(rows, data.offsets, data.labels), data.weights)
             norm = 0.5 * float(model.weights_ @ model.weights_)
             step = AnnealingStep(
                 C_u=0.0,
@@ -328,7 +329,7 @@ class SemiSupervisedSSVM(BaseEstimator):
         check_is_fitted(self, "base_")
         if not constrained:
             return self.base_.predict(X, lengths, allowed)
-        problem = self.base_._prepared(X, lengths, allowed)
+        problem = self.base_._prepare(X, lengths, allowed)
         everyone = np.arange(len(problem.offsets) - 1)
         seen = find_words(X, words, everyone, problem.offsets)
         penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import check_class_weight, check_sample_weight
 from hingeline._jit import kernel
-from hingeline.constraints.decode import beam_search, drop_corpus
+from hingeline.constraints.decode import drop_corpus, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
 from hingeline.core.workers import Workers
@@ -230,12 +230,12 @@ def score_all(problem: ChainProblem, first: int, order: Array, w: Array, out: Ar
 
 
 @kernel
-def move_scores(problem: ChainProblem, w: Array) -> Array:
+def copy_moves(problem: ChainProblem, w: Array) -> Array:
     """Transition weights, ``−inf`` where a move is forbidden."""
     return moves(problem, w).copy()
 
 
-def best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
+def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
     """Labels without loss and constraints, (8), of the sequences from number ``first`` on."""
     n = len(problem.offsets) - 1
     y = np.empty(problem.offsets[-1], dtype=np.int32)
@@ -265,7 +265,7 @@ class ConstrainedLabels:
         self.compiled = drop_corpus(penalties.compiled)
         self.scale, self.width, self.workers = scale, width, workers
         self.scores: Array = np.empty(self.compiled.unary.shape)
-        table = move_scores(problem, w)[:, : problem.n_labels]
+        table = copy_moves(problem, w)[:, : problem.n_labels]
         self.transitions = np.ascontiguousarray(np.maximum(scale * table, -BEAM_FORBIDDEN))
         self.sequences = np.arange(len(problem.offsets) - 1 - first)
         workers.map(
@@ -282,12 +282,12 @@ class ConstrainedLabels:
         def search(part: Array, scratch: Array) -> None:
             own = compiled.offsets[part[0] : part[-1] + 2]  # parts are ranges of sequences
             own_tables = compiled._replace(offsets=own)
-            beam_search(own_tables, scores, self.transitions, labels, self.width)
+            search_by_beam(own_tables, scores, self.transitions, labels, self.width)
 
         self.workers.map(search, self.sequences)
         return labels
 
-    def with_shares(self, prices: Array) -> Array:
+    def find_with_shares(self, prices: Array) -> Array:
         """Labels with prices such that the shares of labels in the corpus are as asked for.
 
         To mend a share whole segments must be relabelled, in the sequences where that costs least;

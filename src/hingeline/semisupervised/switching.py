@@ -74,7 +74,7 @@ def is_lower(change: float, scale: float, maximum: float, penalty: float) -> boo
 
 
 @kernel
-def slack_table(
+def fill_slack_table(
     problem: ChainProblem, i: int, w: Array, y: Array, maxima: Array, out: Array
 ) -> None:
     """``out[t, k]``: slack of the labelling y of sequence i with label k at position t instead.
@@ -133,7 +133,7 @@ def sweep_slowly(
         y = evaluator.labels[lo:hi]
         maxima = np.empty((hi - lo, problem.n_labels))
         table = np.empty_like(maxima)
-        slack_table(problem, first + i, w, y, maxima, table)
+        fill_slack_table(problem, first + i, w, y, maxima, table)
         for trial in range(hi - lo):
             if switches >= limit:
                 break
@@ -150,7 +150,7 @@ def sweep_slowly(
             if best != now and is_lower(changes[best], scale, maxima[t, now], penalties[best]):
                 evaluator.commit_switch(i, t, best)
                 switches += 1
-                slack_table(problem, first + i, w, y, maxima, table)
+                fill_slack_table(problem, first + i, w, y, maxima, table)
         slack[i] = max(table[0, y[0]], 0.0)
     return switches
 
@@ -311,7 +311,7 @@ def sweep_at_random(
 
 
 @kernel
-def slacks_of(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
+def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
     """``slack[i]`` of the sequences ``first + i``, i in ``order``, for the problem's labels."""
     A = moves(problem, w)
     onwards = A.reshape(A.size)
@@ -336,11 +336,13 @@ def slacks_of(problem: ChainProblem, first: int, order: Array, w: Array, slack: 
         slack[i] = max(best - path_score(table, A, y), 0.0)
 
 
-def all_slacks(problem: ChainProblem, first: int, stop: int, w: Array, workers: Workers) -> Array:
+def measure_slacks(
+    problem: ChainProblem, first: int, stop: int, w: Array, workers: Workers
+) -> Array:
     """Slack of the sequences ``first ≤ i < stop`` for the problem's own labels."""
     slack = np.empty(stop - first)
     workers.map(
-        lambda part, scratch: slacks_of(problem, first, part, w, slack), np.arange(stop - first)
+        lambda part, scratch: fill_slacks(problem, first, part, w, slack), np.arange(stop - first)
     )
     return slack
 
@@ -396,7 +398,7 @@ def switch_labels(
 
     def objective() -> tuple[float, float]:
         if penalties.predicates:
-            penalty = evaluator.total_penalty()
+            penalty = evaluator.sum_penalties()
         else:
             penalty = float(measure_penalty(compiled, state))
         return scale * float(slack.sum()) + penalty, penalty

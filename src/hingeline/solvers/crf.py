@@ -25,7 +25,7 @@ from hingeline._jit import helper, kernel, strict_helper
 from hingeline.core.loop import outside
 from hingeline.core.results import HistoryRow, Result, relative
 from hingeline.core.workers import Workers
-from hingeline.structures.chain import ChainProblem, compile_problem
+from hingeline.structures.chain import ChainProblem, compile_problem, layout_of
 from hingeline.structures.chain_batch import add_by_feature, expect_all
 
 # Limited-memory BFGS for smooth, strongly convex functions of many variables.
@@ -225,19 +225,19 @@ class ChainExpectations:
         """
         log_z = np.empty(self.n)
         total = np.zeros(self.n_weights)
-        rows = total.reshape(-1, self.problem.stride)
-        d, m = self.problem.n_features, self.problem.n_labels
+        tables = {name: b.padded(total) for name, b in layout_of(self.problem).items()}
         for block in self._blocks:
             nodes = np.zeros((block.n_tokens, self.problem.stride))
             moved, ends = self._expect(
                 block, w, weights, unary, enter, block.first, nodes, self.nothing, log_z
             )
-            rows[d : d + m] += moved
+            tables["transition"] += moved
             if self.problem.boundary:
-                rows[d + m : d + m + 2] += ends
+                tables["start"] += ends[0]
+                tables["end"] += ends[1]
             self.workers.map(
                 lambda part, scratch, block=block, nodes=nodes: add_by_feature(  # type: ignore[misc]
-                    block.indptr, block.tokens, block.values, part, nodes, rows[:d]
+                    block.indptr, block.tokens, block.values, part, nodes, tables["emission"]
                 ),
                 block.features,
             )
@@ -302,25 +302,25 @@ class ChainExpectations:
 
 def observed_features(problem: ChainProblem, weights: Array) -> Array:
     """``Σ_i weights_i·f(x_i, y_i)`` with the labels of the problem, as a flat vector."""
-    n_tokens, m, stride = len(problem.labels), problem.n_labels, problem.stride
+    n_tokens, stride = len(problem.labels), problem.stride
     offsets, labels = problem.offsets, problem.labels
     by_token = np.repeat(weights, np.diff(offsets))
     matrix = sp.csr_matrix(
         (problem.values, problem.indices, problem.indptr), shape=(n_tokens, problem.n_features)
     )
     seen = sp.csr_matrix((by_token, labels, np.arange(n_tokens + 1)), shape=(n_tokens, stride))
-    moved = np.zeros((m, stride))
+    layout = layout_of(problem)
+    total = np.zeros(layout.size)
+    layout["emission"].padded(total)[:] = (matrix.T.astype(np.float64) @ seen).toarray()
     inside = np.ones(n_tokens, dtype=bool)
     inside[offsets[:-1]] = False
     after = np.flatnonzero(inside)
+    moved = layout["transition"].table(total)
     np.add.at(moved, (labels[after - 1], labels[after]), by_token[after])
-    rows = [(matrix.T.astype(np.float64) @ seen).toarray(), moved]
     if problem.boundary:
-        ends = np.zeros((2, stride))
-        np.add.at(ends[0], labels[offsets[:-1]], weights)
-        np.add.at(ends[1], labels[offsets[1:] - 1], weights)
-        rows.append(ends)
-    return np.concatenate(rows).ravel()
+        np.add.at(layout["start"].table(total)[0], labels[offsets[:-1]], weights)
+        np.add.at(layout["end"].table(total)[0], labels[offsets[1:] - 1], weights)
+    return total
 
 
 class _Stop(Exception):

@@ -1,11 +1,9 @@
 """Weights of a stream, laid out so that features and labels can come without moving the rest.
 
-As everywhere the flat vector is a table of rows of ``stride`` labels: features, of these the
-constant one last, then (chains) moves from each label, then start and end. Here there are more
-feature rows than features, the constant one at the end of the room, and rows may be longer than
-labels need. A feature or label that finds room moves nothing, or three rows. Without room the
-table is copied to one with half as many feature rows more, or with longer rows, so that adding
-costs O(1) copied rows per feature added.
+The layout is the structure's own. But the first block (features) has more rows than there are
+features, and rows may be longer than labels need, so that a feature or label that finds room
+moves nothing, or the few rows behind it. Without room the blocks are copied to a vector with half
+as many feature rows more, or with longer rows: adding costs O(1) copied rows per feature added.
 """
 
 from __future__ import annotations
@@ -15,17 +13,9 @@ from typing import Any
 import numpy as np
 
 from hingeline._simd import aligned_zeros
-from hingeline.structures.chain import padded
+from hingeline.core.primitives import Layout
 
 Array = np.ndarray[Any, Any]
-
-
-def longer_stride(n_labels: int, chain: bool) -> int:
-    """A row for so many labels with some to spare.
-
-    Rows of chains grow by an eighth. Kernels over all classes allow for less than 8 more.
-    """
-    return padded(n_labels + max(4, n_labels // 8)) if chain else padded(n_labels) + 4
 
 
 class LiveWeights:
@@ -33,108 +23,85 @@ class LiveWeights:
 
     Parameters
     ----------
+    shape : estimator
+        Its ``_make_layout`` lays out weights, and ``_roomy_stride`` says how long rows become.
     n_columns, n_labels : int
         Features (without the constant one) and labels to begin with.
-    chain, boundary, constant : bool
-        Which rows there are beside features.
-    visits : float
-        Iterates that the average counts so far.
     """
 
-    def __init__(
-        self,
-        n_columns: int,
-        n_labels: int,
-        *,
-        chain: bool,
-        boundary: bool,
-        constant: bool,
-        visits: float = 0.0,
-    ) -> None:
-        self.chain, self.boundary, self.constant = chain, boundary, constant
-        self.n_labels = n_labels
-        self.n_features = n_columns + constant
-        self.stride = padded(n_labels)
-        self.visits = visits
+    def __init__(self, shape: Any, n_columns: int, n_labels: int) -> None:
+        self.shape = shape
+        self.n_columns, self.n_labels = n_columns, n_labels
         self.copies = 0  # how often everything had to move
-        self._w = aligned_zeros(self._room(self.n_features, self.stride))
-        self._u = aligned_zeros(len(self._w))
-
-    def _room(self, n_features: int, stride: int) -> int:
-        return (n_features + (stride + 2 * self.boundary if self.chain else 0)) * stride
-
-    @property
-    def _size(self) -> int:
-        behind = self.n_labels + 2 * self.boundary if self.chain else 0
-        return (self.n_features + behind) * self.stride
+        self.layout = shape._make_layout(n_columns, n_labels)
+        self.stride = next(iter(self.layout.values())).stride
+        self._w, self._u = self._allocate(), self._allocate()
 
     @property
     def w(self) -> Array:
         """The weights, as solvers take them."""
-        return self._w[: self._size]
+        return self._w[: self.layout.size]
 
     @property
     def u(self) -> Array:
         """``Σ drift·a·Δf``."""
-        return self._u[: self._size]
+        return self._u[: self.layout.size]
+
+    def _allocate(self) -> Array:
+        """Zeros with room for as many labels as a row holds."""
+        return aligned_zeros(self.shape._make_layout(self.n_columns, self.stride, self.stride).size)
 
     def restart_average(self) -> None:
         """Forget the iterates before this moment."""
-        self.visits = 0.0
-        self._u = aligned_zeros(len(self._w))
+        self._u = aligned_zeros(len(self._u))
 
     def make_room(self, n_columns: int, n_labels: int) -> None:
         """Let there be so many features and labels, at least as many as before."""
-        needed = n_columns + self.constant
-        n_features, stride = self.n_features, self.stride
-        if needed > n_features:
-            n_features = needed + needed // 2
+        columns, stride = self.n_columns, self.stride
+        if n_columns > columns:
+            columns = n_columns + (n_columns + ("intercept" in self.layout)) // 2
         if n_labels > stride:
-            stride = longer_stride(n_labels, self.chain)
-        if (n_features, stride) != (self.n_features, self.stride):
-            self._w = self._moved(self._w, n_features, stride)
-            self._u = self._moved(self._u, n_features, stride)
-            self.n_features, self.stride = n_features, stride
+            stride = self.shape._roomy_stride(n_labels)
+        before, grows = self.layout, (columns, stride) != (self.n_columns, self.stride)
+        self.n_columns, self.n_labels, self.stride = columns, n_labels, stride
+        self.layout = self.shape._make_layout(columns, n_labels, stride)
+        if grows:
+            self._w, self._u = (self._copy(flat, before) for flat in (self._w, self._u))
             self.copies += 1
-        if n_labels > self.n_labels and self.chain and self.boundary:
-            before, now = self.n_features + self.n_labels, self.n_features + n_labels
+        else:
+            self._shift(before)
+
+    def _copy(self, flat: Array, before: Layout) -> Array:
+        """The same weights in a larger vector."""
+        new = self._allocate()
+        for name, block in before.items():
+            target = self.layout[name].padded(new)
+            target[: block.rows, : block.stride] = block.padded(flat)
+        return new
+
+    def _shift(self, before: Layout) -> None:
+        """Move the blocks that lie behind one that has got more rows."""
+        moved = [name for name, block in before.items() if self.layout[name].start != block.start]
+        if moved:
+            first = before[moved[0]].start
             for flat in (self._w, self._u):
-                table = flat.reshape(-1, self.stride)
-                ends = table[before : before + 2].copy()
-                table[before : now + 2] = 0.0
-                table[now : now + 2] = ends
-        self.n_labels = n_labels
+                kept = {name: before[name].padded(flat).copy() for name in moved}
+                flat[first : self.layout.size] = 0.0
+                for name, table in kept.items():
+                    self.layout[name].padded(flat)[:] = table
 
-    def _moved(self, flat: Array, n_features: int, stride: int) -> Array:
-        """The same weights in a larger table."""
-        old = flat.reshape(-1, self.stride)
-        moved = aligned_zeros(self._room(n_features, stride))
-        new = moved.reshape(-1, stride)
-        last = self.n_features - self.constant
-        new[:last, : self.stride] = old[:last]
-        if self.constant:
-            new[n_features - 1, : self.stride] = old[self.n_features - 1]
-        behind = len(old) - self.n_features
-        new[n_features : n_features + behind, : self.stride] = old[self.n_features :]
-        return moved
-
-    def averaged(self, n_columns: int) -> Array:
-        """A copy of the average of the iterates, without room to spare."""
-        factor = -1.0 / (self.visits * (self.visits + 1.0)) if self.visits > 0 else 0.0
-        stride, m = padded(self.n_labels), self.n_labels
-        rows = self._size // self.stride - self.n_features + n_columns + self.constant
-        flat = aligned_zeros(rows * stride)
-        out = flat.reshape(-1, stride)[:, :m]
-        w = self.w.reshape(-1, self.stride)[:, :m]
-        u = self.u.reshape(-1, self.stride)[:, :m]
-        behind = self.n_features - self.constant
-        features = slice(0, n_columns), slice(0, n_columns)
-        rest = slice(n_columns, None), slice(behind, None)
-        for target, source in (features, rest):
+    def average(self, n_columns: int, visits: float) -> Array:
+        """A copy of the average of so many iterates, without room to spare."""
+        factor = -1.0 / (visits * (visits + 1.0)) if visits > 0 else 0.0
+        tight = self.shape._make_layout(n_columns, self.n_labels)
+        flat = aligned_zeros(tight.size)
+        for name, block in tight.items():
+            out = block.table(flat)
+            w, u = (self.layout[name].table(f)[: block.rows] for f in (self._w, self._u))
             if factor:  # no third copy of the weights
-                out[target] = u[source]
-                out[target] *= factor
-                out[target] += w[source]
+                out[:] = u
+                out *= factor
+                out += w
             else:
-                out[target] = w[source]
+                out[:] = w
         return flat

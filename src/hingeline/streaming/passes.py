@@ -24,7 +24,6 @@ from hingeline.core.primitives import Compiled
 from hingeline.core.solver import add_planes
 from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import add_all
-from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
 
 Array = np.ndarray[Any, Any]
@@ -33,49 +32,37 @@ Array = np.ndarray[Any, Any]
 Multipliers = WorkingSet | Array
 
 
-class Stream(SDM):
-    """Passes over new examples, the weights of all others given.
+def open_passes(
+    kind: type[SDM],
+    compiled: Compiled,
+    form: Formulation,
+    workers: Workers,
+    seed: int,
+    options: dict[str, Any],
+    w: Array,
+    visits: float,
+    start: WorkingSet | None = None,
+) -> SDM:
+    """A solver that visits new examples, the weights of all others given.
 
     ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``
     are in ``w`` already.
     """
-
-    streaming = True
-
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any],
-        w: Array,
-        visits: float,
-        start: WorkingSet | None = None,
-    ) -> None:
-        # Steps over all planes at once would need all examples, and no average knows of them.
-        options = {**options, "cg_steps": 0}
-        super().__init__(
-            compiled, form, workers, seed, options, empty_working_set(compiled.lengths)
-        )
-        self.ws = self.ws if start is None else self.take_over(start)
-        self.w = w
-        self.visits = visits
-
-
-class StreamSDM(Stream):
-    """The sequential dual method on new examples."""
-
-
-class StreamSDCD(Stream, SDCD):
-    """Dual coordinate descent on new examples."""
+    # Steps over all planes at once would need all examples, and no average knows of them.
+    options = {**options, "cg_steps": 0}
+    solver = kind(compiled, form, workers, seed, options, empty_working_set(compiled.lengths))
+    if start is not None:
+        solver.ws = solver.take_over(start)
+    solver.streaming = True
+    solver.w, solver.visits = w, visits
+    return solver
 
 
 # Blocks ------------------------------------------------------------------------------------------
 
 
 @kernel
-def copy_chosen(old: WorkingSet, chosen: Array, new: WorkingSet) -> None:
+def copy_some(old: WorkingSet, chosen: Array, new: WorkingSet) -> None:
     """Planes with mass or drift of the chosen examples; ``new`` has room for exactly these."""
     for e in range(chosen.shape[0]):
         i = chosen[e]
@@ -106,22 +93,22 @@ def copy_chosen(old: WorkingSet, chosen: Array, new: WorkingSet) -> None:
         new.used[e] = count
 
 
-def chosen_of(multipliers: Multipliers, chosen: Array) -> Multipliers:
+def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
     """The multipliers of some examples, without planes that count for nothing."""
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
     ws = multipliers
     counts = np.add.reduceat((ws.alpha != 0.0) | (ws.drift != 0.0), ws.slot, dtype=np.int64)
     new = empty_working_set(ws.length[chosen], np.maximum(counts[chosen], 1), len(ws.gram) > 0)
-    copy_chosen(ws, np.ascontiguousarray(chosen, dtype=np.int64), new)
+    copy_some(ws, np.ascontiguousarray(chosen, dtype=np.int64), new)
     return new
 
 
-def joined(parts: Sequence[Multipliers], n_outputs: int | None) -> Multipliers:
+def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Multipliers:
     """Multipliers of blocks one after the other; dense where one of them is."""
     if any(isinstance(part, np.ndarray) for part in parts):
         assert n_outputs is not None
-        return np.concatenate([as_table(part, n_outputs) for part in parts])
+        return np.concatenate([make_table(part, n_outputs) for part in parts])
     sets = [part for part in parts if isinstance(part, WorkingSet)]
     if len(sets) == 1:
         return sets[0]
@@ -139,19 +126,19 @@ def joined(parts: Sequence[Multipliers], n_outputs: int | None) -> Multipliers:
     )
 
 
-def as_table(multipliers: Multipliers, n_outputs: int) -> Array:
+def make_table(multipliers: Multipliers, n_outputs: int) -> Array:
     """A dense (examples, outputs) table; planes are single labels."""
     if isinstance(multipliers, np.ndarray):
         table = np.zeros((len(multipliers), n_outputs))
         table[:, : multipliers.shape[1]] = multipliers
         return table
-    used, y, alpha, _ = listed(multipliers)
+    used, y, alpha, _ = list_planes(multipliers)
     table = np.zeros((len(used), n_outputs))
     np.add.at(table, (np.repeat(np.arange(len(used)), used), y), alpha)
     return table
 
 
-def listed(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:
+def list_planes(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:
     """Planes per example, all outputs in one row, and the mass and drift of every plane."""
     if isinstance(multipliers, np.ndarray):
         rows, y = np.nonzero(multipliers)
@@ -174,14 +161,14 @@ def _spread(starts: Array, counts: Array) -> Array:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
 
 
-def mass_of(multipliers: Multipliers) -> Array:
+def sum_masses(multipliers: Multipliers) -> Array:
     """``Σ_y α`` of every example."""
     if isinstance(multipliers, np.ndarray):
         return np.asarray(multipliers.sum(axis=1))
     return np.asarray(np.add.reduceat(multipliers.alpha, multipliers.slot))
 
 
-def add_to(
+def add_multipliers(
     problem: Any, form: Formulation, multipliers: Multipliers, factor: float, w: Array, drift: bool
 ) -> None:
     """``w += factor·Σ α·a·Δf``, or the same of the drift."""
@@ -192,12 +179,11 @@ def add_to(
     add_planes(problem, multipliers, multipliers.drift if drift else multipliers.alpha, factor, w)
 
 
-def without_drift(multipliers: Multipliers) -> Multipliers:
-    """The same multipliers with the average begun anew."""
+def clear_drift(multipliers: Any) -> None:
+    """Let the average begin anew."""
     if isinstance(multipliers, WorkingSet):
         multipliers.drift[:] = 0.0
         multipliers.stamp[:] = 0
-    return multipliers
 
 
 @kernel
@@ -215,10 +201,10 @@ def insert_all(
     return True
 
 
-def relisted(
+def restore_planes(
     compiled: Compiled, form: Formulation, used: Array, y: Array, mass: Array, drift: Array
 ) -> WorkingSet:
-    """A working set from what :func:`listed` returned: everything else is computed anew."""
+    """A working set from what :func:`list_planes` returned: everything else is computed anew."""
     ws = empty_working_set(compiled.lengths, np.maximum(used, 1))
     scratch = np.zeros(compiled.scratch_size)
     if not insert_all(compiled.problem, form, ws, used, y, scratch):

@@ -17,7 +17,7 @@ import numpy as np
 
 from hingeline._jit import helper, prefetch
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Compiled, register
+from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 from hingeline.inference.chain import (
     MANY_LABELS,
     best_moves,
@@ -60,9 +60,36 @@ class ChainProblem(NamedTuple):
     boundary: int  # 1 if there are start and end weights
 
 
-def padded(n_labels: int) -> int:
-    """Length of a label row: the next multiple of four, one vector of doubles."""
-    return (n_labels + 3) // 4 * 4
+def layout(
+    n_features: int,
+    n_labels: int,
+    *,
+    constant: bool = False,
+    boundary: bool = True,
+    stride: int | None = None,
+) -> Layout:
+    """Where the weights lie: rows of labels by feature, then by the label before, start, end.
+
+    ``constant`` puts a constant feature behind the others. Rows are ``stride`` long.
+    """
+    rows = {
+        "emission": n_features,
+        **({"intercept": 1} if constant else {}),
+        "transition": n_labels,
+        **({"start": 1, "end": 1} if boundary else {}),
+    }
+    return stack_blocks(rows, n_labels, pad_row(n_labels) if stride is None else stride)
+
+
+def layout_of(problem: ChainProblem) -> Layout:
+    """Where the weights of a problem lie, a constant feature among the others."""
+    m, boundary = problem.n_labels, bool(problem.boundary)
+    return layout(problem.n_features, m, boundary=boundary, stride=problem.stride)
+
+
+def roomy_stride(n_labels: int) -> int:
+    """A row for so many labels with some to spare, an eighth of them."""
+    return pad_row(n_labels + max(4, n_labels // 8))
 
 
 @helper
@@ -84,11 +111,10 @@ def transition(problem: ChainProblem, w: Array) -> Array:
 
 def compile_problem(problem: ChainProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
-    rows = problem.n_features + problem.n_labels + 2 * problem.boundary
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
-        n_weights=int(rows * problem.stride),
+        n_weights=layout_of(problem).size,
         scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
     )
 
@@ -110,7 +136,7 @@ def make_problem(
     A longer ``stride`` than labels need, and more features than tokens have, leave room to grow.
     """
     n_labels = cost.shape[0]
-    stride = padded(n_labels) if stride is None else stride
+    stride = pad_row(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
     lengths = np.diff(offsets)

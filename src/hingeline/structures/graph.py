@@ -21,13 +21,14 @@ Decoding is exact where the graph allows it; elsewhere the value is an upper bou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Compiled, register
+from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register, stack_blocks
 from hingeline.inference import map as map_inference
 from hingeline.inference.factor_graph import (
     Scored,
@@ -85,6 +86,19 @@ class GraphProblem(NamedTuple):
     oracle: Oracle
 
 
+def layout(n_features: int, n_columns: int, tables: Mapping[str, tuple[int, int]]) -> Layout:
+    """Where the weights lie: unary ones by feature, then tables by name, of so many (rows, states).
+
+    The columns of the unary weights are the states of all unary templates, one after the other.
+    """
+    found = stack_blocks({"unary": n_features}, n_columns, pad_row(n_columns))
+    at = found.size
+    for name, (rows, states) in tables.items():
+        found[name] = Block(at, rows, states, states)
+        at = found[name].stop
+    return found
+
+
 def make_problem(
     graphs: Topologies,
     node_template: Array,
@@ -119,7 +133,7 @@ def make_problem(
     template_states = np.asarray(template_states, dtype=np.int64)
     table_features = np.ascontiguousarray(table_features, dtype=np.int64)
     table_states = np.ascontiguousarray(table_states, dtype=np.int64)
-    n_columns = padded_columns(int(template_states.sum()))
+    n_columns = pad_row(int(template_states.sum()))
     table_offset = n_features * n_columns + starts_of(table_features * table_states)
     factor_template = np.ascontiguousarray(factor_template, dtype=np.int32)
     n_variables = int(node_offset[-1])
@@ -178,11 +192,6 @@ def compile_problem(problem: GraphProblem) -> Compiled:
 def decodes_exactly(problem: GraphProblem) -> bool:
     """Whether decoding is exact whatever the weights are."""
     return bool(np.isin(problem.oracle.method, (MAX_PRODUCT, ENUMERATION)).all())
-
-
-def padded_columns(n_columns: int) -> int:
-    """Length of a row of unary weights: the next multiple of four, one vector of doubles."""
-    return (n_columns + 3) // 4 * 4
 
 
 # Planes: parts that differ from the truth, for one plane or all of an example -------------------

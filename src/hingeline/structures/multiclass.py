@@ -13,8 +13,7 @@ import numpy as np
 
 from hingeline._jit import helper, prefetch
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Compiled, register
-from hingeline.structures.chain import padded
+from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 
 Array = np.ndarray[Any, Any]
 
@@ -38,6 +37,19 @@ class MulticlassProblem(NamedTuple):
     costly: int  # 1 if every wrong class has a loss above 0
 
 
+def layout(
+    n_features: int, n_labels: int, *, constant: bool = False, stride: int | None = None
+) -> Layout:
+    """Where the weights lie: rows of classes by feature, a constant one behind the others."""
+    rows = {"coef": n_features, **({"intercept": 1} if constant else {})}
+    return stack_blocks(rows, n_labels, pad_row(n_labels) if stride is None else stride)
+
+
+def roomy_stride(n_labels: int) -> int:
+    """A row for so many classes with some to spare: less than :data:`PADDING` more."""
+    return pad_row(n_labels) + 4
+
+
 def make_problem(
     indptr: Array,
     indices: Array,
@@ -52,7 +64,7 @@ def make_problem(
     A longer ``stride`` leaves room for classes; at most ``PADDING`` more than there are.
     """
     n_labels = cost.shape[0]
-    stride = padded(n_labels) if stride is None else stride
+    stride = pad_row(n_labels) if stride is None else stride
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -76,7 +88,7 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
     return Compiled(
         problem,
         lengths=np.ones(len(problem.labels), dtype=np.int64),
-        n_weights=problem.n_features * problem.stride,
+        n_weights=layout(problem.n_features, problem.n_labels, stride=problem.stride).size,
         scratch_size=1,
         n_outputs=problem.n_labels,
     )

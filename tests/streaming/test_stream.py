@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import ChainSSVM, MulticlassSSVM
+from hingeline.core.primitives import pad_row
 from hingeline.features import DictEncoder, TokenTemplates
+from hingeline.solvers.sdm import SDM
 from hingeline.streaming.live_weights import LiveWeights
-from hingeline.structures.chain import padded
 
 KINDS = ["chain", "multiclass"]
 #: With summed slack, too; over all outputs, so that there is one solution.
@@ -68,12 +69,11 @@ def assert_same_weights(model, other, tolerance=CLOSE):
 
 def dual_weights(model):
     """``Σ α·a·Δf`` of the multipliers kept, in the layout of ``weights_``."""
-    before = {name: model.__dict__.pop(name, None) for name in ("_live", "_visits")}
-    flat = model._go_live().averaged(model.n_features_in_)
-    for name, value in before.items():
-        model.__dict__.pop(name, None)
-        if value is not None:
-            model.__dict__[name] = value
+    stream = model._stream
+    before = stream.live, stream.visits
+    stream.live, stream.visits = None, 0.0
+    flat = stream.average()
+    stream.live, stream.visits = before
     return flat
 
 
@@ -106,9 +106,9 @@ def test_multipliers_of_a_stream_are_feasible_and_make_its_weights(kind, slack, 
     stream = estimator(kind, slack=slack, rescale=rescale)
     for lo in range(0, 24, 8):
         stream.partial_fit(X[lo : lo + 8], y[lo : lo + 8], classes=range(4), passes=2)
-    live = stream._live.w.copy()
+    live = stream._stream.live.w.copy()
     np.testing.assert_allclose(dual_weights(stream), live, atol=1e-12)  # nothing grew: tight
-    dual = stream._whole()
+    dual = stream._stream.merge()
     form, ws = dual.form, dual.multipliers
     sums = np.add.reduceat(ws.alpha, ws.slot)
     assert (ws.alpha >= 0).all()
@@ -144,11 +144,11 @@ def test_averaged_weights_are_those_of_the_definition(kind):
         model.partial_fit(X[i : i + 1], y[i : i + 1], classes=range(4), passes=1)
         if kind == "multiclass":  # one pass decodes and one more moves mass: two visits
             continue
-        iterates.append(model._live.w.copy())
+        iterates.append(model._stream.live.w.copy())
         total = sum((k + 1) * w for k, w in enumerate(iterates))
         expected = total / sum(range(1, len(iterates) + 1))
         np.testing.assert_allclose(model.weights_, expected, atol=1e-12)
-    assert model._live.visits == (6 if kind == "chain" else 12)
+    assert model._stream.visits == (6 if kind == "chain" else 12)
 
 
 def test_results_do_not_depend_on_threads():
@@ -177,11 +177,9 @@ def test_weights_are_made_when_asked_for():
 
 
 def test_ctrl_c_keeps_the_new_examples(monkeypatch):
-    from hingeline.estimators import online
-
     X, y = make("chain")
     model = estimator("chain").partial_fit(X[:12], y[:12], passes=1)
-    sweep, calls = online.StreamSDM.sweep, []
+    sweep, calls = SDM.sweep, []
 
     def interrupted(self):
         calls.append(1)
@@ -189,12 +187,12 @@ def test_ctrl_c_keeps_the_new_examples(monkeypatch):
             raise KeyboardInterrupt
         return sweep(self)
 
-    monkeypatch.setattr(online.StreamSDM, "sweep", interrupted)
+    monkeypatch.setattr(SDM, "sweep", interrupted)
     with pytest.warns(ConvergenceWarning, match="after 1 of 3 passes"):
         model.partial_fit(X[12:], y[12:], passes=3)
     assert model.stop_reason_ == "interrupted"
     assert model.n_examples_ == 24
-    np.testing.assert_allclose(dual_weights(model), model._live.w, atol=1e-12)
+    np.testing.assert_allclose(dual_weights(model), model._stream.live.w, atol=1e-12)
 
 
 # Growth ----------------------------------------------------------------------------------------
@@ -236,11 +234,11 @@ def test_growth_changes_no_weight_of_what_was_known(kind):
     before = {name: block.copy() for name, block in blocks(model).items()}
     probe = X[:3]
     predicted = model.predict(probe)
-    live = model._live
+    live = model._stream.live
     live.make_room(model.n_features_in_ + 50, 3)
     live.make_room(model.n_features_in_ + 50, 4)
     live.make_room(model.n_features_in_ + 60, 9)
-    model._unmade = lambda: live.averaged(model.n_features_in_)
+    del model.__dict__["weights_"]  # made again, from what has grown
     model.classes_ = np.array([*model.classes_, *range(10, 16)])
     after = blocks(model)
     for name, block in before.items():
@@ -255,15 +253,15 @@ def test_growth_changes_no_weight_of_what_was_known(kind):
 
 def test_room_is_made_rarely():
     """Adding features one by one copies O(1) rows each; labels move next to nothing."""
-    live = LiveWeights(100, 5, chain=True, boundary=True, constant=True)
+    live = LiveWeights(ChainSSVM(), 100, 5)
     for d in range(101, 20_000):
         live.make_room(d, 5)
     assert live.copies < 16
-    live = LiveWeights(100, 5, chain=True, boundary=True, constant=True)
+    live = LiveWeights(ChainSSVM(), 100, 5)
     for m in range(6, 400):
         live.make_room(100, m)
     assert live.copies < 40
-    live = LiveWeights(100, 5, chain=False, boundary=False, constant=True)
+    live = LiveWeights(MulticlassSSVM(), 100, 5)
     for m in range(6, 401):
         live.make_room(100, m)
         assert m <= live.stride < m + 8  # kernels over all classes have this much to spare
@@ -360,7 +358,7 @@ def test_forgetting_equals_a_fit_without(kind, passes):
     model.forget(gone)
     assert model.n_examples_ == np.count_nonzero(~gone)
     assert np.isnan(model.duality_gap_)
-    np.testing.assert_allclose(dual_weights(model), model._live.w, atol=1e-12)
+    np.testing.assert_allclose(dual_weights(model), model._stream.live.w, atol=1e-12)
     more = make(kind, n=5, seed=7)
     model.partial_fit(*more)
     kept = [i for i in range(30) if not gone[i]]
@@ -376,7 +374,7 @@ def test_weights_follow_at_once(kind):
     X, y = make(kind, n=20)
     model = estimator(kind)
     model.partial_fit(X[:10], y[:10], classes=range(4), passes=2)
-    first = model._live.w.copy()
+    first = model._stream.live.w.copy()
     model.partial_fit(X[10:], y[10:], passes=2)
     model.forget(np.arange(10, 20))
     np.testing.assert_allclose(model.weights_, first, atol=1e-12)
@@ -393,7 +391,7 @@ def test_ways_to_say_what_to_forget():
     assert model.forget([]).n_examples_ == 22
     assert model.forget(keep_last=5).n_examples_ == 5
     labels = np.concatenate(y[18:23])
-    np.testing.assert_array_equal(model._whole().compiled.problem.labels, labels)
+    np.testing.assert_array_equal(model._stream.merge().compiled.problem.labels, labels)
     for wrong in ([5], [-6], [True] * 4):
         with pytest.raises(ValueError, match="5 examples"):
             model.forget(wrong)
@@ -423,12 +421,12 @@ def test_memory_is_bounded_and_the_certificate_is_of_what_is_kept(kind, passes):
         assert model.n_examples_ <= 20
         if passes and lo:
             assert model.history_[0].oracle_calls == model.n_examples_
-            np.testing.assert_allclose(dual_weights(model), model._live.w, atol=1e-12)
+            np.testing.assert_allclose(dual_weights(model), model._stream.live.w, atol=1e-12)
     assert model.n_examples_ == 20
     model.partial_fit(X[:1], y[:1], memory=20)
     assert model.converged_
-    problem = model._dual.compiled.problem
-    assert len(model._dual.weights) == 20
+    problem = model._stream.blocks[0].compiled.problem
+    assert len(model._stream.blocks[0].weights) == 20
     if kind == "multiclass":
         kept = sp.csr_matrix(
             (problem.values, problem.indices, problem.indptr), shape=(20, problem.n_features)
@@ -440,11 +438,11 @@ def test_memory_is_bounded_and_the_certificate_is_of_what_is_kept(kind, passes):
 def test_examples_without_mass_go_first():
     X, y = make("multiclass", n=30)
     model = estimator("multiclass", C=10.0, tol=1e-6).partial_fit(X, y)
-    mass = model._dual.multipliers.sum(axis=1)
+    mass = model._stream.blocks[0].multipliers.sum(axis=1)
     idle = np.flatnonzero(mass == 0.0)
     assert 3 <= len(idle) < 25
     model.partial_fit(X[:1], y[:1], passes=1, memory=31 - len(idle))
-    kept = model._whole().compiled.problem.labels
+    kept = model._stream.merge().compiled.problem.labels
     np.testing.assert_array_equal(kept, [*np.delete(y, idle), y[0]])
     model.partial_fit(X[:1], y[:1], passes=1, memory=3)
     assert model.n_examples_ == 3
@@ -523,5 +521,5 @@ def test_the_flat_vector_of_a_stream_is_that_of_a_fit():
     model.partial_fit(X[6:], y[6:], passes=1)
     fitted = estimator("chain", tol=0.1).fit(X, y)
     assert model.weights_.shape == fitted.weights_.shape
-    table = model.weights_.reshape(-1, padded(5))
+    table = model.weights_.reshape(-1, pad_row(5))
     assert not table[:, 5:].any()

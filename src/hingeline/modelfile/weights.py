@@ -1,4 +1,4 @@
-"""The flat weight vector as named blocks (rows, columns), and blocks as arrays of a file.
+"""Weights as arrays of a model file, block by block as the structure lays them out.
 
 Blocks lack the padding of rows. A sparse block is one bit for every weight, then the values of
 those that are stored.
@@ -7,77 +7,13 @@ those that are stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hingeline._checks import check_finite
-from hingeline.structures.chain import padded
 
 Array = np.ndarray[Any, Any]
-
-
-class Block(NamedTuple):
-    """A table in the flat vector; rows may be padded."""
-
-    start: int
-    rows: int
-    columns: int
-    stride: int
-
-
-def layout_of(model: Any) -> dict[str, Block]:
-    """Name and place of each block of an estimator, in the order of ``weights_``."""
-    own = getattr(model, "_weight_layout", None)
-    if own is not None:
-        layout: dict[str, Block] = own()
-        return layout
-    n_labels = len(model.classes_)
-    chain = hasattr(model, "boundary")
-    blocks = {"emission" if chain else "coef": int(model.n_features_in_)}
-    if model.fit_intercept:
-        blocks["intercept"] = 1
-    if chain:
-        blocks["transition"] = n_labels
-        if model.boundary:
-            blocks["start"] = blocks["end"] = 1
-    stride = padded(n_labels)
-    found, first = {}, 0
-    for name, rows in blocks.items():
-        found[name] = Block(first * stride, rows, n_labels, stride)
-        first += rows
-    return found
-
-
-def size_of(layout: Mapping[str, Block]) -> int:
-    """Length of the flat vector."""
-    return max(block.start + block.rows * block.stride for block in layout.values())
-
-
-def table_of(weights: Array, block: Block) -> Array:
-    """The block as a view (rows, columns)."""
-    rows = weights[block.start : block.start + block.rows * block.stride]
-    return rows.reshape(block.rows, block.stride)[:, : block.columns]
-
-
-def split_blocks(model: Any) -> dict[str, Array]:
-    """Views of ``weights_`` by block, each (rows, labels)."""
-    layout = layout_of(model)
-    if model.weights_.size != size_of(layout):
-        raise ValueError(
-            f"weights_ has {model.weights_.size} entries, which is not what the parameters ask "
-            "for: fit again after changing fit_intercept or boundary."
-        )
-    return {name: table_of(model.weights_, block) for name, block in layout.items()}
-
-
-def join_blocks(model: Any, tables: Mapping[str, Array]) -> Array:
-    """The flat vector of these blocks, float64 and padded with zeros."""
-    layout = layout_of(model)
-    flat = np.zeros(size_of(layout))
-    for name, block in layout.items():
-        table_of(flat, block)[:] = tables[name]
-    return flat
 
 
 def compact(
@@ -89,7 +25,7 @@ def compact(
     restored: dict[str, Array] = {}
     n_stored = n_weights = 0
     change = relative = 0.0
-    for name, block in split_blocks(model).items():
+    for name, block in model._layout.split(model.weights_).items():
         with np.errstate(over="ignore"):
             table = block.astype(dtype)
         if not np.isfinite(table).all():
@@ -138,7 +74,7 @@ def bits_of(values: Array) -> Array:
 def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Fill ``weights_``; a mask of bits bounds what a small file can ask for."""
     dtype = np.dtype({"float64": "f8", "float32": "f4", "float16": "f2"}[report["dtype"]])
-    layout = layout_of(model)
+    layout = model._layout
     parts = {True: ("/mask", "/values"), False: ("",)}[report["sparse"]]
     expected = {f"weights/{name}{part}" for name in layout for part in parts}
     if expected != {name for name in arrays if name.startswith("weights/")}:
@@ -163,4 +99,4 @@ def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, 
             raise ValueError(f"block {name!r} has a wrong shape or dtype")
         check_finite(table, f"block {name!r}")
         tables[name] = table
-    model.weights_ = join_blocks(model, tables)
+    model.weights_ = layout.join(tables)

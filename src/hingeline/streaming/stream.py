@@ -1,0 +1,603 @@
+"""What an estimator has once ``partial_fit`` was called: examples that come and go.
+
+A stream keeps blocks of examples with their multipliers. A call of ``partial_fit`` without
+``passes`` makes one block of them and solves the problem of all to a certificate. With ``passes``
+only the new examples are visited, from the weights of all, and become a block of their own:
+nothing that was seen before is copied or read. With ``memory`` the examples kept are few and all
+are visited: when others are forgotten, the multipliers of these must follow.
+
+The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
+come one after the other (:class:`hingeline.streaming.live_weights.LiveWeights`).
+
+Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
+``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
+``_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
+solves a problem; and ``_store``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from hingeline._checks import positive
+from hingeline._jit import announce_compiling
+from hingeline.core.formulations import Formulation, make_formulation
+from hingeline.core.loop import outside
+from hingeline.core.planes import WorkingSet
+from hingeline.core.primitives import Compiled
+from hingeline.core.registry import option_names
+from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
+from hingeline.core.solver import DualSolver
+from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.features.input import find_classes, with_constant
+from hingeline.solvers.sdcd import SDCD
+from hingeline.solvers.sdm import SDM
+from hingeline.streaming.live_weights import LiveWeights
+from hingeline.streaming.passes import (
+    add_multipliers,
+    choose_planes,
+    clear_drift,
+    join_multipliers,
+    list_planes,
+    open_passes,
+    restore_planes,
+    sum_masses,
+)
+
+Array = np.ndarray[Any, Any]
+
+#: What a call that fails leaves as it was.
+_GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
+
+
+class Stream:
+    """Examples, multipliers and weights that an estimator keeps between calls.
+
+    Parameters
+    ----------
+    owner : estimator
+        The multipliers of its last fit, if it kept any, or those of the file that it was loaded
+        from are the first block.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.blocks: list[DualMemory] = []
+        self.live: LiveWeights | None = None
+        self.visits = 0.0  # iterates that the average counts so far
+        kept = vars(owner).get("_dual")
+        if kept is not None:
+            clear_drift(kept.multipliers)
+            self.blocks = [owner.__dict__.pop("_dual")]
+        elif "_stored" in vars(owner):
+            if owner._stored is None:
+                raise ValueError(
+                    "this model was loaded from a file, which holds neither training data nor "
+                    "multipliers for partial_fit to go on from: save it with state=True, call fit "
+                    "with all data, or partial_fit on sklearn.base.clone(model) to begin anew."
+                )
+            self.blocks = [owner._stored.restore(owner)]
+            self.visits = owner.__dict__.pop("_stored").visits
+
+    def __len__(self) -> int:
+        return sum(len(block.weights) for block in self.blocks)
+
+    # Input ---------------------------------------------------------------------------------
+
+    def check(self, passes: Any, memory: Any) -> None:
+        """Refuse what a stream cannot do."""
+        owner = self.owner
+        if passes is not None:
+            positive("passes", passes, integer=True)
+            if owner.slack == "nu":
+                raise ValueError(
+                    "passes= needs a fixed C, which slack='nu' does not have: leave it out, or use "
+                    "slack='max' with C."
+                )
+            able = self._solver_class().name
+            if owner.solver not in ("auto", able):
+                raise ValueError(
+                    f"passes= works with solver {able!r}, not with {owner.solver!r}: leave it out."
+                )
+            if math.isinf(owner.C):
+                raise ValueError("passes= needs a finite C: leave it out for a hard margin.")
+            if isinstance(owner.class_weight, str):
+                raise ValueError(
+                    "class_weight='balanced' changes with every batch, which passes= cannot "
+                    "follow: give class_weight as a mapping."
+                )
+        if memory is not None:
+            positive("memory", memory, integer=True)
+        if not issubclass(owner._solver_class(None), DualSolver):
+            raise ValueError(
+                f"partial_fit needs multipliers of single examples, which solver={owner.solver!r} "
+                "does not have: use solver='auto'."
+            )
+
+    def refuse_changes(self, *names: str) -> None:
+        """Refuse parameters that are no longer what they were for the examples before."""
+        before = self.blocks[-1].settings
+        for name in names:
+            if name in before and getattr(self.owner, name) != before[name]:
+                raise ValueError(
+                    f"{name} was {before[name]!r} for the examples before and is "
+                    f"{getattr(self.owner, name)!r} now: "
+                    + (
+                        "call fit on all examples."
+                        if name in ("fit_intercept", "boundary")
+                        else "call partial_fit once without passes=, which carries them over."
+                    )
+                )
+
+    @contextlib.contextmanager
+    def undo_on_error(self) -> Iterator[None]:
+        """Labels and features that a failed call found are not kept."""
+        known = vars(self.owner)
+        before = {name: known[name] for name in _GROWING if name in known}
+        try:
+            yield
+        except BaseException:
+            self.live = None  # the weights may have been given room
+            for name in _GROWING:
+                known.pop(name, None)
+            known.update(before)
+            raise
+
+    # Learning ------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        matrix: sp.csr_matrix,
+        offsets: Array | None,
+        labels: Array,
+        weights: Array,
+        passes: int | None,
+        memory: int | None,
+        fresh_planes: bool = False,
+    ) -> None:
+        """Take in new examples; ``fresh_planes`` gives up the multipliers of the old ones."""
+        if memory is not None and len(weights) > memory:
+            raise ValueError(
+                f"memory={memory} is less than the {len(weights)} examples given: give smaller "
+                "batches or more memory."
+            )
+        if self.blocks:
+            self.refuse_changes("fit_intercept", "boundary")
+            if passes is not None:
+                self.refuse_changes("C", "slack", "rescale")
+            if memory is not None:
+                self.live = None
+                self._shrink(memory - len(weights))
+        if passes is not None and fresh_planes:
+            raise ValueError(
+                "the scheme has changed, which passes= cannot follow: call partial_fit once "
+                "without passes=."
+            )
+        if passes is not None and (memory is None or not self.blocks):
+            self._visit_new(matrix, offsets, labels, weights, passes)
+            return
+        rows, whole = self.owner._with_constant(matrix), None
+        if self.blocks:
+            whole = self.merge()
+            old = whole.compiled.problem
+            rows = stack_rows([rows_of(old), rows], rows.shape[1], bool(self.owner.fit_intercept))
+            offsets = stack_offsets([offsets_of(old), offsets])
+            labels = np.concatenate([old.labels, labels])
+            weights = np.concatenate([whole.weights, weights])
+        problem = self.owner._make(rows, offsets, labels)
+        if passes is None:
+            self._converge(problem, weights, None if fresh_planes else whole)
+        elif whole is not None:
+            self._visit_all(problem, weights, whole, passes)
+
+    def _converge(self, problem: Any, weights: Array, start: DualMemory | None) -> None:
+        """Solve the problem of all examples to a certificate."""
+        dual = self.owner._train(problem, weights, start)
+        clear_drift(dual.multipliers)
+        if not self.owner.warm_start:  # planes that lost their mass would add up from call to call
+            dual.multipliers = choose_planes(dual.multipliers, np.arange(len(weights)))
+        self.blocks, self.live, self.visits = [dual], None, 0.0
+
+    def merge(self) -> DualMemory:
+        """All blocks as one."""
+        if len(self.blocks) > 1:
+            owner, problems = self.owner, [block.compiled.problem for block in self.blocks]
+            constant = bool(owner.fit_intercept)
+            rows = stack_rows(
+                [rows_of(p) for p in problems], owner.n_features_in_ + constant, constant
+            )
+            offsets = stack_offsets([offsets_of(p) for p in problems])
+            labels = np.concatenate([p.labels for p in problems])
+            compiled = owner._compile(owner._make(rows, offsets, labels))
+            whole = DualMemory(
+                compiled,
+                stack_forms([block.form for block in self.blocks]),
+                join_multipliers([b.multipliers for b in self.blocks], compiled.n_outputs),
+                np.concatenate([block.weights for block in self.blocks]),
+                self.blocks[-1].settings,
+            )
+            self.blocks = [whole]
+        return self.blocks[0]
+
+    # A few passes --------------------------------------------------------------------------
+
+    def _solver_class(self) -> type[SDM]:
+        return SDCD if self.owner.slack == "sum" else SDM
+
+    def _visit_new(
+        self,
+        matrix: sp.csr_matrix,
+        offsets: Array | None,
+        labels: Array,
+        weights: Array,
+        passes: int,
+    ) -> None:
+        """Visit new examples only, and keep them as a block."""
+        owner, live = self.owner, self.go_live()
+        live.make_room(matrix.shape[1], len(owner.classes_))
+        if owner.fit_intercept:
+            rows = with_constant(matrix, live.n_columns)
+        else:
+            rows = sp.csr_matrix(
+                (matrix.data, matrix.indices, matrix.indptr),
+                shape=(matrix.shape[0], live.n_columns),
+            )
+        problem = owner._make(rows, offsets, labels, live.stride)
+        if self.blocks:
+            self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
+        form = self._make_form(weights, labels)
+        self._visit(owner._compile(problem), form, weights, passes, live, None, self.blocks)
+
+    def _visit_all(self, problem: Any, weights: Array, whole: DualMemory, passes: int) -> None:
+        """Visit all examples, which are few; the average begins anew."""
+        self._refuse_other_costs(whole.compiled.problem.cost, problem.cost)
+        compiled, form = self.owner._compile(problem), self._make_form(weights, problem.labels)
+        n = len(whole.weights)
+        used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(n)))
+        used = np.concatenate([used, np.zeros(compiled.n - n, dtype=np.int64)])
+        start = restore_planes(compiled, form, used, y, mass, np.zeros_like(drift))
+        self.visits = 0.0
+        live = self._allocate()
+        add_multipliers(problem, form, start, 1.0, live.w, drift=False)
+        self._visit(compiled, form, weights, passes, live, start, [])
+
+    def _make_form(self, weights: Array, labels: Array) -> Formulation:
+        owner = self.owner
+        weighted = owner._weigh(weights, labels)
+        return make_formulation(float(owner.C), owner.slack, owner.rescale, weighted)
+
+    @staticmethod
+    def _refuse_other_costs(before: Array, now: Array) -> None:
+        if not same_costs(before, now):
+            raise ValueError(
+                "loss or class_weight has changed since the examples before: call partial_fit "
+                "once without passes=, which carries them over."
+            )
+
+    def _visit(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        weights: Array,
+        passes: int,
+        live: LiveWeights,
+        start: WorkingSet | None,
+        others: list[DualMemory],
+    ) -> None:
+        """Pass over examples, beside other blocks that stay as they are, and keep them."""
+        owner = self.owner
+        began = time.perf_counter()
+        seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
+        kind = self._solver_class()
+        options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
+        interrupted = False
+        done, estimate = 0, math.nan
+        self.live = None  # should anything fail, made again from the blocks
+        with (
+            announce_compiling(),
+            Workers(effective_n_jobs(owner.n_jobs), compiled.scratch_size) as workers,
+        ):
+            solver = open_passes(
+                kind, compiled, form, workers, seed, options, live.w, self.visits, start
+            )
+            try:
+                while done < passes:
+                    estimate = solver.sweep()
+                    done += 1
+            except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
+                interrupted = True
+        planes = choose_planes(solver.ws, np.arange(compiled.n))
+        add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
+        block = DualMemory(without_tables(compiled), form, planes, weights, owner._settings())
+        self.blocks, self.live, self.visits = [*others, block], live, solver.visits
+        row = HistoryRow(
+            time=time.perf_counter() - began,
+            passes=done,
+            oracle_calls=solver.oracle_calls,
+            primal=math.nan,
+            dual=math.nan,
+            gap=math.nan,
+            estimate=estimate,
+            planes=solver.n_planes,
+        )
+        which = "new examples" if start is None else "examples kept"
+        reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
+        self._store_uncertified("interrupted" if interrupted else reason, done, [row])
+        if interrupted:
+            warnings.warn(
+                f"partial_fit was interrupted after {done} of {passes} passes: the new examples "
+                "are kept with the multipliers reached.",
+                ConvergenceWarning,
+                stacklevel=outside(),
+            )
+
+    # Weights under way ---------------------------------------------------------------------
+
+    def go_live(self) -> LiveWeights:
+        """The weights of the multipliers kept, as they change from call to call."""
+        if self.live is None:
+            live = self._allocate()
+            for block in self.blocks:
+                self._add(block, live, 1.0)
+            self.live = live
+        return self.live
+
+    def _allocate(self) -> LiveWeights:
+        return LiveWeights(self.owner, self.owner.n_features_in_, len(self.owner.classes_))
+
+    def _add(self, block: DualMemory, live: LiveWeights, factor: float) -> None:
+        """Add the multipliers of a block to the weights; where these have grown, pose it anew."""
+        owner, problem = self.owner, block.compiled.problem
+        width = live.n_columns + bool(owner.fit_intercept)
+        if (problem.n_features, problem.n_labels, problem.stride) != (
+            width,
+            live.n_labels,
+            live.stride,
+        ):
+            rows = stack_rows([rows_of(problem)], width, bool(owner.fit_intercept))
+            problem = owner._make(rows, offsets_of(problem), problem.labels, live.stride)
+            block.compiled = without_tables(owner._compile(problem))
+            problem = block.compiled.problem
+        add_multipliers(problem, block.form, block.multipliers, factor, live.w, drift=False)
+        add_multipliers(problem, block.form, block.multipliers, factor, live.u, drift=True)
+
+    def average(self) -> Array:
+        """The average of the iterates, as flat weights of the estimator."""
+        return self.go_live().average(self.owner.n_features_in_, self.visits)
+
+    def _store_uncertified(self, reason: str, passes: int, history: list[HistoryRow]) -> None:
+        """Weights of the dual state, made when they are asked for, without a certificate."""
+        nothing, nan = np.empty(0), math.nan
+        self.owner._store(
+            Result(nothing, nan, nan, nan, nan, passes, False, True, False, reason, history)
+        )
+        del self.owner.__dict__["weights_"]
+
+    # Forgetting ----------------------------------------------------------------------------
+
+    def forget(self, which: Any, keep_last: int | None) -> None:
+        """Leave examples behind; see :meth:`hingeline.ChainSSVM.forget`."""
+        if not self.blocks:
+            raise ValueError(
+                "there are no examples to forget: only partial_fit, and fit with warm_start=True, "
+                "remember any."
+            )
+        n = len(self)
+        if (which is None) == (keep_last is None):
+            raise TypeError("say what to forget: either which= or keep_last=.")
+        gone = np.zeros(n, dtype=bool)
+        if keep_last is not None:
+            positive("keep_last", keep_last, integer=True)
+            gone[: max(n - int(keep_last), 0)] = True
+        else:
+            gone[read_choice(which, n)] = True
+        if gone.all():
+            raise ValueError(f"which= names all {n} examples: leave at least one, or fit anew.")
+        if gone.any():
+            self._drop(gone)
+            self.go_live()
+            count = int(np.count_nonzero(gone))
+            self._store_uncertified(f"{count} examples were forgotten", 0, [])
+
+    def _shrink(self, room: int) -> None:
+        """Forget what does not fit into the memory: examples without mass first, oldest first.
+
+        Forgetting an example without mass changes no weight.
+        """
+        mass = np.concatenate([sum_masses(block.multipliers) for block in self.blocks])
+        if len(mass) <= room:
+            return
+        gone = np.zeros(len(mass), dtype=bool)
+        order = np.argsort(mass > 0.0, kind="stable")
+        gone[order[: len(mass) - room]] = True
+        if gone.all():
+            self.blocks, self.live, self.visits = [], None, 0.0
+            return
+        self._drop(gone)
+
+    def _drop(self, gone: Array) -> None:
+        """Take examples out of the blocks and of the weights; the average begins anew.
+
+        An average over iterates with and without them would be of neither problem.
+        """
+        live = self.live
+        if live is not None:
+            live.make_room(self.owner.n_features_in_, len(self.owner.classes_))
+            live.restart_average()
+        self.visits = 0.0
+        for block in self.blocks:
+            clear_drift(block.multipliers)
+        left: list[DualMemory] = []
+        at = 0
+        for block in self.blocks:
+            part = gone[at : at + len(block.weights)]
+            at += len(part)
+            if not part.any():
+                left.append(block)
+                continue
+            if live is not None:
+                self._add(self._choose(block, np.flatnonzero(part)), live, -1.0)
+            if not part.all():
+                left.append(self._choose(block, np.flatnonzero(~part)))
+        self.blocks = left
+
+    def _choose(self, block: DualMemory, chosen: Array) -> DualMemory:
+        """Some examples of a block."""
+        owner, problem = self.owner, block.compiled.problem
+        stride = problem.stride if problem.stride >= len(owner.classes_) else None
+        small = owner._make(*choose_rows(problem, chosen), stride)
+        return dataclasses.replace(
+            block,
+            compiled=without_tables(owner._compile(small)),
+            form=choose_form(block.form, chosen),
+            multipliers=choose_planes(block.multipliers, chosen),
+            weights=block.weights[chosen],
+        )
+
+
+def read_choice(which: Any, n: int) -> Array:
+    """Numbers of examples from numbers or a mask."""
+    array = np.asarray(which)
+    if array.ndim != 1 or (array.dtype.kind not in "iub" and array.size):
+        raise TypeError("which must be a vector of numbers of examples, or a mask.")
+    if array.dtype == bool:
+        if len(array) != n:
+            raise ValueError(f"which has {len(array)} entries, but {n} examples are remembered.")
+        return np.flatnonzero(array)
+    chosen = array.astype(np.int64)
+    wrong = (chosen < -n) | (chosen >= n)
+    if wrong.any():
+        raise ValueError(
+            f"which names example {chosen[wrong][0]}, but {n} examples are remembered."
+        )
+    return chosen
+
+
+# Labels and features that were not there at first -----------------------------------------------
+
+
+def check_columns(now: int, before: int, name: str) -> None:
+    """Refuse fewer features than before; more of them come behind those known."""
+    if now < before:
+        raise ValueError(
+            f"X has {now} features, but {name} is expecting {before} features as input, or more "
+            "where new ones have come behind them."
+        )
+
+
+def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
+    """``classes`` with the labels that are not among them behind, sorted where they can be."""
+    known = set(classes.tolist())
+    try:
+        new = [label for label in dict.fromkeys(labels) if label not in known]
+    except TypeError as error:
+        raise TypeError(f"y holds a label that is not hashable: {error}.") from None
+    if not new:
+        return classes
+    added, _ = find_classes(new)
+    every = [*classes.tolist(), *added.tolist()]
+    both = np.concatenate([classes, added]) if classes.dtype.kind == added.dtype.kind else None
+    if both is None or both.tolist() != every:  # exactly these labels, whatever their types
+        both = np.empty(len(every), dtype=object)
+        both[:] = every
+    return both
+
+
+# Rows of examples, in blocks --------------------------------------------------------------------
+
+
+def rows_of(problem: Any) -> sp.csr_matrix:
+    """Tokens or examples of a problem; a constant feature is the last column."""
+    n_rows = len(problem.indptr) - 1
+    return sp.csr_matrix(
+        (problem.values, problem.indices, problem.indptr), shape=(n_rows, problem.n_features)
+    )
+
+
+def offsets_of(problem: Any) -> Array | None:
+    """Where sequences begin and end; None where every row is an example."""
+    return getattr(problem, "offsets", None)
+
+
+def stack_rows(parts: Sequence[sp.csr_matrix], width: int, constant: bool) -> sp.csr_matrix:
+    """Rows below each other, ``width`` columns wide, the constant feature in the last of them.
+
+    Parts may be narrower, or wider in columns that nothing is in.
+    """
+    indices = []
+    for part in parts:
+        columns = part.indices
+        if constant and part.shape[1] != width and part.shape[0]:
+            columns = columns.copy()
+            columns[part.indptr[1:] - 1] = width - 1
+        indices.append(columns)
+    indptr = _stack_ends([part.indptr for part in parts])
+    return sp.csr_matrix(
+        (np.concatenate([part.data for part in parts]), np.concatenate(indices), indptr),
+        shape=(len(indptr) - 1, width),
+    )
+
+
+def stack_offsets(parts: Sequence[Array | None]) -> Array | None:
+    """Offsets of sequences one after the other."""
+    known = [part for part in parts if part is not None]
+    return _stack_ends(known) if known else None
+
+
+def _stack_ends(parts: Sequence[Array]) -> Array:
+    starts = np.cumsum([0, *(int(part[-1]) for part in parts)])
+    return np.concatenate(
+        [[0], *(part[1:] + start for part, start in zip(parts, starts[:-1], strict=True))]
+    )
+
+
+def stack_forms(forms: Sequence[Formulation]) -> Formulation:
+    """The formulation of all blocks; they differ in what is per example only."""
+    fields: dict[str, Any] = {}
+    for name in Formulation._fields:
+        values = [getattr(form, name) for form in forms]
+        fields[name] = np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
+    return Formulation(**fields)
+
+
+def choose_form(form: Formulation, chosen: Array) -> Formulation:
+    """The formulation of some examples."""
+    fields: dict[str, Any] = {
+        name: value[chosen]
+        for name, value in form._asdict().items()
+        if isinstance(value, np.ndarray)
+    }
+    return form._replace(**fields)
+
+
+def choose_rows(problem: Any, chosen: Array) -> tuple[sp.csr_matrix, Array | None, Array]:
+    """Rows, offsets and labels of some examples."""
+    offsets, matrix = offsets_of(problem), rows_of(problem)
+    if offsets is None:
+        return matrix[chosen], None, problem.labels[chosen]
+    lengths = np.diff(offsets)[chosen]
+    ends = np.cumsum(lengths)
+    rows = np.arange(ends[-1]) + np.repeat(offsets[:-1][chosen] - (ends - lengths), lengths)
+    return matrix[rows], np.concatenate([[0], ends]), problem.labels[rows]
+
+
+def without_tables(compiled: Compiled) -> Compiled:
+    """The problem without inner products of tokens, which can be computed again."""
+    problem = compiled.problem
+    if not hasattr(problem, "token_gram"):
+        return compiled
+    none = np.full(len(problem.gram_start), -1, dtype=np.int64)
+    return dataclasses.replace(
+        compiled, problem=problem._replace(token_gram=np.empty(0), gram_start=none)
+    )
