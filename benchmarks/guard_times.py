@@ -111,25 +111,25 @@ def prepare_chain(folder: Path, name: str, task: Any) -> None:
     save(folder, f"{name}-test", test.matrix, lengths=test.lengths)
 
 
-def prepare_yeast(folder: Path) -> None:
+def prepare_yeast(folder: Path, limit: int | None) -> None:
     """Write yeast's training part: features, and one column of indicators per label."""
     path = data_file("multilabel/yeast/yeast_train.svm.gz")
     X, sets = load_svmlight_file(str(path), multilabel=True)
     indicator = MultiLabelBinarizer().fit_transform(sets)
-    save(folder, "yeast", sparse.csr_matrix(X), y=indicator.astype(np.int64))
+    save(folder, "yeast", sparse.csr_matrix(X)[:limit], y=indicator[:limit].astype(np.int64))
 
 
-def prepare_mnist(folder: Path) -> None:
+def prepare_mnist(folder: Path, limit: int | None) -> None:
     """Write MNIST's training part, a constant column added."""
     data = with_constant_column(mnist())
-    save(folder, "mnist", data.train, y=data.train_labels)
+    save(folder, "mnist", data.train[:limit], y=data.train_labels[:limit])
 
 
 PREPARE: dict[str, Callable[[Path, int | None], None]] = {
     "conll": lambda folder, limit: prepare_chain(folder, "conll", conll2000_task(limit)),
     "ocr": lambda folder, limit: prepare_chain(folder, "ocr", ocr_task(range(1, 10), limit)),
-    "mnist": lambda folder, _: prepare_mnist(folder),
-    "yeast": lambda folder, _: prepare_yeast(folder),
+    "mnist": prepare_mnist,
+    "yeast": prepare_yeast,
 }
 
 
@@ -345,7 +345,7 @@ def alternate(table: str, jobs: Iterable[str], options: argparse.Namespace) -> l
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for needed in {known[job][0] for job in jobs} - {None}:
-            PREPARE[str(needed)](folder, 300 if options.quick else None)
+            PREPARE[str(needed)](folder, 500 if options.quick else None)
         for job in jobs:
             runs: dict[str, list[Timing]] = {"old": [], "new": []}
             if table == "time":  # compiles, and lets both read the data once

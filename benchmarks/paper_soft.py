@@ -59,7 +59,6 @@ from hingeline.solvers.nu import hinges_at
 from hingeline.solvers.relaxed import soft as soft_bcfw
 from hingeline.solvers.relaxed.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.relaxed.soft import SoftBCFW
-from hingeline.solvers.sdm import default_block
 from hingeline.structures.graph import compile_problem
 from published import load_msrc21, load_multilabel
 
@@ -232,7 +231,7 @@ def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
     if isinstance(solver, DLPW):
         vars(solver)["_descend"] = by_order(solver._descend, 1)
     elif isinstance(solver, BCFW):
-        block = default_block(len(solver.active))
+        block = len(next(solver.cut_into_blocks(solver.active)))
         vars(solver)["_plain"] = by_order(solver._plain, 1)
         vars(solver)["_decode_and_move"] = by_order(solver._decode_and_move, block)
     vars(soft_bcfw).update(pass_examples=pass_examples, pass_draws=pass_draws)

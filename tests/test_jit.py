@@ -116,7 +116,7 @@ with Workers(1, problem.scratch_size) as workers:
     solver = SDM(problem, make_formulation(1.0, "max", "margin", np.ones(2)), workers, 0)
     solver.sweep()
 stats = {}
-for name in ("hingeline.core.solver", "hingeline.solvers.sdm"):
+for name in ("hingeline.core.blocks", "hingeline.solvers.sdm"):
     module = importlib.import_module(name)
     for name, value in vars(module).items():
         if is_jitted(value) and value.__module__ == module.__name__:

@@ -741,7 +741,7 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
     # Not strict: implementations annotate their arguments with classes of their own.
     @overload(stub, jit_options={"fastmath": FASTMATH, **_OPTIONS}, strict=False)
     def pick(first: Any, *rest: Any) -> Callable[..., Any] | None:
-        return choose(first.instance_class) if isinstance(first, types.NamedTuple) else None
+        return choose(first.instance_class) if isinstance(first, types.BaseNamedTuple) else None
 
     return stub
 

@@ -193,7 +193,9 @@ def test_what_other_commands_refuse(folder, tmp_path):
     assert "--margin" in refused("predict", model, test, "--margin")
     for option in (("--strict",), ("--bootstrap", 9), ("--confusion",), ("--scheme", "IOB2")):
         assert str(option[0]) in refused("evaluate", model, test, *option)
-    assert "takes no more data" in refused("update", model, test, "-m", tmp_path / "m.hinge")
+    assert "cannot learn from more data" in refused(
+        "update", model, test, "-m", tmp_path / "m.hinge"
+    )
     words = write(tmp_path / "train.conll", conll(sentences(5, 0), 0, 2))
     said = refused("train", words, "-m", tmp_path / "m.hinge", "--edges", "tree")
     assert said.startswith("--edges")

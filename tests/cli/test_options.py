@@ -169,6 +169,17 @@ def test_grid(folder):
     assert scores["span_f1"] == best["dev"]
 
 
+def test_the_best_of_a_grid_keeps_its_state(folder):
+    """Only the last fit has multipliers: where another was the best, it is made again."""
+    options = ("--grid", "C=0.05,300", "--dev", folder / "test.conll", "--keep-state")
+    result, model = train(folder, *options)
+    best = max(result["tried"], key=lambda row: row["dev"])
+    assert result["C"] == model.C == best["C"]
+    assert model.n_examples_ == len(TRAIN)
+    updated = ("update", folder / "m.hinge", folder / "test.conll", "-m", folder / "n.hinge")
+    assert json.loads(done(*updated, "--json"))["examples"] == len(TRAIN) + len(TEST)
+
+
 def test_scheme(folder):
     """A word that was always inside a span cannot be so where no span began."""
     data = [[("Ann", "N", "B-PER"), ("Lee", "N", "I-PER"), ("ran", "V", "O")]] * 6

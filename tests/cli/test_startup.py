@@ -28,6 +28,18 @@ def test_the_command_line_starts_without_what_it_does_not_need():
     assert "hingeline.report.page" not in loaded
 
 
+def test_a_command_imports_no_other_command():
+    loaded = run(
+        "import sys\n"
+        "from hingeline.cli.app import app\n"
+        "try:\n    app(['predict', '--help'])\nexcept SystemExit:\n    pass\n"
+        "print('', *[n for n in sys.modules if n.startswith('hingeline.')], sep='\\n')"
+    ).splitlines()
+    assert "hingeline.cli.predict" in loaded
+    others = ("cli.train", "cli.progress", "cli.evaluate", "estimators", "solvers", "evaluation")
+    assert not [name for name in loaded if name.startswith(tuple(f"hingeline.{o}" for o in others))]
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -16,12 +16,12 @@ from hingeline.core.formulations import make_formulation
 from hingeline.core.planes import (
     FIRST_CAPACITY,
     FREE_SLOTS_ONLY,
+    KEEP,
     WorkingSet,
     empty_working_set,
-    grown,
+    make_room,
 )
 from hingeline.core.workers import Workers
-from hingeline.solvers import fsmo
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM
@@ -229,7 +229,7 @@ def test_growing_doubles_the_full_examples_and_keeps_every_plane(chains):
     assert np.flatnonzero(ws.wanted).tolist() == [i]
     for array in (ws.alpha, ws.drift):
         array[ws.slot[i] : ws.slot[i] + 4] = [0.5, 0.0, 0.25, 0.0]
-    new = grown(ws, 1, PATIENT)
+    new = make_room(ws, 1, PATIENT)
     assert new.capacity[i] == 2 * FIRST_CAPACITY
     assert (np.delete(new.capacity, i) == FIRST_CAPACITY).all()
     assert not new.wanted.any()
@@ -243,7 +243,7 @@ def test_growing_doubles_the_full_examples_and_keeps_every_plane(chains):
             np.testing.assert_array_equal(new_slots, old_slots)
     assert fill(chains, form, new, i, chains.outputs(i)[:6]) == [0, 1, 2, 3, 4, 5]
     check_planes(chains, new)
-    assert grown(new, 1, PATIENT) is new  # there is room everywhere
+    assert make_room(new, 1, PATIENT) is new  # there is room everywhere
 
 
 def test_growing_asks_before_a_plane_is_refused(chains):
@@ -252,8 +252,8 @@ def test_growing_asks_before_a_plane_is_refused(chains):
     fill(chains, formulation(), ws, i, chains.outputs(i)[:FIRST_CAPACITY])
     assert not ws.wanted.any()
     # Not where an idle plane may go at the next pass: stamped 1, patience 3, clock 4.
-    assert grown(ws, 3, 3) is ws
-    assert grown(ws, 2, 3).capacity[i] == 2 * FIRST_CAPACITY
+    assert make_room(ws, 3, 3) is ws
+    assert make_room(ws, 2, 3).capacity[i] == 2 * FIRST_CAPACITY
 
 
 @pytest.mark.parametrize("way", list(INSERT))
@@ -294,7 +294,7 @@ def test_fsmo_overwrites_no_plane(chains, way):
     fill(chains, form, ws, i, chains.outputs(i)[:4])
     scratch = np.zeros(chains.compiled.scratch_size)
     y = chains.outputs(i)[5]
-    assert INSERT[way](chains.problem, form, ws, i, y, 10**6, fsmo._KEEP, scratch) == -1
+    assert INSERT[way](chains.problem, form, ws, i, y, 10**6, KEEP, scratch) == -1
     assert ws.wanted[i] == 1
 
 
@@ -319,7 +319,7 @@ def test_planes_with_mass_or_a_share_are_never_lost(chains, seed, names):
             (ws.alpha if share else ws.drift)[slot] = 0.0
             held[(i, *y)] = mass
         if rng.random() < 0.2:
-            ws = grown(ws, clock, 3)
+            ws = make_room(ws, clock, 3)
     for (i, *y), mass in held.items():
         if mass > 0.0:
             j = find(ws, i, np.array(y, dtype=np.int32))
@@ -387,9 +387,9 @@ class Recorder:
         self.iterates: list[Any] = []
         super().__init__(*args, **kwargs)
 
-    def _move(self, order: Any, *form: Any) -> None:
+    def move(self, order: Any, *rest: Any) -> None:
         for i in order:
-            super()._move(np.array([i]), *form)  # type: ignore[misc]
+            super().move(np.array([i]), *rest)  # type: ignore[misc]
             self.iterates.append(self.w.copy())
 
     def restart_average(self) -> None:

@@ -10,14 +10,14 @@ from numba import njit
 from scipy import sparse
 
 from hingeline._jit import uncached
-from hingeline.core import solver as dual_state
+from hingeline.core import blocks
+from hingeline.core.blocks import add_planes, find_planes, move_mass
 from hingeline.core.formulations import make_formulation
 from hingeline.core.planes import empty_working_set
-from hingeline.core.solver import add_planes, find_planes
 from hingeline.core.workers import Workers
-from hingeline.solvers import enumerated, sdm
+from hingeline.solvers import enumerated
 from hingeline.solvers.fsmo import FSMO
-from hingeline.solvers.sdm import SDM, move_mass, pair_steps
+from hingeline.solvers.sdm import SDM, Pair
 from hingeline.structures import chain, custom, multiclass
 from hingeline.structures.custom import Structure
 
@@ -162,7 +162,8 @@ def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
     order = np.random.default_rng(1).permutation(N)
     for clock in range(1, count + 1):
         find(compiled.problem, form, ws, order, w, -1.0, clock, 2, scratch, violation)
-        move(compiled.problem, form, ws, order, w, (clock - 1.0) * N, clock, 0.9, 0.0, gaps)
+        visits = (clock - 1.0) * N
+        move(compiled.problem, form, ws, Pair(0.9), order, w, visits, 1.0, clock, gaps)
     again = start
     compiled.bind(add_planes)(compiled.problem, ws, ws.alpha, 1.0, again)
     return ws, w, violation, gaps, again
@@ -282,7 +283,7 @@ def test_the_librarys_own_structures_use_the_kernels_themselves(library):
 def test_binding_leaves_the_library_untouched(library, twins, kind):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
     rounds(library, form, 1)
-    watched = {find_planes: dual_state, move_mass: sdm}
+    watched = {find_planes: blocks, move_mass: blocks}
     before = {
         k: (list(k.signatures), dict(k.py_func.__globals__), k.py_func.__code__) for k in watched
     }
@@ -305,8 +306,8 @@ def test_a_twin_is_made_once_and_shares_what_needs_no_structure(twins, kind):
     source = getattr(twin, "py_func", twin)
     assert source.__code__ is move_mass.py_func.__code__
     visit = source.__globals__["visit"]
-    assert visit is not sdm.visit
-    assert getattr(visit, "py_func", visit).__globals__["pair_steps"] is pair_steps
+    assert visit is not blocks.visit
+    assert getattr(visit, "py_func", visit).__globals__["step"] is blocks.step
 
 
 def test_compiled_twins_stay_out_of_the_disk_cache(twins):

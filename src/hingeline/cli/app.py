@@ -222,10 +222,10 @@ Tol = Annotated[
 Scheme = Annotated[
     str | None, typer.Option(help="Never predict invalid tags: auto, IOB2, BIOES, …")
 ]
-MaxIter = Annotated[int, typer.Option(min=1, help="Make at most so many passes.")]
+MaxIter = Annotated[int, typer.Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[
     str | None,
-    typer.Option(help="What labels must keep: a TOML file, citations or seminars."),
+    typer.Option(help="Rules for the labels: a TOML file, citations or seminars."),
 ]
 Dtype = Annotated[
     str,

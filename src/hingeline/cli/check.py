@@ -71,7 +71,9 @@ def predict_under(estimator: Any, samples: Samples, constraints: list[Any]) -> l
 
 
 def check(
-    data: Annotated[str, typer.Argument(metavar="FILE", help="A labelled file; - reads a pipe.")],
+    data: Annotated[
+        str, typer.Argument(metavar="FILE", help="A labelled file; - is the standard input.")
+    ],
     constraints: Annotated[
         str, typer.Option(help="A TOML file of constraints, citations or seminars.")
     ],

@@ -26,7 +26,9 @@ from hingeline.evaluation.metrics import evaluate as score
 def evaluate(
     context: typer.Context,
     model: app.Model,
-    data: Annotated[str, typer.Argument(metavar="TEST", help="A labelled file; - reads a pipe.")],
+    data: Annotated[
+        str, typer.Argument(metavar="TEST", help="A labelled file; - is the standard input.")
+    ],
     format: app.KnownFormat = "auto",
     scheme: Annotated[
         str, typer.Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
@@ -37,7 +39,7 @@ def evaluate(
     bootstrap: Annotated[
         int, typer.Option(min=0, help="Resamples for 95 % intervals; 0 for none.")
     ] = 0,
-    labels: Annotated[bool, typer.Option("--labels", help="Add a row for every label.")] = False,
+    labels: Annotated[bool, typer.Option("--labels", help="Add a row for each label.")] = False,
     confusion: Annotated[
         bool, typer.Option("--confusion", help="Add the most frequent confusions.")
     ] = False,
@@ -48,8 +50,8 @@ def evaluate(
 ) -> None:
     """Compare predicted with true labels: accuracy, and spans as conlleval and seqeval count them.
 
-    With --constraints, labels are predicted under them and their violations are counted, too. Sets
-    of labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
+    With --constraints, labels are predicted under them and their violations are counted. Sets of
+    labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
     """
     estimator = load_model(model)
     estimator.set_params(n_jobs=n_jobs)

@@ -18,7 +18,9 @@ from hingeline.features.tables import TokenTable
 
 def explain(
     model: app.Model,
-    data: Annotated[str, typer.Argument(metavar="INPUT", help="A file; - reads a pipe.")] = "-",
+    data: Annotated[
+        str, typer.Argument(metavar="INPUT", help="A file; - is the standard input.")
+    ] = "-",
     sequence: Annotated[
         int, typer.Option("--sequence", "-s", min=1, help="Number of the sequence or row.")
     ] = 1,
@@ -26,7 +28,7 @@ def explain(
     format: app.KnownFormat = "auto",
     as_json: app.Json = False,
 ) -> None:
-    """Show why these labels: their score against the runner-up's, feature by feature."""
+    """Explain a prediction: its score against the runner-up's, feature by feature."""
     estimator = load_model(model)
     refuse_sets("explain", estimator)
     samples = read_for(estimator, model, data, format)

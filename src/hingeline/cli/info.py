@@ -33,7 +33,7 @@ _RULES = {
 def info(
     model: app.Model,
     top: Annotated[
-        int, typer.Option(min=0, help="List so many of the strongest features of every label.")
+        int, typer.Option(min=0, help="List this many of the strongest features of each label.")
     ] = 0,
     transitions: Annotated[
         bool, typer.Option("--transitions", help="List the weights of neighbouring labels.")

@@ -27,7 +27,9 @@ def predict(
     model: app.Model,
     data: Annotated[
         str,
-        typer.Argument(metavar="INPUT", help="File, with or without labels; - reads a pipe."),
+        typer.Argument(
+            metavar="INPUT", help="File, with or without labels; - is the standard input."
+        ),
     ] = "-",
     output: Annotated[
         str, typer.Option("--output", "-o", help="Where to write; - is the standard output.")
@@ -45,10 +47,10 @@ def predict(
     """Predict labels and write the input with one more column.
 
     CoNLL columns get the predicted label as a last column; in CoNLL-U the label's own column is
-    replaced. Other formats give one label a line, with an empty line after each sequence. Models
+    replaced. Other formats give one label per line, with an empty line after each sequence. Models
     of sets of labels give the set of each row, its names separated by commas.
 
-    With --constraints, predict looks for labels that keep them: the highest score minus penalty.
+    With --constraints, predict looks for the highest score minus the penalty of broken rules.
     """
     estimator = load_model(model)
     estimator.set_params(n_jobs=n_jobs)

@@ -30,10 +30,12 @@ from hingeline.semisupervised.annealing import AnnealingStep
 
 
 def semi(
-    data: Annotated[str, typer.Argument(metavar="TRAIN", help="Labelled file; - reads a pipe.")],
+    data: Annotated[
+        str, typer.Argument(metavar="TRAIN", help="Labelled file; - is the standard input.")
+    ],
     model: app.NewModel,
     unlabelled: Annotated[
-        list[str], typer.Option(help="Text to learn from without labels; may be given repeatedly.")
+        list[str], typer.Option(help="Text without labels; repeat the option for more files.")
     ],
     constraints: app.Constraints = None,
     dev: Annotated[
@@ -74,7 +76,7 @@ def semi(
 ) -> None:
     """Learn from few labels, from text without labels, and from constraints on that text.
 
-    Text without labels is labelled during training so that it keeps the constraints, and counts
+    Text without labels is labelled during training so that it obeys the constraints, and counts
     more with every step; --dev or the violations that are left choose the step to keep. Ctrl-C
     ends the training early and keeps the best step so far. Files must have words in columns.
     """

@@ -50,7 +50,9 @@ from hingeline.schemes import scheme_name
 
 def train(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(metavar="TRAIN", help="Labelled file; - reads a pipe.")],
+    data: Annotated[
+        str, typer.Argument(metavar="TRAIN", help="Labelled file; - is the standard input.")
+    ],
     model: app.NewModel,
     format: app.Format = "auto",
     template: app.Template = None,
@@ -65,17 +67,19 @@ def train(
         typer.Option(help="Try several values, e.g. C=0.01,0.1,1; the best on --dev is kept."),
     ] = None,
     tol: app.Tol = 0.05,
-    slack: Annotated[str, typer.Option(help="max, squared, sum or nu.")] = "max",
+    slack: Annotated[str, typer.Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[
         str | None, typer.Option(help="Balance of --slack nu: a mean loss, or auto.")
     ] = None,
-    rescale: Annotated[str, typer.Option(help="margin or slack.")] = "margin",
+    rescale: Annotated[
+        str, typer.Option(help="What the loss rescales: margin or slack.")
+    ] = "margin",
     violators: Annotated[
         str | None,
         typer.Option(help="For --slack sum: argmax, all or a count.", show_default="argmax; all"),
     ] = None,
     solver: Annotated[
-        str, typer.Option(help="auto, sdm, fsmo, bcfw, sdcd, one-slack or subgradient.")
+        str, typer.Option(help="Solver: auto, sdm, fsmo, bcfw, sdcd, one-slack, subgradient.")
     ] = "auto",
     scheme: app.Scheme = None,
     edges: Annotated[
@@ -86,7 +90,7 @@ def train(
         ),
     ] = None,
     max_iter: app.MaxIter = 1000,
-    max_time: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[
         str | None, typer.Option(help="Held-out file: stop when its score no longer rises.")
     ] = None,

@@ -22,24 +22,27 @@ from hingeline.cli.samples import layout_of, load_model, read_like
 
 def update(
     old: app.Model,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled file; - reads a pipe.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Labelled file; - is the standard input.")
+    ],
     model: app.NewModel,
     format: app.KnownFormat = "auto",
     passes: Annotated[
         int | None,
-        typer.Option(min=1, help="Make so many passes over the new data instead of converging."),
+        typer.Option(min=1, help="Make this many passes over the new data only; no certificate."),
     ] = None,
     memory: Annotated[
-        int | None, typer.Option(min=1, help="Keep at most so many examples.")
+        int | None, typer.Option(min=1, help="Keep at most this many examples.")
     ] = None,
     tol: Annotated[
-        float | None, typer.Option(help="Certified gap to reach.", show_default="as trained")
+        float | None, typer.Option(help="Stop at this certified gap.", show_default="as trained")
     ] = None,
     max_iter: Annotated[
-        int | None, typer.Option(min=1, help="Passes at most.", show_default="as trained")
+        int | None,
+        typer.Option(min=1, help="Make at most this many passes.", show_default="as trained"),
     ] = None,
     max_time: Annotated[
-        float | None, typer.Option(help="Seconds at most.", show_default="as trained")
+        float | None, typer.Option(help="Stop after this many seconds.", show_default="as trained")
     ] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
@@ -59,9 +62,9 @@ def update(
 ) -> None:
     """Add a labelled file to the data of a model that was trained with --keep-state.
 
-    The solution is that of training on all data together. New labels and features come behind the
-    known ones; the features, C and everything else stay as MODEL has them. The new model may take
-    the place of the old one.
+    The solution is that of training on all data together. New labels and features are added after
+    the known ones; the features, C and everything else stay as MODEL has them. The new model may
+    take the place of the old one.
     """
     check_target("--model", model, data)
     clock = Clock()
@@ -69,8 +72,8 @@ def update(
         estimator = load_model(old)
         if not hasattr(estimator, "partial_fit"):
             raise CommandError(
-                f"{old} holds a {type(estimator).__name__}, which takes no more data: train on all "
-                "data together."
+                f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: "
+                "train on all data together."
             )
         if estimator.n_examples_ == 0:
             raise CommandError(

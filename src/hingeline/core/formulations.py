@@ -84,7 +84,7 @@ def make_formulation(C: float, slack: str, rescale: str, weights: Array) -> Form
     )
 
 
-def feasible(form: Formulation, masses: Array, owners: Array) -> Array:
+def cut_back(form: Formulation, masses: Array, owners: Array) -> Array:
     """The multipliers, cut back to the feasible set where they left it.
 
     Those of an example whose sum is too large are scaled; with ``summed`` each is clipped.
@@ -116,7 +116,7 @@ def plane_scale(form: Formulation, loss: float) -> float:
 
 
 @helper
-def joined(form: Formulation, slack: float, h: float) -> float:
+def add_hinge(form: Formulation, slack: float, h: float) -> float:
     """An example's slack after one more hinge h: their maximum, or the sum of positive ones."""
     if form.summed == 1:
         return slack + max(h, 0.0)

@@ -17,66 +17,16 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline.core import snapshot as snapshots
 from hingeline.core.results import HistoryRow, PassState, Result, relative
+from hingeline.core.solver import CertifiedSolver
 
 Array = np.ndarray[Any, Any]
-
-
-class Solver(Protocol):
-    """What the loop asks of a solver."""
-
-    exact: bool
-    satisfied: bool
-    certifies: bool
-    restricted: bool
-    enough: float
-
-    @property
-    def n_planes(self) -> int:
-        """Planes in the working set."""
-
-    @property
-    def oracle_calls(self) -> int:
-        """Decodes so far."""
-
-    def sweep(self) -> float:
-        """One pass over the data; the gap estimated along the way."""
-
-    def lower_bound(self) -> float:
-        """Dual objective of a feasible point made of the current multipliers."""
-
-    def positive_part(self, primal: float) -> float:
-        """The non-negative part of a primal value, which gaps are relative to."""
-
-    def certify(self) -> float:
-        """True primal of the best candidate of this moment; :meth:`best` keeps it if it leads."""
-
-    def candidate(self) -> Array:
-        """A copy of the weights :meth:`certify` would try first."""
-
-    def primal_of(self, weights: Array) -> float:
-        """True primal of given weights."""
-
-    def best(self) -> tuple[Array, float]:
-        """Weights of the least primal certified so far, and that primal."""
-
-    def measures(self) -> dict[str, Any]:
-        """Columns of a history row beside the certificate, by name."""
-
-    def findings(self, weights: Array) -> dict[str, float]:
-        """What else is known of the weights that a run ends with, by name."""
-
-    def repair(self) -> None:
-        """Make state consistent again after an interruption anywhere."""
-
-    def finished(self) -> str | None:
-        """A reason why no further pass can help, if there is one."""
 
 
 @dataclass
@@ -136,7 +86,7 @@ class Progress:
         "last_certificate",
     )
 
-    def update(self, solver: Solver, certified: bool = False) -> bool:
+    def update(self, solver: CertifiedSolver, certified: bool = False) -> bool:
         """Take over the solver's best primal; whether it is news.
 
         Outputs found since a restricted primal was computed may lift the dual above it: such a
@@ -153,7 +103,7 @@ class Progress:
             self.relative_gap = relative(self.gap, solver.positive_part(primal))
         return news
 
-    def step(self, solver: Solver, tol: float) -> tuple[float, bool]:
+    def step(self, solver: CertifiedSolver, tol: float) -> tuple[float, bool]:
         """One pass and, where it is due, a certificate; the estimate, and if the primal is news."""
         estimate = solver.sweep()
         self.passes += 1
@@ -167,7 +117,7 @@ class Progress:
             and _certificate_due(self.passes, self.last_certificate, expected, tol)
         ):
             if solver.exact and tol < 1.0:
-                solver.enough = self.best_dual / (1.0 - tol)
+                solver.good_primal = self.best_dual / (1.0 - tol)
             solver.certify()
             self.last_certificate = self.passes
             fresh = self.update(solver, certified=True) or fresh or solver.restricted
@@ -176,7 +126,7 @@ class Progress:
         return estimate, fresh
 
 
-def run(solver: Solver, limits: Limits) -> Result:
+def run(solver: CertifiedSolver, limits: Limits) -> Result:
     """Pass over the data until the certified relative gap is at most ``limits.tol``."""
     progress = Progress()
     began = limits.started
@@ -236,7 +186,7 @@ def run(solver: Solver, limits: Limits) -> Result:
 
 
 def _result(
-    solver: Solver, limits: Limits, progress: Progress, reason: str, chosen: Array | None
+    solver: CertifiedSolver, limits: Limits, progress: Progress, reason: str, chosen: Array | None
 ) -> Result:
     """Certify what was not yet, and say how the run came to stop."""
     tol, passes, history = limits.tol, progress.passes, progress.history
@@ -274,7 +224,7 @@ def _result(
     )
 
 
-def _certified(row: HistoryRow, solver: Solver, primal: float, gap: float) -> HistoryRow:
+def _certified(row: HistoryRow, solver: CertifiedSolver, primal: float, gap: float) -> HistoryRow:
     """The row with what a certificate found; a restricted primal is not called one."""
     if solver.restricted:
         return row._replace(restricted=primal)
@@ -311,7 +261,7 @@ def _is_checkpoint(callback: Any) -> bool:
     return hasattr(callback, "begin")
 
 
-def _reason(solver: Solver, limits: Limits, progress: Progress) -> str:
+def _reason(solver: CertifiedSolver, limits: Limits, progress: Progress) -> str:
     """Why to stop after this pass, if no callback says otherwise."""
     if progress.relative_gap <= limits.tol:
         return "converged"
@@ -351,7 +301,7 @@ def _warn(
     else:
         bound = f"its certified relative gap is {rel:.3g}, above tol={limits.tol:g}"
     remedy = {
-        "interrupted": "the best weights so far are kept; fit again with warm_start=True to go on",
+        "interrupted": "the best weights so far are kept; fit again with warm_start=True to go on"
     }.get(reason, "raise max_iter or max_time, loosen tol, lower C, or scale the features")
     warnings.warn(
         f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",

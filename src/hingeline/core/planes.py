@@ -4,7 +4,7 @@ Everything lies in flat pools. Example i owns ``capacity[i]`` slots from ``slot[
 ``used[i]`` are in use; plane j of it is the output ``y[y_start[i] + j·length …]`` and row j of the
 ``capacity × capacity`` block of inner products ``a_j Δf_j · a_k Δf_k`` from ``gram_start[i]`` on.
 Kernels never allocate: an example that finds no free slot raises ``wanted`` and gets more room
-from :func:`grown` between two passes. A plane is only ever overwritten while its multiplier is 0.
+from :func:`make_room` between two passes. A plane is only overwritten while its multiplier is 0.
 
 Solvers that want no inner products leave the pool of Gram blocks empty.
 
@@ -26,6 +26,8 @@ Array = np.ndarray[Any, Any]
 
 FIRST_CAPACITY = 4
 
+#: As ``patience``: planes are never dropped, sets only grow.
+KEEP = 2**30
 #: As ``patience``: take free slots only, overwrite no plane and ask for no room.
 FREE_SLOTS_ONLY = -1
 
@@ -139,7 +141,7 @@ def _mark_full(ws: WorkingSet, clock: int, patience: int) -> None:
             ws.wanted[i] = 1
 
 
-def grown(ws: WorkingSet, clock: int, patience: int, most: int | None = None) -> WorkingSet:
+def make_room(ws: WorkingSet, clock: int, patience: int, most: int | None = None) -> WorkingSet:
     """The same planes, with twice the room for every example whose slots are all in use.
 
     ``most`` is the largest number of slots that an example is given.
@@ -276,7 +278,7 @@ def fill_gram(problem: Any, ws: WorkingSet, scratch: Array) -> None:
                 ws.gram[g + k * room + j] = value
 
 
-def checked(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
+def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
     """Refuse planes whose tables do not fit together: kernels do not look before they read."""
     for name in WorkingSet._fields:
         if getattr(ws, name).dtype != getattr(fresh, name).dtype:

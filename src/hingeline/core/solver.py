@@ -1,22 +1,41 @@
-"""The dual state over planes found by decoding, shared by the solvers that keep a working set."""
+"""What all solvers share: weights, the dual objective, the certificate, and the average.
+
+With ``w = Σ α·a·Δf`` the dual objective is ``D = Σ α·b − ½‖w‖² − ½ Σ r_i A_i²`` and the primal of
+*any* weights v is ``P(v) = ½‖v‖² + Σ_i cost_i(max_y H_i(y; v))``, one decode per example. Points
+tried are the average of the iterates (:mod:`.blocks`) and, now and then, the last iterate: any
+primal point over any feasible dual point bounds the distance to the optimum.
+
+Hard margin: P is finite only where no constraint is violated. Each example's oracle is asked for
+the smallest stretch c at which ``c·v`` satisfies it (Dinkelbach's iteration: c ← b/(a·v·Δf) of the
+most violated plane, which only grows), and ``P = ½c²‖v‖²``. On the dual side any multiple of α is
+feasible, the best one gives ``D = (Σ α·b)²/(2‖w‖²)``; ``Σ α·b/‖w‖`` bounds ‖w*‖ from below and is
+what declares data inseparable.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
+from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
+from hingeline.core.blocks import (
+    add_planes,
+    find_planes,
+    find_planes_above,
+    move_mass,
+    score_planes,
+)
 from hingeline.core.formulations import (
     RESCALINGS,
     Formulation,
-    feasible,
-    joined,
+    cut_back,
     most_violated,
-    most_violated_sum,
     plane_offset,
     plane_scale,
     slack_cost,
@@ -25,37 +44,16 @@ from hingeline.core.planes import (
     FIRST_CAPACITY,
     FREE_SLOTS_ONLY,
     WorkingSet,
-    checked,
+    check_planes,
     copy_planes,
     empty_working_set,
     fill_gram,
-    insert,
-    planes,
+    make_room,
 )
-from hingeline.core.primitives import (
-    Compiled,
-    output_length,
-    plane_loss,
-    plane_score,
-    planes_add,
-    planes_score,
-)
+from hingeline.core.primitives import Compiled, output_length, plane_loss, plane_score
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 from hingeline.core.workers import Workers
-
-# What every dual solver shares: weights, dual objective, and the certificate.
-#
-# With ``w = Σ α·a·Δf`` the dual objective is ``D = Σ α·b − ½‖w‖² − ½ Σ r_i A_i²`` and the primal
-# of *any* weights v is ``P(v) = ½‖v‖² + Σ_i cost_i(max_y H_i(y; v))``, one decode per example.
-# Points tried are the average of the iterates and, now and then, the last iterate: any primal
-# point over any feasible dual point bounds the distance to the optimum.
-#
-# Hard margin: P is finite only where no constraint is violated. Each example's oracle is asked
-# for the smallest stretch c at which ``c·v`` satisfies it (Dinkelbach's iteration: c ← b/(a·v·Δf)
-# of the most violated plane, which only grows), and ``P = ½c²‖v‖²``. On the dual side any
-# multiple of α is feasible, the best one gives ``D = (Σ α·b)²/(2‖w‖²)``; ``Σ α·b/‖w‖`` bounds
-# ‖w*‖ from below and is what declares data inseparable.
 
 Array = np.ndarray[Any, Any]
 
@@ -103,23 +101,20 @@ def total_slack_cost(form: Formulation, violation: Array) -> float:
     return total
 
 
-def stages_for(reach: float, factor: float, most: int = 20) -> list[float]:
-    """Factors on C for the first sweeps; ``reach`` is how many steps fill an average example."""
-    if not 1.0 < factor < np.inf or not np.isfinite(reach):
-        return []
-    count = min(most, int(math.log(max(0.5 * reach, 1.0)) / math.log(factor)))
-    return [factor**-k for k in range(count, 0, -1)]
-
-
 class CertifiedSolver(ABC):
-    """Weights, and the certificate of the best ones seen; subclasses hold a dual point."""
+    """Weights, the certificate of the best ones seen, and what solvers declare of themselves.
 
-    # What a solver declares of itself; a class that states its slacks is registered.
+    Solvers with multipliers of single examples have the average of their iterates certified too:
+    they count ``visits`` and provide what stands under "Multipliers" below.
+    """
+
+    # Declarations; a class that states its slacks is registered.
     name: ClassVar[str]
     slacks: ClassVar[tuple[str, ...]]
     rescalings: ClassVar[tuple[str, ...]] = RESCALINGS
     soft_only: ClassVar[str] = ""  # why it needs a finite C, where it does
     all_outputs: ClassVar[bool] = False  # works on all outputs of an example, which must be few
+    by_example: ClassVar[bool] = False  # keeps multipliers of single examples, as streams need
     Options: ClassVar[type[SolverOptions]] = SolverOptions
 
     certifies = False  # whether every sweep keeps a true primal by itself
@@ -131,8 +126,11 @@ class CertifiedSolver(ABC):
         "satisfied",
         "_stretch",
         "_best_primal",
+        "visits",
+        "_certificates",
+        "_average_leads",
     )
-    saved_arrays: ClassVar[tuple[str, ...]] = ("w", "violation", "_best")
+    saved_arrays: ClassVar[tuple[str, ...]] = ("w", "violation", "_best", "gaps")
 
     def __init__(
         self,
@@ -155,10 +153,14 @@ class CertifiedSolver(ABC):
         self.active = np.flatnonzero(form.cap > 0.0)
         self.w = aligned_zeros(compiled.n_weights)
         self.violation = np.zeros(compiled.n)
+        self.gaps = np.zeros(compiled.n)
         self.clock = 0
         self.oracle_calls = 0
         self.stages: list[float] = []  # factors on the caps in the first sweeps; then 1
-        self.enough = -math.inf  # a primal that ends the run: no need to look for a better one
+        self.good_primal = -math.inf  # ends the run: no need to look for a better one
+        self.visits = 0.0  # since the average was started
+        self._certificates = 0
+        self._average_leads = True
         self._stretch = 1.0
         self._best: Array | None = None
         self._best_primal = math.inf
@@ -178,14 +180,6 @@ class CertifiedSolver(ABC):
     @abstractmethod
     def sweep(self) -> float:
         """One pass over the data; the gap estimated along the way."""
-
-    @abstractmethod
-    def dual(self) -> float:
-        """Dual objective of the multipliers."""
-
-    @abstractmethod
-    def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere."""
 
     @abstractmethod
     def memory(self) -> Any:
@@ -223,9 +217,106 @@ class CertifiedSolver(ABC):
         """Take over what :meth:`tables` gave; KeyError where something is missing."""
         return
 
+    # Multipliers -----------------------------------------------------------------------------
+
+    def masses(self) -> Array:
+        """All multipliers, as a flat array that may be written to."""
+        raise NotImplementedError
+
+    def owners(self) -> Array:
+        """The example of each multiplier."""
+        raise NotImplementedError
+
+    def combine(self, support: Array, steps: Array, out: Array) -> None:
+        """``out += Σ steps·a·Δf``."""
+        raise NotImplementedError
+
+    def _linear(self) -> float:
+        """``Σ α·b``."""
+        raise NotImplementedError
+
+    def _sums(self) -> Array:
+        """``A_i = Σ_y α_i(y)``."""
+        raise NotImplementedError
+
+    def _reach(self) -> float:
+        """Largest ``‖a·Δf‖/b`` of the planes known."""
+        raise NotImplementedError
+
+    def _drift(self) -> Array:
+        """The sum that the average is made of, one entry per multiplier."""
+        raise NotImplementedError
+
+    def _add_drift(self, factor: float, w: Array) -> None:
+        """``w += factor·Σ drift·a·Δf``."""
+        raise NotImplementedError
+
+    def dual(self) -> float:
+        """``D(α)``; for a hard margin, of the best multiple of α."""
+        square = float(self.w @ self.w)
+        if self.hard:
+            return self._linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
+        ridge = float(self.form.ridge @ self._sums() ** 2) if self.form.ridge.any() else 0.0
+        return self._linear() - 0.5 * square - 0.5 * ridge
+
+    def repair(self) -> None:
+        """Weights from the multipliers again, after an interruption anywhere.
+
+        Interpreted code may stop between a multiplier and its weights, or while the average
+        stands in for the last iterate.
+        """
+        masses = self.masses()
+        masses[:] = cut_back(self.form, masses, self.owners())
+        support = np.flatnonzero(masses)
+        self.w = aligned_zeros(self.compiled.n_weights)
+        self.combine(support, masses[support], self.w)
+        self.restart_average()
+
     def finished(self) -> str | None:
         """A reason why no further pass can help, if there is one."""
+        if self.hard and self._linear() > 0.0:
+            norm = math.sqrt(float(self.w @ self.w))
+            if self._linear() * self._reach() * LEAST_MARGIN > norm:
+                raise ValueError(
+                    "C=inf asks for a hard margin, but the training data are not separable (any "
+                    f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
+                )
         return None
+
+    # Stages --------------------------------------------------------------------------------
+
+    def plan_stages(self, reach: float, most: int = 20) -> None:
+        """Choose factors on C for the first sweeps; ``reach`` steps fill an average example.
+
+        Large C is approached in stages: at a small C an example is full after a step or two, and
+        the multipliers scaled up to the next C are a far better start than zero. They are
+        feasible for the final C all along, so nothing else needs to know.
+        """
+        factor = self.options.stage_factor
+        if 1.0 < factor < np.inf and np.isfinite(reach):
+            count = min(most, int(math.log(max(0.5 * reach, 1.0)) / math.log(factor)))
+            self.stages = [factor**-k for k in range(count, 0, -1)]
+
+    def stage(self) -> Formulation:
+        """The formulation of this sweep, after scaling the multipliers where a stage begins."""
+        at = (self.clock - 1) // self.options.stage_sweeps
+        if not self.stages or at > len(self.stages):
+            return self.form
+        now = self.stages[at] if at < len(self.stages) else 1.0
+        if self.stage_begins(self.clock):
+            self._scale(now / self.stages[at - 1])
+        return self.form if at == len(self.stages) else self.form._replace(cap=self.form.cap * now)
+
+    def stage_begins(self, clock: int) -> bool:
+        """Whether the multipliers are scaled up before the sweep of this number."""
+        at, within = divmod(clock - 1, self.options.stage_sweeps)
+        return within == 0 and 0 < at <= len(self.stages)
+
+    def _scale(self, factor: float) -> None:
+        """Multiply all multipliers, and the weights with them."""
+        self.masses()[:] *= factor
+        self.w *= factor
+        self.restart_average()
 
     # The primal side -----------------------------------------------------------------------
 
@@ -242,32 +333,24 @@ class CertifiedSolver(ABC):
 
     def _consider(self) -> float:
         primal = self._primal()
-        self._keep(primal)
+        self._keep(self.w, primal, self._stretch if math.isfinite(primal) else 1.0)
         return primal
 
-    def _keep(self, primal: float) -> None:
-        """Remember ``self.w`` if its true primal is the least so far.
+    def _keep(self, weights: Array, primal: float, factor: float = 1.0) -> bool:
+        """Remember ``factor·weights`` if their primal is the least so far; whether it is.
 
         A restricted primal is no bound: the newest, over the most planes, is the one to keep. So it
         is as long as none is finite.
         """
         best = self._best_primal
-        if self.restricted or primal < best or math.isinf(best) or self._best is None:
-            if self._best is None:
-                self._best = aligned_zeros(len(self.w))
-            self._best_primal = math.inf  # should an interruption come between the two
-            self._best[:] = self.w
-            if self.hard and math.isfinite(primal):
-                self._best *= self._stretch
-            self._best_primal = primal
-
-    def certify(self) -> float:
-        """True primal of the weights."""
-        return self._consider()
-
-    def candidate(self) -> Array:
-        """A copy of the weights that :meth:`certify` would try."""
-        return self.w.copy()
+        if not (self.restricted or primal < best or math.isinf(best) or self._best is None):
+            return False
+        if self._best is None:
+            self._best = aligned_zeros(len(self.w))
+        self._best_primal = math.inf  # should an interruption come between the two
+        np.multiply(weights, factor, out=self._best)
+        self._best_primal = primal
+        return True
 
     def primal_of(self, weights: Array) -> float:
         """True primal of given weights, as they are."""
@@ -286,277 +369,60 @@ class CertifiedSolver(ABC):
             return self.w, math.inf
         return self._best, self._best_primal
 
-
-class DualSolver(CertifiedSolver):
-    """Multipliers of examples, averages of the iterates; subclasses say how a pass moves mass."""
-
-    saved_numbers = (
-        *CertifiedSolver.saved_numbers,
-        "visits",
-        "_certificates",
-        "_average_leads",
-    )
-    saved_arrays = (*CertifiedSolver.saved_arrays, "gaps")
-
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: Any = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
-        self.gaps = np.zeros(compiled.n)
-        self.visits = 0.0  # since the average was started
-        self._certificates = 0
-        self._average_leads = True
-
-    # What a subclass provides --------------------------------------------------------------
-
-    @abstractmethod
-    def _linear(self) -> float:
-        """``Σ α·b``."""
-
-    @abstractmethod
-    def _sums(self) -> Array:
-        """``A_i = Σ_y α_i(y)``."""
-
-    @abstractmethod
-    def _reach(self) -> float:
-        """Largest ``‖a·Δf‖/b`` of the planes known."""
-
-    @abstractmethod
-    def _add_drift(self, factor: float, w: Array) -> None:
-        """``w += factor·Σ drift·a·Δf``."""
-
-    @abstractmethod
-    def _clear_drift(self) -> None:
-        """Forget the drift."""
-
-    def _scale(self, factor: float) -> None:
-        """Multiply all multipliers, and the weights with them."""
-        raise NotImplementedError
-
-    def stage(self) -> Formulation:
-        """The formulation of this sweep, after scaling the multipliers where a stage begins.
-
-        Large C is approached in stages: at a small C an example is full after a step or two, and
-        the multipliers scaled up to the next C are a far better start than zero. They are
-        feasible for the final C all along, so nothing else needs to know.
-        """
-        at = (self.clock - 1) // self.options.stage_sweeps
-        if not self.stages or at > len(self.stages):
-            return self.form
-        now = self.stages[at] if at < len(self.stages) else 1.0
-        if self.stage_begins(self.clock):
-            self._scale(now / self.stages[at - 1])
-        return self.form if at == len(self.stages) else self.form._replace(cap=self.form.cap * now)
-
-    def stage_begins(self, clock: int) -> bool:
-        """Whether the multipliers are scaled up before the sweep of this number."""
-        at, within = divmod(clock - 1, self.options.stage_sweeps)
-        return within == 0 and 0 < at <= len(self.stages)
-
-    def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere.
-
-        Interpreted code may stop between a multiplier and its weights, or while the average
-        stands in for the last iterate.
-        """
-        masses = self.masses()
-        masses[:] = feasible(self.form, masses, self.owners())
-        support = np.flatnonzero(masses)
-        self.w = aligned_zeros(self.compiled.n_weights)
-        self.combine(support, masses[support], self.w)
-        self.restart_average()
-
-    @abstractmethod
-    def masses(self) -> Array:
-        """All multipliers, as a flat array that may be written to."""
-
-    @abstractmethod
-    def owners(self) -> Array:
-        """The example of each multiplier."""
-
-    @abstractmethod
-    def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·a·Δf``."""
-
-    # The dual side -------------------------------------------------------------------------
-
-    def dual(self) -> float:
-        """``D(α)``; for a hard margin, of the best multiple of α."""
-        square = float(self.w @ self.w)
-        if self.hard:
-            return self._linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
-        ridge = float(self.form.ridge @ self._sums() ** 2) if self.form.ridge.any() else 0.0
-        return self._linear() - 0.5 * square - 0.5 * ridge
-
-    def finished(self) -> str | None:
-        """A reason why no further pass can help, if there is one."""
-        if self.hard and self._linear() > 0.0:
-            norm = math.sqrt(float(self.w @ self.w))
-            if self._linear() * self._reach() * LEAST_MARGIN > norm:
-                raise ValueError(
-                    "C=inf asks for a hard margin, but the training data are not separable (any "
-                    f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
-                )
-        return None
-
     # The average ---------------------------------------------------------------------------
 
     def certify(self) -> float:
-        """Certify the average or the last iterate, whichever led before; sometimes both.
-
-        The average is made where the weights stand and taken back, so that no third copy of
-        the weights is needed.
-        """
+        """Certify the average or the last iterate, whichever led before; sometimes both."""
         self._certificates += 1
         both = self._certificates % 3 == 0 or self.hard
+        return self._try_average_or_last(self._consider, both, self.good_primal)
+
+    def _try_average_or_last(
+        self,
+        consider: Callable[[], float],
+        both: bool,
+        good: float = -math.inf,
+        standing: Callable[[], Any] | None = None,
+    ) -> float:
+        """The lesser primal of the two, or that of the one that led before; ``good`` will do.
+
+        ``standing`` makes a context in which the average stands where the weights do.
+        """
         average = last = math.inf
         if self.visits > 0 and (self._average_leads or both):
-            factor = self._average_factor()
-            self._add_drift(factor, self.w)
-            average = self._consider()
-            self._add_drift(-factor, self.w)
-            if average <= self.enough:
+            with (standing or self._average_in_place)():
+                average = consider()
+            if average <= good:
                 return average
         if not self._average_leads or both or self.visits == 0:
-            last = self._consider()
+            last = consider()
         if both:
             self._average_leads = average <= last
         return min(average, last)
+
+    @contextlib.contextmanager
+    def _average_in_place(self) -> Iterator[None]:
+        """Make the average where the weights stand and take it back: no third copy is needed."""
+        factor = self._average_factor()
+        self._add_drift(factor, self.w)
+        yield
+        self._add_drift(-factor, self.w)
 
     def _average_factor(self) -> float:
         return -1.0 / (self.visits * (self.visits + 1.0))
 
     def restart_average(self) -> None:
         """Forget the iterates before this moment."""
-        if self.streaming:
-            return
-        self._clear_drift()
-        self.visits = 0.0
+        if not self.streaming:
+            self._drift()[:] = 0.0
+            self.visits = 0.0
 
     def candidate(self) -> Array:
-        """A copy of the averaged weights."""
+        """A copy of the averaged weights, or of the last where there is no average."""
         copy = self.w.copy()
         if self.visits > 0:
             self._add_drift(self._average_factor(), copy)
         return copy
-
-
-@helper
-def slack_of_known(problem: Any, form: Formulation, ws: WorkingSet, i: int, w: Array) -> float:
-    """The slack of example i over the planes it has."""
-    m = ws.used[i]
-    scores = np.empty(m)
-    if m > 0:
-        planes_score(problem, i, planes(ws, i), w, scores)
-    slack = 0.0
-    s = ws.slot[i]
-    for j in range(m):
-        slack = joined(form, slack, ws.offset[s + j] - ws.scale[s + j] * scores[j])
-    return slack
-
-
-@helper
-def longest_output(problem: Any, order: Array) -> int:
-    """Length of the longest output among the examples of ``order``, at least 1."""
-    longest = 1
-    for i in order:
-        longest = max(longest, output_length(problem, i))
-    return longest
-
-
-@kernel
-def find_planes(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    epsilon: float,
-    clock: int,
-    patience: int,
-    scratch: Array,
-    violation: Array,
-) -> None:
-    """Decode the examples of ``order`` against w and put what is violated into their sets.
-
-    Writes ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of
-    ``order`` may run in threads. For hinges that are sums of score and loss; ``epsilon`` is
-    negative and counts for nothing: what most runs need, and quick to compile.
-    """
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
-    for i in order:
-        violation[i] = 0.0
-        if form.cap[i] > 0.0:
-            y = buffer[: output_length(problem, i)]
-            h = most_violated_sum(problem, form, i, w, 1.0, y)
-            violation[i] = max(h, 0.0)
-            if h > 0.0:
-                insert(problem, form, ws, i, y, clock, patience, scratch)
-
-
-@kernel
-def find_planes_above(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    epsilon: float,
-    clock: int,
-    patience: int,
-    scratch: Array,
-    violation: Array,
-) -> None:
-    """:func:`find_planes` for any hinge.
-
-    A plane enters if its hinge exceeds that of all planes known by more than ``epsilon``; with a
-    negative epsilon, which spares the comparison, if it is violated at all.
-    """
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
-    for i in order:
-        violation[i] = 0.0
-        if form.cap[i] > 0.0:
-            y = buffer[: output_length(problem, i)]
-            h = most_violated(problem, form, i, w, 1.0, y)
-            violation[i] = max(h, 0.0)
-            if h > 0.0 and (epsilon < 0.0 or h > slack_of_known(problem, form, ws, i, w) + epsilon):
-                insert(problem, form, ws, i, y, clock, patience, scratch)
-
-
-@kernel
-def add_planes(problem: Any, ws: WorkingSet, masses: Array, factor: float, w: Array) -> None:
-    """``w += factor · Σ mass·a·Δf`` with one mass per slot (multipliers, or their drift)."""
-    for i in range(ws.used.shape[0]):
-        m = ws.used[i]
-        s = ws.slot[i]
-        steps = np.empty(m)
-        some = False
-        for j in range(m):
-            steps[j] = factor * masses[s + j] * ws.scale[s + j]
-            some = some or steps[j] != 0.0
-        if some:
-            planes_add(problem, i, planes(ws, i), steps, w)
-
-
-@kernel
-def scores_of(problem: Any, ws: WorkingSet, wanted: Array, w: Array, out: Array) -> None:
-    """``a·w·Δf`` of every plane whose entry in ``wanted`` is not 0."""
-    for i in range(ws.used.shape[0]):
-        m = ws.used[i]
-        s = ws.slot[i]
-        some = False
-        for j in range(m):
-            some = some or wanted[s + j] != 0.0
-        if some:
-            planes_score(problem, i, planes(ws, i), w, out[s : s + m])
-            for j in range(m):
-                out[s + j] *= ws.scale[s + j]
 
 
 def scale_to(before: Formulation, form: Formulation) -> Array:
@@ -570,8 +436,29 @@ def scale_to(before: Formulation, form: Formulation) -> Array:
     return np.asarray(np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0))
 
 
-class PlaneSolver(DualSolver):
-    """A dual solver whose multipliers sit on the planes of a working set."""
+class PlaneSolver(CertifiedSolver):
+    """Multipliers on planes found by decoding: a schedule of passes, and a rule for visits.
+
+    The schedule here is that of :mod:`hingeline.solvers.sdm`; others replace :meth:`sweep`.
+    """
+
+    by_example = True
+    accelerate: Any  # a step over all planes with mass
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        form: Formulation,
+        workers: Workers,
+        seed: int,
+        options: dict[str, Any] | None = None,
+        start: WorkingSet | None = None,
+    ) -> None:
+        super().__init__(compiled, form, workers, seed, options)
+        self.fresh = start is None
+        self.ws = self.take_over(start)
+        if start is not None:
+            self._add(self.ws.alpha, 1.0, self.w)
 
     @classmethod
     def start_from(
@@ -589,35 +476,10 @@ class PlaneSolver(DualSolver):
         ws = empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
         copy_planes(old, ws)
         ws.alpha[: len(old.alpha)] *= np.repeat(scale_to(before.form, form), old.capacity)
-        ws.alpha[:] = feasible(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))
+        ws.alpha[:] = cut_back(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))
         ws.drift[:] = 0.0
         ws.stamp[:] = 0
         return ws
-
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: WorkingSet | None = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
-        self.fresh = start is None
-        self.ws = self.take_over(start)
-        if start is not None:
-            self._add(self.ws.alpha, 1.0, self.w)
-
-    @property
-    def n_planes(self) -> int:
-        """Planes in the working set."""
-        return self.ws.n_planes
-
-    @property
-    def inner_products(self) -> bool:
-        """Whether the working set keeps those of an example's planes."""
-        return True
 
     def take_over(self, start: WorkingSet | None) -> WorkingSet:
         """The planes to start from, with inner products where this solver wants them."""
@@ -632,6 +494,28 @@ class PlaneSolver(DualSolver):
             fill = self.compiled.bind(fill_gram)
             fill(self.compiled.problem, ws, self.workers.scratch[0])
         return ws
+
+    @property
+    def n_planes(self) -> int:
+        """Planes in the working set."""
+        return self.ws.n_planes
+
+    @property
+    def inner_products(self) -> bool:
+        """Whether the working set keeps those of an example's planes."""
+        return True
+
+    @property
+    def patience(self) -> int:
+        """Passes after which a plane without mass may go."""
+        return int(self.options.patience)
+
+    @property
+    def rule(self) -> Any:
+        """How mass moves at a visit: see :mod:`hingeline.core.blocks`."""
+        raise NotImplementedError
+
+    # Passes --------------------------------------------------------------------------------
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
@@ -653,9 +537,79 @@ class PlaneSolver(DualSolver):
             order,
         )
 
+    def move(
+        self, order: Array, form: Formulation, gaps: Array, averaged: bool = True
+    ) -> tuple[float, float]:
+        """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
+        results: tuple[float, float] = self.compiled.bind(move_mass)(
+            self.compiled.problem,
+            form,
+            self.ws,
+            self.rule,
+            order,
+            self.w,
+            self.visits,
+            float(averaged),
+            self.clock,
+            gaps,
+        )
+        self.visits += len(order) * averaged
+        return results
+
+    def cut_into_blocks(self, order: Array) -> Iterator[Array]:
+        """Examples decoded against the same weights before their mass is moved, in order.
+
+        Blocks are small against n and large enough to feed threads.
+        """
+        size = self.options.block or max(1, min(64, len(self.active) // 32))
+        for lo in range(0, len(order), size):
+            yield order[lo : lo + size]
+
+    def restart_average_in_time(self) -> None:
+        """Let the average cover the later half of the run, 16 passes at most."""
+        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
+            self.restart_average()
+
+    def plan_stages_by_sample(self) -> None:
+        """Decode some examples to see how much a step fills one."""
+        sample = self.active[: min(100, len(self.active))]
+        self.find(sample, self.patience)
+        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
+        if len(squares):
+            self.plan_stages(float(self.form.cap[sample].mean() * squares.mean()), most=2)
+
+    def sweep(self) -> float:
+        """One decoding pass and the cached passes after it."""
+        options = self.options
+        self.clock += 1
+        self.restart_average_in_time()
+        stage = self.stage()
+        known = self.n_planes
+        order = self.rng.permutation(self.active)
+        for part in self.cut_into_blocks(order):
+            self.find(part, self.patience)
+            self.move(part, stage, self.gaps)
+        self.oracle_calls += len(order)
+        self.ws = make_room(self.ws, self.clock, self.patience)
+        estimate = float(self.gaps.sum())
+        passes = options.cached_passes
+        if 20 * (self.n_planes - known) <= len(order):  # decoding hardly finds anything any more
+            passes *= 5
+        for _ in range(passes):
+            worth = self.gaps > options.skip * self.gaps[self.active].mean()
+            if not worth.any():
+                break
+            part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
+            self.move(part, stage, self.gaps)
+        if stage is self.form and self.clock > 4:
+            self.accelerate(self, estimate)
+        return estimate if stage is self.form else np.inf
+
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.
         self.find(np.arange(self.compiled.n), FREE_SLOTS_ONLY)
+
+    # State ---------------------------------------------------------------------------------
 
     def memory(self) -> WorkingSet:
         """Planes and multipliers."""
@@ -668,7 +622,33 @@ class PlaneSolver(DualSolver):
     def set_tables(self, tables: dict[str, Array]) -> None:
         """Take over a working set for the same examples."""
         fields = {name: tables[name] for name in WorkingSet._fields}
-        self.ws = checked(WorkingSet(**fields), self.ws)
+        self.ws = check_planes(WorkingSet(**fields), self.ws)
+
+    def masses(self) -> Array:
+        """All multipliers, flat."""
+        return self.ws.alpha
+
+    def owners(self) -> Array:
+        """The example of each multiplier."""
+        return np.repeat(np.arange(self.compiled.n), self.ws.capacity)
+
+    def products(self, support: Array, vector: Array) -> Array:
+        """``a·Δf·vector`` of the planes in ``support``."""
+        wanted = np.zeros_like(self.ws.alpha)
+        wanted[support] = 1.0
+        out = np.zeros_like(self.ws.alpha)
+        self.compiled.bind(score_planes)(self.compiled.problem, self.ws, wanted, vector, out)
+        return np.asarray(out[support])
+
+    def hinges_of(self, support: Array) -> Array:
+        """``b − a·w·Δf`` of the planes in ``support``."""
+        return np.asarray(self.ws.offset[support] - self.products(support, self.w))
+
+    def combine(self, support: Array, steps: Array, out: Array) -> None:
+        """``out += Σ steps·a·Δf``."""
+        spread = np.zeros_like(self.ws.alpha)
+        spread[support] = steps
+        self._add(spread, 1.0, out)
 
     def _linear(self) -> float:
         return float(self.ws.alpha @ self.ws.offset)
@@ -684,36 +664,8 @@ class PlaneSolver(DualSolver):
     def _add(self, masses: Array, factor: float, w: Array) -> None:
         self.compiled.bind(add_planes)(self.compiled.problem, self.ws, masses, factor, w)
 
+    def _drift(self) -> Array:
+        return self.ws.drift
+
     def _add_drift(self, factor: float, w: Array) -> None:
         self._add(self.ws.drift, factor, w)
-
-    def _clear_drift(self) -> None:
-        self.ws.drift[:] = 0.0
-
-    # What :mod:`hingeline.solvers.conjugate_gradients` asks for ----------------------------------
-
-    def masses(self) -> Array:
-        """All multipliers, flat."""
-        return self.ws.alpha
-
-    def owners(self) -> Array:
-        """The example of each multiplier."""
-        return np.repeat(np.arange(self.compiled.n), self.ws.capacity)
-
-    def products(self, support: Array, vector: Array) -> Array:
-        """``a·Δf·vector`` of the planes in ``support``."""
-        wanted = np.zeros_like(self.ws.alpha)
-        wanted[support] = 1.0
-        out = np.zeros_like(self.ws.alpha)
-        self.compiled.bind(scores_of)(self.compiled.problem, self.ws, wanted, vector, out)
-        return np.asarray(out[support])
-
-    def hinges_of(self, support: Array) -> Array:
-        """``b − a·w·Δf`` of the planes in ``support``."""
-        return np.asarray(self.ws.offset[support] - self.products(support, self.w))
-
-    def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·a·Δf``."""
-        spread = np.zeros_like(self.ws.alpha)
-        spread[support] = steps
-        self._add(spread, 1.0, out)

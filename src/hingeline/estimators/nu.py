@@ -14,7 +14,7 @@ from hingeline.core.loop import outside
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import Result, relative
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.solvers.nu import Look, Margins, scaled
+from hingeline.solvers.nu import Look, Margins, best_multiple
 
 Array = np.ndarray[Any, Any]
 
@@ -92,7 +92,7 @@ def store(estimator: Any, result: Result, rho: float, margins: Margins, total: f
 
 def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
     """Move result and ρ to a look at its weights, if that is better than where they are."""
-    primal, factor = scaled(best.lead, float(result.weights @ result.weights))
+    primal, factor = best_multiple(best.lead, float(result.weights @ result.weights))
     if not primal < result.primal:
         return rho
     rho = factor * best.rho

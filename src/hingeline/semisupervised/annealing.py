@@ -247,10 +247,15 @@ class Annealing:
         path.labels.append(labels)
         if self.settings.verbose:
             if len(path.steps) == 1:
-                print(_ROW.format(*_HEADINGS), file=sys.stderr)
+                print(_ROW.format(*_HEADINGS).rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
             dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
-            counts = (f"{penalty:.6g}", step.switches, len(done), "" if settled else "not settled")
+            counts = (
+                f"{penalty:.6g}" if done else "",
+                step.switches,
+                len(done),
+                "" if settled else "not settled",
+            )
             print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
 
     def _predict(self, weights: Array) -> Array:

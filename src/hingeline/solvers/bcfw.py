@@ -7,7 +7,7 @@ for Structural SVMs* (2013), Algorithm 4, for the dual of :mod:`hingeline.core.f
     max  Σ α·b − ½‖w‖²,   w = Σ_i w_i,   w_i = Σ_y α_i(y)·a·Δf_i(y),   α_i ≥ 0, Σ_y α_i(y) ≤ cap_i
 
 A visit decodes example i, which is the linear oracle of its block, and moves α_i along one of the
-directions of :mod:`hingeline.solvers.bcfw` by exact line search: the dual never falls.
+directions below by exact line search: the dual never falls.
 The slopes of the plain directions, one an example, sum to the duality gap at the same weights.
 
 ``steps="plain"`` without a cache
@@ -45,17 +45,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import helper, kernel
+from hingeline.core.blocks import longest_output, register_rule
 from hingeline.core.formulations import Formulation, example_gap, most_violated
-from hingeline.core.planes import WorkingSet, grown, insert, plane, planes
+from hingeline.core.planes import WorkingSet, insert, make_room, plane, planes
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
-from hingeline.core.solver import PlaneSolver, longest_output
-from hingeline.solvers.sdm import default_block
+from hingeline.core.solver import PlaneSolver
 
 # Frank-Wolfe steps on one example's block of the dual, each with its exact line search.
 #
@@ -75,9 +75,10 @@ from hingeline.solvers.sdm import default_block
 Array = np.ndarray[Any, Any]
 
 PLAIN, AWAY, PAIRWISE = range(3)
+KINDS = {"plain": PLAIN, "away": AWAY, "pairwise": PAIRWISE}
 
 #: A rest of the bound smaller than this share of it is rounding, and belongs to no output.
-ROUNDING = 1e-13
+REST_ROUNDING = 1e-13
 #: Away from a plane that has all mass but this share of it, the direction would be rounding.
 ALL_BUT = 1e-9
 
@@ -119,7 +120,7 @@ def block_steps(
                 top = hinges[j]
                 up = j
         rest = cap - total
-        if rest <= ROUNDING * cap:
+        if rest <= REST_ROUNDING * cap:
             rest = 0.0
         down = -1
         least = 0.0 if rest > 0.0 else np.inf
@@ -179,82 +180,28 @@ def block_steps(
     return gain
 
 
+class FrankWolfe(NamedTuple):
+    """The rule: so many steps of one kind over an example's planes, at most."""
+
+    kind: int
+    limit: int
+
+
 @helper
-def visit(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    i: int,
-    w: Array,
-    rule: int,
-    limit: int,
-    coefficient: float,
-    clock: int,
-    gaps: Array,
-) -> float:
-    """Steps over the planes that example i has, and the change into w; what the dual gains.
-
-    ``gaps[i]`` becomes the gap that the example had before, over these planes.
-    """
-    m = ws.used[i]
-    gaps[i] = 0.0
-    if m == 0:
-        return 0.0
-    s = ws.slot[i]
-    room = ws.capacity[i]
-    g = ws.gram_start[i]
-    gram = ws.gram[g : g + room * room].reshape((room, room))
-    alpha = ws.alpha[s : s + m]
-    before = alpha.copy()
-    ys = planes(ws, i)
-    hinges = np.empty(m)
-    planes_score(problem, i, ys, w, hinges)
-    top = 0.0
-    total = 0.0
-    linear = 0.0
-    for j in range(m):
-        hinges[j] = ws.offset[s + j] - ws.scale[s + j] * hinges[j]
-        top = max(top, hinges[j])
-        total += alpha[j]
-        linear += alpha[j] * hinges[j]
-    gaps[i] = max(example_gap(form, i, top, total, linear), 0.0)
-    gain = block_steps(gram, alpha, hinges, form.cap[i], rule, 0.0, limit)
-    steps = hinges  # no longer needed: the buffer serves again
-    changed = False
-    for j in range(m):
-        if alpha[j] > 0.0:
-            ws.stamp[s + j] = clock
-        change = alpha[j] - before[j]
-        changed = changed or change != 0.0
-        ws.drift[s + j] += coefficient * change
-        steps[j] = ws.scale[s + j] * change
-    if changed:
-        planes_add(problem, i, ys, steps, w)
-    return gain
+def _step(
+    rule: FrankWolfe,
+    gram: Array,
+    alpha: Array,
+    before: Array,
+    gradient: Array,
+    total: float,
+    cap: float,
+    ridge: float,
+) -> tuple[bool, float]:
+    return True, block_steps(gram, alpha, gradient, cap, rule.kind, 0.0, rule.limit)
 
 
-@kernel
-def move_mass(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    rule: int,
-    limit: int,
-    visits: float,
-    averaged: int,
-    clock: int,
-    gaps: Array,
-) -> float:
-    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    k = visits
-    gain = 0.0
-    for i in order:
-        k += 1.0
-        coefficient = averaged * k * (k - 1.0)
-        gain += visit(problem, form, ws, i, w, rule, limit, coefficient, clock, gaps)
-    return gain
+register_rule(FrankWolfe, _step)
 
 
 # As published: one decode, one plain step, no inner products ---------------------------------
@@ -342,7 +289,7 @@ def plain_pass(
     w: Array,
     squares: Array,
     visits: float,
-    averaged: int,
+    averaged: float,
     clock: int,
     patience: int,
     scratch: Array,
@@ -386,8 +333,6 @@ def own_squares(problem: Any, ws: WorkingSet, w: Array, out: Array) -> None:
         out[i] = max(square, 0.0)
 
 
-RULES = {"plain": PLAIN, "away": AWAY, "pairwise": PAIRWISE}
-
 #: Sampled passes are drawn in so many parts, each with the gaps known by then.
 PARTS = 4
 #: What a visit without a decode costs, in visits with one.
@@ -407,7 +352,7 @@ class BCFW(PlaneSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        steps: str = option("pairwise", "directions of the steps", words=RULES)
+        steps: str = option("pairwise", "directions of the steps", words=KINDS)
         sampling: str = option(
             "permutation", "which examples a pass visits", words=("permutation", "gap", "uniform")
         )
@@ -459,11 +404,9 @@ class BCFW(PlaneSolver):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.rule = RULES[self.options.steps]
-        self.cached_passes = self.options.passes
-        self.averaged = int(self.options.averaging != "none")
+        self.averaged = self.options.averaging != "none"
         # Plain steps leave mass on every plane they met, and the average over all iterates a share.
-        keeps_all = self.rule == PLAIN or self.options.averaging == "all"
+        keeps_all = self.options.steps == "plain" or self.options.averaging == "all"
         self.most_planes = None if keeps_all else int(self.options.max_planes)
         self.squares = np.zeros(self.compiled.n)  # ‖w_i‖², for plain steps without inner products
         if self.options.published and not self.fresh:
@@ -474,24 +417,27 @@ class BCFW(PlaneSolver):
         """The published method takes none."""
         return not self.options.published
 
+    @property
+    def rule(self) -> FrankWolfe:
+        """How mass moves at a visit."""
+        return FrankWolfe(KINDS[self.options.steps], self.options.inner_steps)
+
     # A pass --------------------------------------------------------------------------------
 
     def sweep(self) -> float:
         """One pass that decodes, and passes over known planes as long as they are worth it."""
         self.clock += 1
-        if self.options.averaging == "recent" and (
-            self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0
-        ):
-            self.restart_average()  # it covers the later half of the run, 16 passes at most
+        if self.options.averaging == "recent":
+            self.restart_average_in_time()
         gain = work = 0.0
         for part in self._draws():
-            self.ws = grown(self.ws, self.clock - 1, self.options.patience, self.most_planes)
+            self.ws = make_room(self.ws, self.clock - 1, self.patience, self.most_planes)
             gain += self._plain(part) if self.options.published else self._decode_and_move(part)
             work += len(part)
         self.oracle_calls += int(work)
         estimate = float(self.gaps.sum())
         gaps = self.gaps.copy()  # over known planes; those of the decodes are for the draws
-        for _ in range(self.cached_passes):
+        for _ in range(self.options.passes):
             worth = gaps > SKIP * gaps[self.active].mean()
             order = self.rng.permutation(np.flatnonzero(worth))
             if not len(order):
@@ -525,31 +471,17 @@ class BCFW(PlaneSolver):
 
     def _decode_and_move(self, order: Array) -> float:
         """Visit examples, block by block, decoded in threads; what the dual gains."""
-        block = self.options.block or default_block(len(self.active))
         gain = 0.0
-        for lo in range(0, len(order), block):
-            part = order[lo : lo + block]
-            self.find(part, self.options.patience)
+        for part in self.cut_into_blocks(order):
+            self.find(part, self.patience)
             gain += self._move(part, self.gaps)
         return gain
 
     def _move(self, order: Array, gaps: Array) -> float:
         """Step over the planes known; what the dual gains."""
-        gain = self.compiled.bind(move_mass)(
-            self.compiled.problem,
-            self.form,
-            self.ws,
-            order,
-            self.w,
-            self.rule,
-            self.options.inner_steps,
-            self.visits,
-            self.averaged,
-            self.clock,
-            gaps,
-        )
-        self.visits += self.averaged * len(order)
-        return float(gain)
+        gain, _ = self.move(order, self.form, gaps, averaged=self.averaged)
+        gaps[order] = np.maximum(gaps[order], 0.0)
+        return gain
 
     def _plain(self, order: Array) -> float:
         """Visit examples as published; the gain serves no purpose there."""
@@ -563,9 +495,9 @@ class BCFW(PlaneSolver):
                 self.w,
                 self.squares,
                 self.visits,
-                self.averaged,
+                float(self.averaged),
                 self.clock,
-                self.options.patience,
+                self.patience,
                 self.workers.scratch[0],
                 self.gaps,
             )

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hingeline.core.formulations import Formulation, feasible
+from hingeline.core.formulations import Formulation, cut_back
 
 Array = np.ndarray[Any, Any]
 
@@ -178,7 +178,7 @@ def _trials(
     first = min(1.0, float(own.min()), float(whole.min()))
     for factor in (1.0, 0.25, first):
         trial = np.where(own <= factor, 0.0, np.maximum(before + factor * total, 0.0))
-        yield feasible(form, trial, owner)
+        yield cut_back(form, trial, owner)
 
 
 def _trials_in_boxes(before: Array, total: Array, cap: Array) -> Iterator[Array]:

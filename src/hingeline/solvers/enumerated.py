@@ -1,7 +1,10 @@
 """Sequential dual method where all outputs are the working set: nothing needs to be found.
 
 The problem is that of :mod:`hingeline.solvers.sdm`; the multipliers are a dense (examples, outputs)
-table, and :mod:`hingeline.solvers.enumerated` solves an example's small dual.
+table. One sweep over x scores every output at once. Only outputs that have mass, or whose gradient
+exceeds the least one that has, can gain: the pair steps of :func:`visit` run on these few.
+Multi-class with any positive costs has a closed form, :func:`visit_isotropic`. These visits stay
+apart from :mod:`hingeline.core.blocks`: there are no planes to load, no slots and no stamps.
 
 Shrinking. Mass is moved in several passes over the examples with something to gain, in order. Then
 one look at all examples, at fixed weights and in threads, gives every example's gap for the next
@@ -13,7 +16,9 @@ section 4).
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,9 +28,9 @@ from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import (
     Formulation,
+    add_hinge,
+    cut_back,
     example_gap,
-    feasible,
-    joined,
     plane_offset,
     plane_scale,
 )
@@ -42,17 +47,10 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import DualSolver, scale_to, stages_for, total_slack_cost
+from hingeline.core.solver import CertifiedSolver, scale_to, total_slack_cost
 from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import pair_steps
-
-# Visits where all outputs are the working set: one example's small dual, solved exactly.
-#
-# The problem is that of :mod:`hingeline.solvers.sdm`. One sweep over x scores every output at
-# once. Only outputs that have mass, or whose gradient exceeds the least one that has, can gain:
-# the pair steps of :func:`visit` run on these few. Multi-class with any positive costs has a
-# closed form, :func:`visit_isotropic`.
 
 Array = np.ndarray[Any, Any]
 
@@ -92,7 +90,7 @@ def find_gaps(
         total = 0.0
         linear = 0.0
         for k in range(m):
-            slack = joined(form, slack, values[k])
+            slack = add_hinge(form, slack, values[k])
             total += alpha[i, k]
             linear += alpha[i, k] * values[k]
         violation[i] = slack if form.cap[i] > 0.0 else 0.0
@@ -431,7 +429,7 @@ def mean_square(problem: Any, form: Formulation, n: int, m: int) -> float:
     return total / max(count, 1)
 
 
-def shuffled(rng: np.random.Generator, examples: Array) -> Array:
+def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
     """A random order of short runs: neighbours in memory stay together."""
     run = 8
     if len(examples) < 64 * run:
@@ -441,12 +439,13 @@ def shuffled(rng: np.random.Generator, examples: Array) -> Array:
     return np.concatenate([runs.ravel(), examples[whole:]])
 
 
-class EnumeratedSDM(DualSolver):
+class EnumeratedSDM(CertifiedSolver):
     """Sequential dual method over all outputs; see the head of this module."""
 
     name = "sdm"
     slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
     all_outputs = True
+    by_example = True
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
@@ -465,8 +464,8 @@ class EnumeratedSDM(DualSolver):
             30, "conjugate gradient steps over all planes with mass, late in the run", least=0
         )
 
-    saved_numbers = (*DualSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
-    saved_arrays = (*DualSolver.saved_arrays, "alpha", "drift")
+    saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
+    saved_arrays = (*CertifiedSolver.saved_arrays, "alpha", "drift")
 
     def __init__(
         self,
@@ -491,7 +490,8 @@ class EnumeratedSDM(DualSolver):
         if start is not None:
             add_all(compiled.problem, form, self.alpha, 1.0, self.w)
         elif np.isfinite(form.cap).all():
-            self.stages = self._plan_stages()
+            square = mean_square(compiled.problem, form, *shape)
+            self.plan_stages(float(form.cap.mean()) * square)
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -511,11 +511,7 @@ class EnumeratedSDM(DualSolver):
         alpha = np.zeros((compiled.n, compiled.n_outputs))
         alpha[: len(old), : old.shape[1]] = old * scale_to(before.form, form)[:, None]
         owners = np.repeat(np.arange(compiled.n), compiled.n_outputs)
-        return feasible(form, alpha.reshape(-1), owners).reshape(alpha.shape)
-
-    def _plan_stages(self) -> list[float]:
-        square = mean_square(self.compiled.problem, self.form, *self.alpha.shape)
-        return stages_for(float(self.form.cap.mean()) * square, self.options.stage_factor)
+        return cut_back(form, alpha.reshape(-1), owners).reshape(alpha.shape)
 
     @property
     def n_planes(self) -> int:
@@ -537,7 +533,7 @@ class EnumeratedSDM(DualSolver):
             passes = min(passes, 4 + 2 * self.clock)
         for _ in range(passes):
             worth = self.gaps >= self.options.skip * max(self.gaps[self.active].mean(), 1e-300)
-            self._move(np.flatnonzero(worth), stage)
+            self.move(np.flatnonzero(worth), stage)
         leapt = stage is self.form and self.clock > 4 and self.accelerate(self, self._distance)
         if self.stage_begins(self.clock + 1):
             return math.inf
@@ -548,24 +544,23 @@ class EnumeratedSDM(DualSolver):
 
     def _look_at_best(self, form: Formulation, both: bool) -> float:
         """The true primal of the average or of the last iterate, whichever led before."""
-        average = last = math.inf
-        if self.visits > 0 and (self._average_leads or both):
-            self._spare[:] = self.w
-            self._add_drift(self._average_factor(), self.w)
-            average = self._look(form)
-            self.w, self._spare = self._spare, self.w
-        if not self._average_leads or both or self.visits == 0:
-            last = self._look(form)
-        if both:
-            self._average_leads = average <= last
-        return min(average, last)
+        return self._try_average_or_last(
+            lambda: self._look(form), both, standing=self._average_in_spare
+        )
+
+    @contextlib.contextmanager
+    def _average_in_spare(self) -> Iterator[None]:
+        """The average stands where the weights do, which come back without rounding."""
+        self._spare[:] = self.w
+        self._add_drift(self._average_factor(), self.w)
+        yield
+        self.w, self._spare = self._spare, self.w
 
     def _look(self, form: Formulation) -> float:
         """Hinges and gaps of all examples, in threads; the true primal of ``self.w``."""
         self._find_gaps(form)
         primal = 0.5 * float(self.w @ self.w) + total_slack_cost(self.form, self.violation)
-        self._stretch = 1.0
-        self._keep(primal)
+        self._keep(self.w, primal)
         return primal
 
     def _find_gaps(self, form: Formulation) -> None:
@@ -577,13 +572,9 @@ class EnumeratedSDM(DualSolver):
         )
         self.oracle_calls += self.compiled.n
 
-    def _scale(self, factor: float) -> None:
-        self.alpha *= factor
-        self.w *= factor
-        self.restart_average()
-
-    def _move(self, examples: Array, form: Formulation) -> None:
-        order = shuffled(self.rng, examples)
+    def move(self, examples: Array, form: Formulation) -> None:
+        """Visit examples in a random order."""
+        order = shuffle_runs(self.rng, examples)
         move_all(
             self.compiled.problem,
             form,
@@ -645,5 +636,5 @@ class EnumeratedSDM(DualSolver):
     def _add_drift(self, factor: float, w: Array) -> None:
         add_all(self.compiled.problem, self.form, self.drift, factor, w)
 
-    def _clear_drift(self) -> None:
-        self.drift[:] = 0.0
+    def _drift(self) -> Array:
+        return self.drift

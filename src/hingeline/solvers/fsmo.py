@@ -38,17 +38,13 @@ import numpy as np
 
 from hingeline._jit import kernel
 from hingeline.core.formulations import Formulation, example_gap
-from hingeline.core.planes import WorkingSet, grown, planes
+from hingeline.core.planes import KEEP, WorkingSet, make_room, planes
 from hingeline.core.primitives import planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.sdm import default_block
 
 Array = np.ndarray[Any, Any]
-
-#: Planes are never dropped: S_i only grows, as in Algorithm 1.
-_KEEP = 2**30
 
 
 @kernel
@@ -65,7 +61,9 @@ def optimise(
     """One round of Algorithm 2 over the planes of the examples in ``order``.
 
     Returns the largest violation of the optimality conditions met. ``gaps`` receives each
-    example's gap at its visit, with ``violation`` as its slack where that is larger.
+    example's gap at its visit, with ``violation`` as its slack where that is larger. As a rule of
+    :mod:`hingeline.core.blocks` this would do the same but for the last bits of a sum of
+    multipliers, on which single steps depend: it is kept apart.
     """
     worst = 0.0
     for i in order:
@@ -155,12 +153,7 @@ class FSMO(PlaneSolver):
             None, "examples decoded at the same weights, the same number for any n_jobs"
         )
 
-    saved_numbers = (
-        *PlaneSolver.saved_numbers,
-        *Accelerator.saved_numbers,
-        "epsilon",
-        "settled",
-    )
+    saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers, "epsilon", "settled")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -173,16 +166,14 @@ class FSMO(PlaneSolver):
         self.clock += 1
         planes_before = self.n_planes
         order = self.rng.permutation(self.active)
-        block = self.options.block or default_block(len(order))
-        for lo in range(0, len(order), block):
-            part = order[lo : lo + block]
-            self.find(part, _KEEP, self.epsilon)
+        for part in self.cut_into_blocks(order):
+            self.find(part, KEEP, self.epsilon)
             self._optimise(part)
         self.oracle_calls += len(order)
         added = self.n_planes - planes_before
         estimate = float(self.gaps.sum())
         crowded = bool(self.ws.wanted.any())
-        self.ws = grown(self.ws, self.clock, _KEEP)
+        self.ws = make_room(self.ws, self.clock, KEEP)
         worst = np.inf
         self.violation[:] = 0.0
         for _ in range(self.options.inner_rounds):

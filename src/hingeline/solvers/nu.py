@@ -13,7 +13,7 @@ starts from the last.
 
 Certificate. Any weights v of the C-problem with mean hinge ``R = Σ s̄_i·max_y [l − v·Δf]₊`` give
 the primal value ``−½(ν − R)²/‖v‖²``, at ``ρ = (ν − R)/‖v‖²``. On the dual side two points with L on
-either side of ν are mixed (:mod:`hingeline.solvers.nu`); the error of that is of second order
+either side of ν are mixed (:class:`NuCertificate`); the error of that is of second order
 in their distance, so ν need not be met exactly.
 
 The ends. ``ν(C)`` falls from ``ν_max = Σ s̄_i·max_y l_i(y)`` at C → 0 to the least mean hinge of any
@@ -31,6 +31,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hingeline._jit import kernel
+from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import (
     Compiled,
@@ -39,10 +40,11 @@ from hingeline.core.primitives import (
     plane_loss,
     plane_score,
 )
-from hingeline.core.solver import LEAST_MARGIN, DualSolver
+from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
 from hingeline.core.workers import Workers
+from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.enumerated import EnumeratedSDM, mean_square
-from hingeline.solvers.sdm import SDM
+from hingeline.solvers.sdm import SDM, Pair
 
 # Margins of given weights: the best ρ for them, and who errs, lies on the margin or beyond it.
 #
@@ -64,7 +66,7 @@ Array = np.ndarray[Any, Any]
 #: Outputs count as tied, and examples as on the margin, where a change of ρ by this share decides.
 TIE = 1e-3
 #: Risks that differ from ν by no more than this share differ by rounding.
-ROUNDING = 1e-12
+RISK_ROUNDING = 1e-12
 #: How steeply the risk rises with ρ, in logarithms: a first guess.
 USUAL_SLOPE = 0.4
 #: The search for the best ρ ends here; it needs about five.
@@ -76,10 +78,7 @@ def hinges_at(
     problem: Any, shares: Array, order: Array, w: Array, rho: float, hinges: Array, losses: Array
 ) -> None:
     """``max_y [ρ·l − w·Δf]₊`` and the loss of the maximiser, 0 where the true output wins."""
-    longest = 1
-    for i in order:
-        longest = max(longest, output_length(problem, i))
-    buffer = np.empty(longest, dtype=np.int32)
+    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
         hinges[i] = 0.0
         losses[i] = 0.0
@@ -124,7 +123,7 @@ class Margins:
             np.arange(self.compiled.n),
         )
         risk = float(self.shares @ losses)
-        if abs(risk - self.nu) <= ROUNDING * self.nu:
+        if abs(risk - self.nu) <= RISK_ROUNDING * self.nu:
             risk = self.nu
         return Look(rho, self.nu * rho - float(self.shares @ hinges), risk, hinges, losses)
 
@@ -167,7 +166,7 @@ class Margins:
         return low or found, high or found, count
 
 
-def scaled(lead: float, square: float) -> tuple[float, float]:
+def best_multiple(lead: float, square: float) -> tuple[float, float]:
     """The least value of (7) over multiples of weights, and the multiple; (0, 0) is always there.
 
     ``lead`` is q at a ratio ρ, ``square`` is ``‖w‖²``.
@@ -214,24 +213,26 @@ class NuCertificate:
 
     def mix(self, weights: Array, level: float) -> None:
         """Take a point into account: its mixture with one from the other side of ν."""
-        if level >= self.nu * (1.0 - ROUNDING):
+        if level >= self.nu * (1.0 - RISK_ROUNDING):
             self._mix_high(weights, level)
         else:
             self._mix_low(weights, level)
 
     def _mix_high(self, weights: Array, level: float) -> None:
-        value = mixed(weights, level, self._low, self._low_level, self.nu)
+        value = mixture_value(weights, level, self._low, self._low_level, self.nu)
         self._bound = max(self._bound, value)
         if self._high is None or self._top is None:
             self._top, self._top_level = weights.copy(), level
             self._high, self._high_level = weights.copy(), level
-        elif value >= mixed(self._high, self._high_level, self._low, self._low_level, self.nu):
+        elif value >= mixture_value(
+            self._high, self._high_level, self._low, self._low_level, self.nu
+        ):
             self._high[:] = weights
             self._high_level = level
 
     def _mix_low(self, weights: Array, level: float) -> None:
-        value = mixed(weights, level, self._high, self._high_level, self.nu)
-        wide = mixed(weights, level, self._top, self._top_level, self.nu)
+        value = mixture_value(weights, level, self._high, self._high_level, self.nu)
+        wide = mixture_value(weights, level, self._top, self._top_level, self.nu)
         if wide > value and self._high is not None and self._top is not None:
             # What lies next to ν may be a bad point, and leaves no room for this one.
             value = wide
@@ -240,7 +241,9 @@ class NuCertificate:
         self._bound = max(self._bound, value)
         if self._low is None:
             self._low, self._low_level = weights.copy(), level
-        elif value >= mixed(self._low, self._low_level, self._high, self._high_level, self.nu):
+        elif value >= mixture_value(
+            self._low, self._low_level, self._high, self._high_level, self.nu
+        ):
             self._low[:] = weights
             self._low_level = level
 
@@ -253,19 +256,19 @@ class NuCertificate:
         return primal + self.nu * self._best_rho
 
 
-def mixed(a: Array, level: float, b: Array | None, its_level: float, nu: float) -> float:
+def mixture_value(a: Array, level: float, b: Array | None, its_level: float, nu: float) -> float:
     """``−½ min ‖p·a + q·b‖²`` over p, q ≥ 0, p + q ≤ 1 with ``p·level + q·its_level = ν``.
 
     −inf where there is no such mixture. Without b, that of a alone.
     """
-    least = nu * (1.0 - ROUNDING)
+    least = nu * (1.0 - RISK_ROUNDING)
     if b is None or its_level <= 0.0:
         if level < least:
             return -math.inf
         return -0.5 * min(nu / level, 1.0) ** 2 * float(a @ a)
     if level < least:
         # As seen from the point that is feasible by itself.
-        return mixed(b, its_level, a, level, nu) if its_level >= least else -math.inf
+        return mixture_value(b, its_level, a, level, nu) if its_level >= least else -math.inf
     square, inner, other = float(a @ a), float(a @ b), float(b @ b)
     # p = (ν − q·its_level)/level, so the square is a quadratic in q.
     slope = its_level / level
@@ -423,7 +426,7 @@ class Steering:
         return self.low + share * (self.high - self.low)
 
 
-class NuSearch(NuCertificate, DualSolver):
+class NuSearch(NuCertificate, CertifiedSolver):
     """A solver of the C-problem whose C is steered; see the head of this module."""
 
     search_numbers: ClassVar[tuple[str, ...]] = (
@@ -528,10 +531,6 @@ class NuSearch(NuCertificate, DualSolver):
             self._drift()[:] = drift
             self.visits = visits
 
-    def _drift(self) -> Array:
-        """The sum that the average is made of, one entry per multiplier."""
-        raise NotImplementedError
-
     def level(self) -> float:
         """``L = Σ β·l``."""
         return self._rho * self._linear()
@@ -554,7 +553,7 @@ class NuSearch(NuCertificate, DualSolver):
         square = float(self.w @ self.w)
         hinge = self._rho * (self.dual() + estimate - 0.5 * square)
         self._inner = self._rho**2 * estimate
-        self._outer = max(scaled(self.nu - hinge, square)[0] - self._bound, 0.0)
+        self._outer = max(best_multiple(self.nu - hinge, square)[0] - self._bound, 0.0)
         return self._outer
 
     def _far(self) -> bool:
@@ -585,18 +584,15 @@ class NuSearch(NuCertificate, DualSolver):
 
     # The primal side -----------------------------------------------------------------------
 
-    def _keep(self, primal: float) -> None:
-        """Remember the best multiple of ``self.w``, whose hinges are in ``violation``."""
+    def _keep(self, weights: Array, primal: float, factor: float = 1.0) -> bool:
+        """Remember the best multiple of the weights, whose hinges are in ``violation``."""
         hinge = float(self.shares @ self.violation)
         self.least_hinge = min(self.least_hinge, hinge)
-        value, factor = scaled(self.nu - hinge, float(self.w @ self.w))
-        if value < self._best_primal or self._best is None:
-            if self._best is None:
-                self._best = np.zeros_like(self.w)
-            self._best_primal = math.inf  # should an interruption come between the two
-            np.multiply(self.w, factor, out=self._best)
+        value, factor = best_multiple(self.nu - hinge, float(weights @ weights))
+        kept = super()._keep(weights, value, factor)
+        if kept:
             self._best_rho = factor
-            self._best_primal = value
+        return kept
 
     def candidate(self) -> Array:
         """A copy of the averaged weights, in the units of (7)."""
@@ -611,9 +607,10 @@ class NuSearch(NuCertificate, DualSolver):
         return 0.5 * float(weights @ weights) - best.lead
 
 
-class NuSDM(NuSearch, SDM):
+class NuSDM(NuSearch, PlaneSolver):
     """The search over planes found by decoding."""
 
+    name = "sdm"
     slacks = ("nu",)
     rescalings = ("margin",)
 
@@ -624,10 +621,18 @@ class NuSDM(NuSearch, SDM):
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
 
-    def _drift(self) -> Array:
-        return self.ws.drift
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.accelerate = Accelerator(self.options.cg_steps)
+
+    @property
+    def rule(self) -> Pair:
+        """How mass moves at a visit."""
+        return Pair(self.options.precision)
 
     def _mean_square(self) -> float:
+        if not self.ws.n_planes:
+            self.find(self.active[: min(100, len(self.active))], self.patience)
         squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
         return float(squares.mean()) if len(squares) else 1.0
 
@@ -644,9 +649,6 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)
-
-    def _drift(self) -> Array:
-        return self.drift
 
     def _mean_square(self) -> float:
         return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0

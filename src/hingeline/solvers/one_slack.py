@@ -8,10 +8,10 @@ variable for all examples, and a constraint for every choice of sets S_1 … S_n
     min_w,ξ  ½‖w‖² + ξ,     ξ ≥ b − g·w,     (g, b) = Σ_i cap_i Σ_{y ∈ S_i} (a·Δf_i(y), b_i(y))
 
 S_i is one output or none for ``"max"`` and any set for ``"sum"``. A round decodes every example at
-some weights, which gives the most violated constraint there (:mod:`.aggregate`) and the true primal
-with it, adds this *cut* and solves the dual over all cuts known (:mod:`.cuts`). Multipliers β of
-cuts are multipliers ``α_i(y) = cap_i·Σ_k β_k [y ∈ S_i^k]`` of planes, feasible for the dual of all
-other solvers: the gap is the true one, in the same units.
+some weights, which gives the most violated constraint there and the true primal with it, adds
+this *cut* and solves the dual over all cuts known. Multipliers β of cuts are multipliers
+``α_i(y) = cap_i·Σ_k β_k [y ∈ S_i^k]`` of planes, feasible for the dual of all other solvers: the
+gap is the true one, in the same units.
 
 ``schedule="published"``
     The cut is made where the restricted problem has its optimum, and pair steps (Hildreth's with
@@ -37,21 +37,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
+from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import (
     Formulation,
-    joined,
+    add_hinge,
     most_violated,
     most_violated_sum,
     plane_offset,
     plane_scale,
 )
-from hingeline.core.planes import WorkingSet, checked, empty_working_set, grown, planes
+from hingeline.core.planes import (
+    KEEP,
+    WorkingSet,
+    check_planes,
+    empty_working_set,
+    make_room,
+    planes,
+)
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
@@ -65,7 +73,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, longest_output, total_slack_cost
+from hingeline.core.solver import CertifiedSolver, total_slack_cost
 from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import hinges
 from hingeline.solvers.sdcd import FIRST, add_violators, violated
@@ -96,95 +104,67 @@ Array = np.ndarray[Any, Any]
 SHORT = 2**17
 
 
-class Vectors(Protocol):
-    """Where the g of the cuts are kept. Nothing that was stored is ever changed."""
-
-    def with_row(self, count: int, new: Array) -> Vectors:
-        """The first ``count`` vectors and a new one."""
-
-    def subset(self, which: Array) -> Vectors:
-        """Some of the vectors."""
-
-    def scaled(self, factor: float) -> Vectors:
-        """All of them, multiplied."""
-
-    def inner(self, count: int, other: Array) -> Array:
-        """Products of the first ``count`` vectors with another."""
-
-    def combine(self, steps: Array, out: Array) -> None:
-        """``out += Σ steps_k·g_k``."""
-
-    def tables(self, count: int) -> dict[str, Array]:
-        """The first ``count`` vectors, as named arrays."""
+# Where the g of the cuts are kept: nothing that was stored is ever changed. Both classes give the
+# first vectors and a new one (with_row), some of them (subset), all of them multiplied (times),
+# products with another vector (inner), ``out += Σ steps_k·g_k`` (combine), and named arrays for a
+# snapshot (tables).
 
 
-class DenseVectors:
+class _DenseVectors:
     """Rows of one table, which may have more room than is used."""
 
     def __init__(self, rows: Array) -> None:
         self.rows = rows
 
-    def with_row(self, count: int, new: Array) -> DenseVectors:
-        """The first ``count`` vectors and a new one."""
+    def with_row(self, count: int, new: Array) -> _DenseVectors:
         rows = self.rows
         if count == len(rows):
             rows = np.empty((max(2 * count, 16), len(new)))
             rows[:count] = self.rows
         rows[count] = new
-        return DenseVectors(rows)
+        return _DenseVectors(rows)
 
-    def subset(self, which: Array) -> DenseVectors:
-        """Some of the vectors."""
-        return DenseVectors(self.rows[which])
+    def subset(self, which: Array) -> _DenseVectors:
+        return _DenseVectors(self.rows[which])
 
-    def scaled(self, factor: float) -> DenseVectors:
-        """All of them, multiplied."""
-        return DenseVectors(factor * self.rows)
+    def times(self, factor: float) -> _DenseVectors:
+        return _DenseVectors(factor * self.rows)
 
     def inner(self, count: int, other: Array) -> Array:
-        """Products of the first ``count`` vectors with another."""
         return np.asarray(self.rows[:count] @ other)
 
     def combine(self, steps: Array, out: Array) -> None:
-        """``out += Σ steps_k·g_k``."""
         out += steps @ self.rows[: len(steps)]
 
     def tables(self, count: int) -> dict[str, Array]:
-        """The first ``count`` vectors, as named arrays."""
         return {"rows": self.rows[:count]}
 
 
-class SparseVectors:
+class _SparseVectors:
     """Places and values of what is not 0, vector by vector."""
 
     def __init__(self, parts: list[tuple[Array, Array]]) -> None:
         self.parts = parts
 
-    def with_row(self, count: int, new: Array) -> SparseVectors:
-        """The first ``count`` vectors and a new one."""
+    def with_row(self, count: int, new: Array) -> _SparseVectors:
         places = np.flatnonzero(new).astype(np.int32)
-        return SparseVectors([*self.parts[:count], (places, new[places])])
+        return _SparseVectors([*self.parts[:count], (places, new[places])])
 
-    def subset(self, which: Array) -> SparseVectors:
-        """Some of the vectors."""
-        return SparseVectors([self.parts[k] for k in which])
+    def subset(self, which: Array) -> _SparseVectors:
+        return _SparseVectors([self.parts[k] for k in which])
 
-    def scaled(self, factor: float) -> SparseVectors:
-        """All of them, multiplied."""
-        return SparseVectors([(places, factor * values) for places, values in self.parts])
+    def times(self, factor: float) -> _SparseVectors:
+        return _SparseVectors([(places, factor * values) for places, values in self.parts])
 
     def inner(self, count: int, other: Array) -> Array:
-        """Products of the first ``count`` vectors with another."""
         return np.array([values @ other[places] for places, values in self.parts[:count]])
 
     def combine(self, steps: Array, out: Array) -> None:
-        """``out += Σ steps_k·g_k``."""
         for k in np.flatnonzero(steps):
             places, values = self.parts[k]
             out[places] += steps[k] * values
 
     def tables(self, count: int) -> dict[str, Array]:
-        """The first ``count`` vectors, as named arrays."""
         parts = self.parts[:count]
         return {
             "counts": np.array([len(places) for places, _ in parts], dtype=np.int64),
@@ -193,13 +173,13 @@ class SparseVectors:
         }
 
 
-def stored(size: int, tables: dict[str, Array]) -> Vectors:
-    """The vectors of length ``size`` that :meth:`Vectors.tables` wrote."""
+def vectors_from(size: int, tables: dict[str, Array]) -> _DenseVectors | _SparseVectors:
+    """The vectors of length ``size`` that their ``tables`` wrote."""
     if size <= SHORT:
         rows = tables["rows"]
         if rows.shape[1:] != (size,) or rows.dtype != np.float64:
             raise KeyError(f"cuts of {size} weights")
-        return DenseVectors(rows.copy())
+        return _DenseVectors(rows.copy())
     places, values, counts = (tables[name] for name in ("places", "values", "counts"))
     fits = (
         len(places) == len(values) == counts.sum()
@@ -211,7 +191,7 @@ def stored(size: int, tables: dict[str, Array]) -> Vectors:
         raise KeyError(f"cuts of {size} weights")
     ends = np.cumsum(counts)
     parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
-    return SparseVectors([(places[at].copy(), values[at].copy()) for at in parts])
+    return _SparseVectors([(places[at].copy(), values[at].copy()) for at in parts])
 
 
 def _room(count: int) -> int:
@@ -225,7 +205,7 @@ class Cuts(NamedTuple):
     Adding and dropping make new ones, so that an interruption leaves one or the other.
     """
 
-    vectors: Vectors
+    vectors: _DenseVectors | _SparseVectors
     gram: Array  # (room, room), of which the first len(beta) rows and columns are in use
     offset: Array  # (count,) b
     beta: Array  # (count,)
@@ -255,7 +235,7 @@ class Cuts(NamedTuple):
             np.append(self.stamp, clock),
         )
 
-    def without_idle(self, clock: int, patience: int) -> Cuts:
+    def without_unused(self, clock: int, patience: int) -> Cuts:
         """Without cuts that had no mass for more than ``patience`` rounds, once they are many."""
         self.stamp[self.beta > 0.0] = clock
         keep = np.flatnonzero(self.stamp + patience >= clock)
@@ -266,10 +246,10 @@ class Cuts(NamedTuple):
         rest = (self.offset[keep], self.beta[keep], self.stamp[keep])
         return Cuts(self.vectors.subset(keep), gram, *rest)
 
-    def scaled(self, factor: float) -> Cuts:
+    def times(self, factor: float) -> Cuts:
         """The cuts of a problem whose caps are all ``factor`` times as large; β is kept."""
         return Cuts(
-            self.vectors.scaled(factor),
+            self.vectors.times(factor),
             self.gram * (factor * factor),
             self.offset * factor,
             self.beta.copy(),
@@ -350,7 +330,7 @@ class Cuts(NamedTuple):
 
 def empty_cuts(size: int) -> Cuts:
     """No cuts, for weights of this length."""
-    vectors = DenseVectors(np.empty((0, size))) if size <= SHORT else SparseVectors([])
+    vectors = _DenseVectors(np.empty((0, size))) if size <= SHORT else _SparseVectors([])
     return Cuts(vectors, np.zeros((16, 16)), np.empty(0), np.empty(0), np.empty(0, np.int64))
 
 
@@ -367,7 +347,7 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
         raise KeyError("cuts that fit together")
     gram = np.zeros((_room(count), _room(count)))
     gram[:count, :count] = tables["gram"]
-    return Cuts(stored(size, tables), gram, *(part.copy() for part in own))
+    return Cuts(vectors_from(size, tables), gram, *(part.copy() for part in own))
 
 
 # One pass over examples at fixed weights that adds violated planes up to a single cut.
@@ -384,9 +364,6 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
 #
 # Examples are cut into blocks of a fixed number, each with a vector of its own, and these are
 # summed in order: the same numbers for any count of threads.
-
-#: V_i only grows.
-KEEP = 2**30
 
 
 @helper
@@ -442,7 +419,7 @@ def cut_all(
         slack = 0.0
         some = False
         for k in range(m):
-            slack = joined(form, slack, values[k])
+            slack = add_hinge(form, slack, values[k])
             if values[k] > 0.0:
                 some = True
                 b += form.cap[i] * plane_offset(form, losses[k])
@@ -457,13 +434,7 @@ def cut_all(
 
 @kernel
 def cut_violated(
-    problem: Any,
-    form: Formulation,
-    limit: int,
-    order: Array,
-    w: Array,
-    g: Array,
-    violation: Array,
+    problem: Any, form: Formulation, limit: int, order: Array, w: Array, g: Array, violation: Array
 ) -> float:
     """All violated outputs, by k-best decoding; over ``limit`` of them: violation ``inf``."""
     b = 0.0
@@ -479,7 +450,7 @@ def cut_violated(
             loss = plane_loss(problem, i, ys[j])
             a = plane_scale(form, loss)
             offset = plane_offset(form, loss)
-            slack = joined(form, slack, offset - a * plane_score(problem, i, ys[j], w))
+            slack = add_hinge(form, slack, offset - a * plane_score(problem, i, ys[j], w))
             steps[j] = form.cap[i] * a
             b += form.cap[i] * offset
         planes_add(problem, i, ys, steps, g)
@@ -514,7 +485,7 @@ def cut_known(
             planes_score(problem, i, planes(ws, i), w, steps)
             for j in range(m):
                 h = ws.offset[s + j] - ws.scale[s + j] * steps[j]
-                slack = joined(form, slack, h)
+                slack = add_hinge(form, slack, h)
                 steps[j] = 0.0
                 if h > 0.0:
                     steps[j] = form.cap[i] * ws.scale[s + j]
@@ -524,7 +495,7 @@ def cut_known(
     return b
 
 
-class WorstOracle:
+class _WorstOracle:
     """``slack="max"``: one output an example."""
 
     restricted = False
@@ -537,7 +508,6 @@ class WorstOracle:
 
     @property
     def n_known(self) -> int:
-        """Σ|V_i|."""
         return 0
 
     def prepare(self, clock: int) -> None:
@@ -556,7 +526,7 @@ class WorstOracle:
         """Take over the sets V_i of a snapshot."""
 
 
-class ClassesOracle(WorstOracle):
+class _ClassesOracle(_WorstOracle):
     """``slack="sum"`` over all classes: no violator step."""
 
     def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
@@ -564,7 +534,7 @@ class ClassesOracle(WorstOracle):
         self.fixed = (compiled.problem, form, compiled.n_outputs)
 
 
-class ViolatedOracle(WorstOracle):
+class _ViolatedOracle(_WorstOracle):
     """``slack="sum"`` over all outputs, by k-best decoding."""
 
     def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
@@ -572,7 +542,7 @@ class ViolatedOracle(WorstOracle):
         self.fixed = (compiled.problem, form, int(options.max_outputs))
 
 
-class KnownOracle(WorstOracle):
+class _KnownOracle(_WorstOracle):
     """``slack="sum"`` over the outputs V_i that decoding has met."""
 
     restricted = True
@@ -586,37 +556,32 @@ class KnownOracle(WorstOracle):
 
     @property
     def n_known(self) -> int:
-        """Σ|V_i|."""
         return self.known.n_planes
 
     def prepare(self, clock: int) -> None:
-        """A free slot for everyone."""
-        self.known = grown(self.known, clock, KEEP)
+        self.known = make_room(self.known, clock, KEEP)
 
     def cut(
         self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
     ) -> float:
-        """``b``; ``out`` is g, which is added to, and violation."""
         wanted = self.wanted if decode else 0
         return float(self.kernel(*self.fixed, self.known, order, w, wanted, clock, scratch, *out))
 
     def set_known(self, known: WorkingSet | None) -> None:
-        """Take over the sets V_i of an earlier run."""
         self.known = self.known if known is None else known
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        """Take over the sets V_i of a snapshot."""
         fields = {name: tables[name] for name in WorkingSet._fields}
-        self.known = checked(WorkingSet(**fields), self.known)
+        self.known = check_planes(WorkingSet(**fields), self.known)
 
 
-def make_oracle(compiled: Compiled, form: Formulation, options: Any) -> WorstOracle:
+def make_oracle(compiled: Compiled, form: Formulation, options: Any) -> _WorstOracle:
     """The oracle for a formulation and the outputs to be summed over."""
     if not form.summed:
-        return WorstOracle(compiled, form, options)
+        return _WorstOracle(compiled, form, options)
     if options.violators != "all":
-        return KnownOracle(compiled, form, options)
-    kind = ViolatedOracle if compiled.n_outputs is None else ClassesOracle
+        return _KnownOracle(compiled, form, options)
+    kind = _ViolatedOracle if compiled.n_outputs is None else _ClassesOracle
     return kind(compiled, form, options)
 
 
@@ -626,7 +591,7 @@ BLOCK_ENTRIES = 2**21
 #: The inner solve leaves this share of the gap or of ε.
 SHARE = 0.1
 #: Smaller shares of the objective drown in rounding.
-ROUNDING = 1e-14
+OBJECTIVE_ROUNDING = 1e-14
 
 
 class CutMemory(NamedTuple):
@@ -718,7 +683,7 @@ class OneSlack(CertifiedSolver):
         factors = form.cap[some] / old[some]
         if not np.allclose(factors, factors[0], rtol=1e-12, atol=0.0):
             return None
-        return memory._replace(cuts=memory.cuts.scaled(float(factors[0])))
+        return memory._replace(cuts=memory.cuts.times(float(factors[0])))
 
     @property
     def n_planes(self) -> int:
@@ -733,23 +698,23 @@ class OneSlack(CertifiedSolver):
         """One round of Algorithm 1; the gap."""
         self.clock += 1
         decode = self.decoding
-        point = self._point()
+        point = self._choose_point()
         g, b, primal = self._cut_at(point, decode)
         if decode:
-            self._keep_point(point, primal)
+            self._keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
         excess = b - float(g @ point) - self.cuts.slack_at(point)
         self.settled = decode and self._settles(excess)
         self.decoding = self._decodes_next(decode, excess)
-        if excess > ROUNDING * b:
+        if excess > OBJECTIVE_ROUNDING * b:
             self.cuts = self.cuts.with_cut(g, b, self.clock)
         # Line 7.
         self.cuts.optimise(self._tolerance(), newton=not self.published)
-        self.cuts = self.cuts.without_idle(self.clock, self.options.patience)
+        self.cuts = self.cuts.without_unused(self.clock, self.options.patience)
         self._set_weights()
         return self._distance()
 
-    def _point(self) -> Array:
+    def _choose_point(self) -> Array:
         """Where to cut."""
         best = self._best
         if best is not None and self.clock == 1:
@@ -775,11 +740,6 @@ class OneSlack(CertifiedSolver):
         primal = 0.5 * float(point @ point) + total_slack_cost(self.form, self.violation)
         return self.sums.sum(axis=0), float(self.offsets.sum()), primal
 
-    def _keep_point(self, point: Array, primal: float) -> None:
-        dual_weights, self.w = self.w, point
-        self._keep(primal)
-        self.w = dual_weights
-
     # Stopping and tolerances ---------------------------------------------------------------
 
     def _distance(self) -> float:
@@ -797,7 +757,7 @@ class OneSlack(CertifiedSolver):
         if not self.published or self.options.epsilon is None:
             distance = self._distance()
             left = distance if math.isfinite(distance) else self.cuts.linear()
-        return max(SHARE * left, ROUNDING * abs(self.dual()), 1e-300)
+        return max(SHARE * left, OBJECTIVE_ROUNDING * abs(self.dual()), 1e-300)
 
     def _decodes_next(self, decoded: bool, excess: float) -> bool:
         """The published schedule of type I and type II rounds; ``clock − 1`` is its iter."""

@@ -6,7 +6,7 @@ multipliers together, ``0 ≤ α_i(y) ≤ cap_i``, and one moves alone, (IV.6) a
 
     α ← min(max(α + h/‖a·Δf‖², 0), cap),   h = b − a·w·Δf,      w ← w + (α − α_old)·a·Δf
 
-An example is visited, the loss-augmented argmax enters its set V_i (:mod:`.violators` has the
+An example is visited, the loss-augmented argmax enters its set V_i (below are the
 alternatives), and its multipliers move. Passes that decode (type I) alternate with passes over the
 planes known (type II).
 
@@ -18,7 +18,7 @@ planes known (type II).
     36 % for C = 1. It is used only if ``delta`` is given, and not before κ₁ passes are over: with
     one plane an example, at C = 0.01, no change can be that large.
 ``schedule="improved"``
-    The passes of :mod:`.sdm`: random order, blocks decoded in threads, an example's multipliers
+    The passes of ``"sdm"``: random order, blocks decoded in threads, an example's multipliers
     moved until its violations have shrunk, on the Gram matrix of its planes with the weights
     touched once, examples with little to gain left out (projected gradients), conjugate gradients
     over all multipliers strictly inside the box late in the run.
@@ -32,20 +32,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel
+from hingeline.core.blocks import register_rule, slack_of_known, visit
 from hingeline.core.formulations import (
     Formulation,
+    add_hinge,
     example_gap,
-    joined,
     most_violated,
     plane_offset,
     plane_scale,
 )
-from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, grown, insert, planes
+from hingeline.core.planes import FREE_SLOTS_ONLY, KEEP, WorkingSet, insert, make_room
 from hingeline.core.primitives import (
     all_add,
     all_inner,
@@ -54,12 +55,11 @@ from hingeline.core.primitives import (
     output_length,
     plane_loss,
     plane_score,
-    planes_add,
-    planes_score,
 )
 from hingeline.core.registry import option, option_names
-from hingeline.core.solver import slack_of_known
-from hingeline.solvers.enumerated import Buffers, EnumeratedSDM, hinges, make_buffers, shuffled
+from hingeline.core.solver import PlaneSolver
+from hingeline.solvers.conjugate_gradients import Accelerator
+from hingeline.solvers.enumerated import Buffers, EnumeratedSDM, hinges, make_buffers, shuffle_runs
 from hingeline.solvers.sdm import SDM
 
 # Which outputs enter the working set when every hinge counts (``slack="sum"``).
@@ -138,7 +138,7 @@ def add_violators(
     ys = violated(problem, form, i, w, wanted if wanted > 0 else ws.used[i] - wanted)
     for j in range(ys.shape[0]):
         if insert(problem, form, ws, i, ys[j], clock, patience, scratch) < 0:
-            left_out = joined(form, left_out, hinge(problem, form, i, ys[j], w))
+            left_out = add_hinge(form, left_out, hinge(problem, form, i, ys[j], w))
     return left_out
 
 
@@ -189,7 +189,7 @@ def sum_violations(
             continue
         slack = 0.0
         for j in range(ys.shape[0]):
-            slack = joined(form, slack, hinge(problem, form, i, ys[j], w))
+            slack = add_hinge(form, slack, hinge(problem, form, i, ys[j], w))
         violation[i] = slack
 
 
@@ -265,7 +265,7 @@ def visit_all(
     linear = 0.0
     spread = 0.0
     for k in range(m):
-        slack = joined(form, slack, values[k])
+        slack = add_hinge(form, slack, values[k])
         total += alpha[at + k]
         linear += alpha[at + k] * values[k]
         spread = max(spread, abs(slope(values[k], alpha[at + k], cap)))
@@ -326,17 +326,7 @@ def move_all_in_boxes(
     for i in order:
         k += 1.0
         gaps[i] = visit_all(
-            problem,
-            form,
-            i,
-            m,
-            flat_alpha,
-            flat_drift,
-            w,
-            k * (k - 1.0),
-            precision,
-            work,
-            gram,
+            problem, form, i, m, flat_alpha, flat_drift, w, k * (k - 1.0), precision, work, gram
         )
 
 
@@ -370,8 +360,9 @@ class EnumeratedSDCD(EnumeratedSDM):
         self._move_in(self.active, self.form, 0.0)
         return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
 
-    def _move(self, examples: Array, form: Formulation) -> None:
-        self._move_in(shuffled(self.rng, examples), form, self.options.precision)
+    def move(self, examples: Array, form: Formulation) -> None:
+        """Visit examples in a random order."""
+        self._move_in(shuffle_runs(self.rng, examples), form, self.options.precision)
 
     def _move_in(self, order: Array, form: Formulation, precision: float) -> None:
         move_all_in_boxes(
@@ -387,10 +378,6 @@ class EnumeratedSDCD(EnumeratedSDM):
         )
         self.visits += len(order)
         self.oracle_calls += len(order)
-
-
-#: V_i only grows.
-_KEEP = 2**30
 
 
 @helper
@@ -448,84 +435,44 @@ def box_steps(
         box_step(gram, alpha, gradient, best, cap)
 
 
-@helper
-def visit(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    i: int,
-    w: Array,
-    coefficient: float,
-    clock: int,
-    precision: float,
-    gaps: Array,
-) -> float:
-    """Move the multipliers of example i and carry the change into w; Σδ².
+class Box(NamedTuple):
+    """The rule: multipliers move alone until an example's violations have shrunk by this factor.
 
-    With a precision of 0 each moves once, in the order in which they came.
+    With a precision of 0 each moves once, in the order in which they came. The result is Σδ².
     """
-    m = ws.used[i]
-    gaps[i] = 0.0
-    if m == 0:
-        return 0.0
-    s = ws.slot[i]
-    room = ws.capacity[i]
-    g = ws.gram_start[i]
-    gram = ws.gram[g : g + room * room].reshape((room, room))
-    alpha = ws.alpha[s : s + m]
-    before = alpha.copy()
-    cap = form.cap[i]
-    ys = planes(ws, i)
-    gradient = np.empty(m)
-    planes_score(problem, i, ys, w, gradient)
-    slack = 0.0
-    linear = 0.0
-    total = 0.0
+
+    precision: float
+
+
+@helper
+def _step(
+    rule: Box,
+    gram: Array,
+    alpha: Array,
+    before: Array,
+    gradient: Array,
+    total: float,
+    cap: float,
+    ridge: float,
+) -> tuple[bool, float]:
+    m = alpha.shape[0]
     spread = 0.0
     for j in range(m):
-        gradient[j] = ws.offset[s + j] - ws.scale[s + j] * gradient[j]
-        slack = joined(form, slack, gradient[j])
-        linear += alpha[j] * gradient[j]
-        total += alpha[j]
         spread = max(spread, abs(slope(gradient[j], alpha[j], cap)))
-    gaps[i] = example_gap(form, i, slack, total, linear)
     if spread == 0.0:
-        return 0.0
-    if precision > 0.0:
-        box_steps(gram, alpha, gradient, cap, precision * spread, 10 * m + 10)
+        return False, 0.0
+    if rule.precision > 0.0:
+        box_steps(gram, alpha, gradient, cap, rule.precision * spread, 10 * m + 10)
     else:
         for j in range(m):
             box_step(gram, alpha, gradient, j, cap)
-    steps = gradient  # no longer needed: the buffer serves again
     square = 0.0
     for j in range(m):
-        change = alpha[j] - before[j]
-        square += change * change
-        if alpha[j] > 0.0:
-            ws.stamp[s + j] = clock
-        ws.drift[s + j] += coefficient * change
-        steps[j] = ws.scale[s + j] * change
-    planes_add(problem, i, ys, steps, w)
-    return square
+        square += (alpha[j] - before[j]) ** 2
+    return True, square
 
 
-@kernel
-def move_in_boxes(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    visits: float,
-    clock: int,
-    precision: float,
-    gaps: Array,
-) -> None:
-    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    k = visits
-    for i in order:
-        k += 1.0
-        visit(problem, form, ws, i, w, k * (k - 1.0), clock, precision, gaps)
+register_rule(Box, _step)
 
 
 @kernel
@@ -533,6 +480,7 @@ def published_pass(
     problem: Any,
     form: Formulation,
     ws: WorkingSet,
+    rule: Box,
     order: Array,
     w: Array,
     visits: float,
@@ -546,13 +494,13 @@ def published_pass(
     largest = 0.0
     for i in order:
         k += 1.0
-        add_violators(problem, form, ws, i, w, wanted, clock, _KEEP, scratch)
-        square = visit(problem, form, ws, i, w, k * (k - 1.0), clock, 0.0, gaps)
+        add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
+        square = visit(problem, form, ws, rule, i, w, k * (k - 1.0), clock, gaps)
         largest = max(largest, square)
     return largest
 
 
-class SDCD(SDM):
+class SDCD(PlaneSolver):
     """Sequential dual coordinate descent over planes; see the head of this module."""
 
     name = "sdcd"
@@ -585,39 +533,42 @@ class SDCD(SDM):
     saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
 
     def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.decoding = True
         self.settled = False
-        super().__init__(*args)
+        self.published = self.options.schedule == "published"
         self.restricted = self.options.violators != "all" and not self.hard
+        self.accelerate = Accelerator(self.options.cg_steps)
+        if self.fresh and not self.published and np.isfinite(self.form.cap).all():
+            self.plan_stages_by_sample()
 
-    def _plan_stages(self) -> list[float]:
-        return [] if self.options.schedule == "published" else super()._plan_stages()
+    @property
+    def rule(self) -> Box:
+        """How mass moves at a visit."""
+        return Box(0.0 if self.published else self.options.precision)
 
     @property
     def patience(self) -> int:
         """Passes after which a plane without mass may go."""
         asked = self.options.patience
-        return _KEEP if asked is None else int(asked)
+        return KEEP if asked is None else int(asked)
 
     def sweep(self) -> float:
         """A pass of the published schedule, or a decoding pass and the cached ones after it."""
-        if self.options.schedule == "improved":
+        if not self.published:
             return super().sweep()
-        return self._published_sweep()
-
-    def _published_sweep(self) -> float:
         self.clock += 1
         if self.clock & (self.clock - 1) == 0:
             self.restart_average()
         options = self.options
-        kappa1, kappa2, delta = options.kappa1, options.kappa2, options.delta
         passes = self.clock - 1  # the paper's iter
         if self.decoding:
-            self.ws = grown(self.ws, self.clock, _KEEP)  # a free slot for everyone
+            self.ws = make_room(self.ws, self.clock, KEEP)  # a free slot for everyone
             largest = self.compiled.bind(published_pass)(
                 self.compiled.problem,
                 self.form,
                 self.ws,
+                self.rule,
                 self.active,
                 self.w,
                 self.visits,
@@ -628,31 +579,17 @@ class SDCD(SDM):
             )
             self.visits += len(self.active)
             self.oracle_calls += len(self.active)
-            self.settled = delta is not None and passes >= kappa1 and largest <= delta
-            self.decoding = passes < kappa1
+            late = passes >= options.kappa1
+            self.settled = options.delta is not None and late and largest <= options.delta
+            self.decoding = not late
         else:
-            self._move(self.active, self.form)
-            self.decoding = (passes - kappa1) % kappa2 == 0
+            self.move(self.active, self.form, self.gaps)
+            self.decoding = (passes - options.kappa1) % options.kappa2 == 0
         return float(self.gaps.sum())
 
     def _wanted(self) -> int:
         violators = self.options.violators
         return int({"argmax": 1, "all": -BEYOND}.get(violators, violators))
-
-    def _move(self, order: Array, form: Formulation) -> None:
-        published = self.options.schedule == "published"
-        self.compiled.bind(move_in_boxes)(
-            self.compiled.problem,
-            form,
-            self.ws,
-            order,
-            self.w,
-            self.visits,
-            self.clock,
-            0.0 if published else self.options.precision,
-            self.gaps,
-        )
-        self.visits += len(order)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_violators`."""
@@ -696,12 +633,7 @@ class SDCD(SDM):
         kernel = self.compiled.bind(sum_violations)
         self.workers.map(
             lambda part, scratch: kernel(
-                self.compiled.problem,
-                self.form,
-                part,
-                self.w,
-                limit,
-                self.violation,
+                self.compiled.problem, self.form, part, self.w, limit, self.violation
             ),
             everyone,
         )
@@ -730,8 +662,5 @@ class SDCD(SDM):
         """The restricted primal of the averaged weights or of the last ones."""
         if not average or self.visits == 0:
             return self._consider()
-        factor = self._average_factor()
-        self._add_drift(factor, self.w)
-        primal = self._consider()
-        self._add_drift(-factor, self.w)
-        return primal
+        with self._average_in_place():
+            return self._consider()

@@ -14,24 +14,20 @@ there (type II), in which examples with little left to gain are skipped. S. Keer
 sequential dual method for large scale multi-class linear SVMs* (2008); P. Balamurugan et al.,
 *A sequential dual method for structural SVMs* (2011).
 
-Averaging. With iterates ``w_1 … w_K`` (one a visit) the average with weights ∝ k is
-``w̄ = w_K − u/(K(K+1))`` for ``u = Σ_k k(k−1)·(w_k − w_{k−1})``. The sum is kept per plane
-(``drift``), not per weight: it costs nothing at a visit and no second copy of the weights.
+The schedule is :meth:`hingeline.core.solver.PlaneSolver.sweep`, the rule is :class:`Pair`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.core.formulations import Formulation, example_gap
-from hingeline.core.planes import WorkingSet, grown, planes
-from hingeline.core.primitives import planes_add, planes_score
+from hingeline.core.blocks import register_rule
 from hingeline.core.registry import SolverOptions, option
-from hingeline.core.solver import PlaneSolver, stages_for
+from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
 
 Array = np.ndarray[Any, Any]
@@ -114,85 +110,38 @@ def pair_steps(
                 gradient[k] += step * (gram[down, k] + ridge)
 
 
-@helper
-def visit(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    i: int,
-    w: Array,
-    coefficient: float,
-    clock: int,
-    precision: float,
-    floor: float,
-) -> float:
-    """Solve example i's dual over its planes and carry the change into w.
+class Pair(NamedTuple):
+    """The rule: pair steps until an example's largest violation has shrunk by this factor."""
 
-    Returns the gap the example had before, over the planes it knows.
-    """
-    m = ws.used[i]
-    if m == 0:
-        return 0.0
-    s = ws.slot[i]
-    room = ws.capacity[i]
-    g = ws.gram_start[i]
-    gram = ws.gram[g : g + room * room].reshape((room, room))
-    alpha = ws.alpha[s : s + m]
-    before = alpha.copy()
-    ys = planes(ws, i)
-    scores = np.empty(m)
-    planes_score(problem, i, ys, w, scores)
-    ridge = form.ridge[i]
-    total = 0.0
-    for j in range(m):
-        total += alpha[j]
-    gradient = np.empty(m)
+    precision: float
+
+
+@helper
+def _step(
+    rule: Pair,
+    gram: Array,
+    alpha: Array,
+    before: Array,
+    gradient: Array,
+    total: float,
+    cap: float,
+    ridge: float,
+) -> tuple[bool, float]:
+    m = alpha.shape[0]
     top = 0.0
-    linear = 0.0
-    least = 0.0 if total < form.cap[i] else np.inf
+    least = 0.0 if total < cap else np.inf
     for j in range(m):
-        value = ws.offset[s + j] - ws.scale[s + j] * scores[j]
-        top = max(top, value)
-        linear += alpha[j] * value
-        gradient[j] = value - ridge * total
+        top = max(top, gradient[j])
         if alpha[j] > 0.0:
             least = min(least, gradient[j])
-    gap = example_gap(form, i, top, total, linear)
-    spread = max(0.0, top - ridge * total) - least
-    if spread <= floor:
-        return gap
-    pair_steps(
-        gram, alpha, gradient, form.cap[i], ridge, max(precision * spread, 0.5 * floor), 10 * m + 10
-    )
-    steps = scores  # no longer needed: the buffer serves again
-    for j in range(m):
-        if alpha[j] > 0.0:
-            ws.stamp[s + j] = clock
-        change = alpha[j] - before[j]
-        ws.drift[s + j] += coefficient * change
-        steps[j] = ws.scale[s + j] * change
-    planes_add(problem, i, ys, steps, w)
-    return gap
+    spread = top - least
+    if spread <= 0.0:
+        return False, 0.0
+    pair_steps(gram, alpha, gradient, cap, ridge, rule.precision * spread, 10 * m + 10)
+    return True, 0.0
 
 
-@kernel
-def move_mass(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    visits: float,
-    clock: int,
-    precision: float,
-    floor: float,
-    gaps: Array,
-) -> None:
-    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    k = visits
-    for i in order:
-        k += 1.0
-        gaps[i] = visit(problem, form, ws, i, w, k * (k - 1.0), clock, precision, floor)
+register_rule(Pair, _step)
 
 
 class SDM(PlaneSolver):
@@ -233,72 +182,9 @@ class SDM(PlaneSolver):
         super().__init__(*args)
         self.accelerate = Accelerator(self.options.cg_steps)
         if self.fresh and np.isfinite(self.form.cap).all():
-            self.stages = self._plan_stages()
+            self.plan_stages_by_sample()
 
     @property
-    def patience(self) -> int:
-        """Passes after which a plane without mass may go."""
-        return int(self.options.patience)
-
-    def _plan_stages(self) -> list[float]:
-        sample = self.active[: min(100, len(self.active))]
-        self.find(sample, self.patience)
-        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
-        if not len(squares):
-            return []
-        reach = float(self.form.cap[sample].mean() * squares.mean())
-        return stages_for(reach, self.options.stage_factor, most=2)
-
-    def _scale(self, factor: float) -> None:
-        self.ws.alpha[:] *= factor
-        self.w *= factor
-        self.restart_average()
-
-    def sweep(self) -> float:
-        """One decoding pass and the cached passes after it."""
-        options = self.options
-        self.clock += 1
-        if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
-            self.restart_average()  # it covers the later half of the run, 16 passes at most
-        stage = self.stage()
-        known = self.n_planes
-        order = self.rng.permutation(self.active)
-        block = options.block or default_block(len(order))
-        for lo in range(0, len(order), block):
-            part = order[lo : lo + block]
-            self.find(part, self.patience)
-            self._move(part, stage)
-        self.oracle_calls += len(order)
-        self.ws = grown(self.ws, self.clock, self.patience)
-        estimate = float(self.gaps.sum())
-        passes = options.cached_passes
-        if 20 * (self.n_planes - known) <= len(order):  # decoding hardly finds anything any more
-            passes *= 5
-        for _ in range(passes):
-            worth = self.gaps > options.skip * self.gaps[self.active].mean()
-            if not worth.any():
-                break
-            self._move(self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0))), stage)
-        if stage is self.form and self.clock > 4:
-            self.accelerate(self, estimate)
-        return estimate if stage is self.form else np.inf
-
-    def _move(self, order: Array, form: Formulation) -> None:
-        self.compiled.bind(move_mass)(
-            self.compiled.problem,
-            form,
-            self.ws,
-            order,
-            self.w,
-            self.visits,
-            self.clock,
-            self.options.precision,
-            0.0,
-            self.gaps,
-        )
-        self.visits += len(order)
-
-
-def default_block(n: int) -> int:
-    """Block size by the number of examples: small against n, large enough to feed threads."""
-    return max(1, min(64, n // 32))
+    def rule(self) -> Pair:
+        """How mass moves at a visit."""
+        return Pair(self.options.precision)

@@ -33,19 +33,11 @@ import numpy as np
 
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import (
-    Compiled,
-    decode,
-    output_length,
-    plane_add,
-    plane_loss,
-    plane_score,
-)
+from hingeline.core.blocks import longest_output
+from hingeline.core.primitives import decode, output_length, plane_add, plane_loss, plane_score
 from hingeline.core.registry import SolverOptions, option
-from hingeline.core.results import DualMemory
-from hingeline.core.workers import Workers
-from hingeline.solvers.nu import Margins, NuCertificate, scaled
+from hingeline.core.solver import CertifiedSolver
+from hingeline.solvers.nu import Margins, NuCertificate, best_multiple
 
 Array = np.ndarray[Any, Any]
 
@@ -71,10 +63,7 @@ def descend(
     number, which is what the averages of the iterates are made of.
     """
     n = order.shape[0]
-    longest = 1
-    for i in order:
-        longest = max(longest, output_length(problem, i))
-    buffer = np.empty(longest, dtype=np.int32)
+    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
         y = buffer[: output_length(problem, i)]
         rho = state[RHO]
@@ -96,58 +85,22 @@ def descend(
         state[MASS] += state[TOTAL]
 
 
-class Subgradient:
+class Subgradient(CertifiedSolver):
     """Stochastic subgradient descent for ``slack="max"``; see the head of this module."""
 
     name = "subgradient"
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings = ("margin",)
     soft_only = "it descends on the price of slack"
-    all_outputs = False
-    Options: ClassVar[type[SolverOptions]] = SolverOptions
-
-    certifies = False
-    restricted = False
-    saved_numbers: ClassVar[tuple[str, ...]] = (
-        "clock",
-        "oracle_calls",
-        "satisfied",
-        "_best_primal",
-    )
     saved_arrays: ClassVar[tuple[str, ...]] = ("planes", "moments", "state", "_best")
 
-    @classmethod
-    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> None:
-        """There are no multipliers to start from."""
-        return
-
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: Any = None,
-    ) -> None:
-        self.compiled = compiled
-        self.form = form
-        self.options: Any = self.Options(**(options or {}))
-        self.rng = np.random.default_rng(seed)
-        self.exact = compiled.exact
-        self.satisfied = False
-        self.enough = -math.inf
-        self.stages: list[float] = []
-        self.active = np.flatnonzero(form.cap > 0.0)
-        self.margins = Margins(compiled, form.cap, workers, self._nu())
-        self.clock = 0
-        self.oracle_calls = 0
-        self.planes = aligned_zeros(compiled.n_weights)
-        self.moments = aligned_zeros(compiled.n_weights)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.margins = Margins(self.compiled, self.form.cap, self.workers, self._nu())
+        self.planes = aligned_zeros(len(self.w))
+        self.moments = aligned_zeros(len(self.w))
         self.state = np.zeros(7)
         self.state[RHO] = 1.0
-        self._best: Array | None = None
-        self._best_primal = math.inf
 
     def _nu(self) -> float:
         return 0.0
@@ -163,37 +116,18 @@ class Subgradient:
 
     def memory(self) -> None:
         """Nothing: there are no multipliers to start from."""
-        return
 
-    def measures(self) -> dict[str, Any]:
-        """Columns of a history row beside the certificate, by name."""
-        return {}
+    def _find_violations(self) -> None:
+        """Asked of no one: :meth:`primal_of` does it."""
 
-    def findings(self, weights: Array) -> dict[str, float]:
-        """What else is known of the weights that a run ends with, by name."""
-        return {}
-
-    def tables(self) -> dict[str, Array]:
-        """Nothing changes its shape."""
-        return {}
-
-    def set_tables(self, tables: dict[str, Array]) -> None:
-        """Nothing to take over."""
-        return
-
-    def resume(self, before: Formulation) -> None:
-        """A start is of no use here."""
-        return
-
-    @property
-    def w(self) -> Array:
+    def mean(self) -> Array:
         """The last iterate, a mean of planes."""
-        return self.planes / max(self.state[TOTAL], 1e-300)
+        return np.asarray(self.planes / max(self.state[TOTAL], 1e-300))
 
     def sweep(self) -> float:
         """One pass in a new random order."""
         self._run()
-        w = self.w
+        w = self.mean()
         return 0.5 * float(w @ w) + float(self.state[HINGES]) - self.lower_bound()
 
     def _run(self) -> None:
@@ -220,12 +154,8 @@ class Subgradient:
 
     def lower_bound(self) -> float:
         """``D`` of the mean of planes."""
-        w = self.w
+        w = self.mean()
         return self._level() - 0.5 * float(w @ w)
-
-    def positive_part(self, primal: float) -> float:
-        """The primal itself."""
-        return primal
 
     def average(self) -> tuple[Array, float]:
         """Averaged weights and ρ."""
@@ -241,8 +171,7 @@ class Subgradient:
         """The true primal of the averaged weights."""
         weights, _ = self.average()
         primal = self.primal_of(weights)
-        if primal < self._best_primal or self._best is None:
-            self._best, self._best_primal = weights, primal
+        self._keep(weights, primal)
         return primal
 
     def primal_of(self, weights: Array) -> float:
@@ -251,17 +180,9 @@ class Subgradient:
         hinges = float(self.form.cap @ self.margins.look(weights, 1.0).hinges)
         return 0.5 * float(weights @ weights) + hinges
 
-    def best(self) -> tuple[Array, float]:
-        """Weights of the least certified primal so far, and that primal."""
-        return (self.w, math.inf) if self._best is None else (self._best, self._best_primal)
-
     def repair(self) -> None:
         """Go on from where an interruption left the sums; the pass it fell into bounds nothing."""
         self.state[LINEAR] = -math.inf
-
-    def finished(self) -> str | None:
-        """More passes always help."""
-        return None
 
 
 class NuSubgradient(NuCertificate, Subgradient):
@@ -318,11 +239,11 @@ class NuSubgradient(NuCertificate, Subgradient):
     def sweep(self) -> float:
         """One pass in a new random order."""
         self._run()
-        w = self.w
+        w = self.mean()
         square = float(w @ w)
         self.mix(w, self._level())
         lead = self.nu * float(self.state[RHO]) - float(self.state[HINGES])
-        return max(scaled(lead, square)[0] - self._bound, 0.0)
+        return max(best_multiple(lead, square)[0] - self._bound, 0.0)
 
     def certify(self) -> float:
         """The value of (7) at the best multiple of the averaged weights and ρ."""
@@ -331,10 +252,9 @@ class NuSubgradient(NuCertificate, Subgradient):
         lead = self.margins.look(weights, rho).lead
         if rho > 0.0:
             self.least_hinge = min(self.least_hinge, self.nu - lead / rho)
-        primal, factor = scaled(lead, float(weights @ weights))
-        if primal < self._best_primal or self._best is None:
+        primal, factor = best_multiple(lead, float(weights @ weights))
+        if self._keep(weights, primal, factor):
             self._best_rho = factor * rho
-            self._best, self._best_primal = factor * weights, primal
         return primal
 
     def primal_of(self, weights: Array) -> float:

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
+from hingeline.core.blocks import add_planes
 from hingeline.core.formulations import Formulation
 from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert
 from hingeline.core.primitives import Compiled
-from hingeline.core.solver import add_planes
+from hingeline.core.solver import PlaneSolver
 from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import add_all
-from hingeline.solvers.sdm import SDM
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +33,7 @@ Multipliers = WorkingSet | Array
 
 
 def open_passes(
-    kind: type[SDM],
+    kind: type[PlaneSolver],
     compiled: Compiled,
     form: Formulation,
     workers: Workers,
@@ -42,7 +42,7 @@ def open_passes(
     w: Array,
     visits: float,
     start: WorkingSet | None = None,
-) -> SDM:
+) -> PlaneSolver:
     """A solver that visits new examples, the weights of all others given.
 
     ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``

@@ -38,7 +38,7 @@ from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import Compiled
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
-from hingeline.core.solver import DualSolver
+from hingeline.core.solver import PlaneSolver
 from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.features.input import find_classes, with_constant
 from hingeline.solvers.sdcd import SDCD
@@ -119,7 +119,7 @@ class Stream:
                 )
         if memory is not None:
             positive("memory", memory, integer=True)
-        if not issubclass(owner._solver_class(None), DualSolver):
+        if not owner._solver_class(None).by_example:
             raise ValueError(
                 f"partial_fit needs multipliers of single examples, which solver={owner.solver!r} "
                 "does not have: use solver='auto'."
@@ -232,7 +232,7 @@ class Stream:
 
     # A few passes --------------------------------------------------------------------------
 
-    def _solver_class(self) -> type[SDM]:
+    def _solver_class(self) -> type[PlaneSolver]:
         return SDCD if self.owner.slack == "sum" else SDM
 
     def _visit_new(

@@ -1,0 +1,74 @@
+"""What solvers declare of themselves, and how the registry finds and checks it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from hingeline.core import registry
+from hingeline.core.formulations import RESCALINGS, SLACKS
+from hingeline.core.solver import CertifiedSolver
+
+CLASSES = [solver for name in registry.MODULES for solver in registry.declared(name)]
+
+
+def own_depth(cls: type) -> int:
+    bases = [base for base in cls.__bases__ if base.__module__.startswith("hingeline")]
+    return 1 + max(map(own_depth, bases), default=0)
+
+
+@pytest.mark.parametrize("solver", CLASSES, ids=lambda solver: solver.__name__)
+def test_every_solver_declares_what_it_solves(solver):
+    assert issubclass(solver, CertifiedSolver)
+    assert solver.slacks
+    assert set(solver.slacks) <= set(SLACKS)
+    assert set(solver.rescalings) <= set(RESCALINGS)
+    assert own_depth(solver) <= 3
+    assert is_dataclass(solver.Options)
+    solver.Options()  # every option has a default
+    for known in fields(solver.Options):
+        if known.metadata:
+            assert len(known.metadata["doc"]) > 5
+            value = known.default
+            if value is not None:  # the default passes its own check
+                registry._check_option(known.name, value, str(known.type), known)
+
+
+def test_automatic_choice_is_the_first_solver_of_the_slack():
+    names = {slack: registry.find("auto", slack).name for slack in SLACKS}
+    assert names == {"max": "sdm", "squared": "sdm", "nu": "sdm", "sum": "sdcd"}
+    for slack in SLACKS:
+        assert registry.find("auto", slack, all_outputs=True).all_outputs
+        assert not registry.find("auto", slack).all_outputs
+    assert not registry.find("bcfw", "max", all_outputs=True).all_outputs  # there is no other
+
+
+def test_messages_name_what_there_is():
+    with pytest.raises(ValueError, match=r"'fsmo' does not solve slack='nu'.*'subgradient'"):
+        registry.find("fsmo", "nu")
+    with pytest.raises(ValueError, match=r"needs a finite C, because .*'auto', 'sdm', 'fsmo'\.$"):
+        registry.check(registry.find("dlpw", "max"), "dlpw", "max", "margin", float("inf"))
+    with pytest.raises(ValueError, match="'nu' knows margin rescaling only"):
+        registry.check(registry.find("sdm", "nu"), "sdm", "nu", "slack", 1.0)
+    sdm = registry.find("sdm", "max")
+    with pytest.raises(ValueError, match="'blok', which solver='sdm' does not know; it knows blo"):
+        registry.check_options(sdm, {"blok": 3}, "sdm", "max")
+    with pytest.raises(TypeError, match=r"\['block'\] must be an integer, got 1.5"):
+        registry.check_options(sdm, {"block": 1.5}, "sdm", "max")
+    registry.check_options(sdm, {"block": None, "cached_passes": 0, "skip": 0.0}, "sdm", "max")
+    cut = registry.find("one-slack", "max")
+    with pytest.raises(ValueError, match=r"\['step'\] must be at most 1, got 2"):
+        registry.check_options(cut, {"step": 2}, "one-slack", "max")
+
+
+def test_a_chain_loads_no_solver_of_graphs():
+    code = (
+        "import sys; from hingeline.core import registry; registry.find('auto', 'max');"
+        "print([name for name in sys.modules if 'relaxed' in name or 'graph' in name "
+        "if name.startswith('hingeline')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
