@@ -278,7 +278,7 @@ def test_the_dual_never_falls_and_never_passes_the_primal(
     for before, after, gained, solver in watched:
         assert after >= before - 1e-12 * best
         assert after <= best * (1 + 1e-9)
-        if not solver.published:
+        if not solver.options.published:
             assert gained == pytest.approx(after - before, rel=1e-6, abs=1e-11 * best)
     solver = watched[-1][-1]
     sums = solver._sums()
@@ -287,7 +287,7 @@ def test_the_dual_never_falls_and_never_passes_the_primal(
     again = np.zeros_like(solver.w)
     solver._add(solver.ws.alpha, 1.0, again)
     np.testing.assert_allclose(again, solver.w, atol=1e-10)
-    if solver.published:
+    if solver.options.published:
         kept = solver.squares.copy()
         solver._measure()
         np.testing.assert_allclose(kept, solver.squares, atol=1e-9)
