@@ -48,7 +48,7 @@ from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, Flags
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import FunctionPass, PassManager, _pass_registry, register_pass
+from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.event import trigger_event
 from numba.core.lowering import Lower
@@ -455,11 +455,7 @@ class _Library(JITCodeLibrary):
         self._shared_module: Any = None
 
     def add_llvm_module(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-        passes, builder = self._codegen._function_pass_manager()
-        for function in ll_module.functions:
-            if not function.is_declaration:
-                passes.run(function, builder)
+        self._optimize_functions(ll_module)
         self._final_module.link_in(ll_module)
 
     def text(self) -> Any:
@@ -560,18 +556,6 @@ def _name_for_callers(library: Any, fndesc: Any, env: Any) -> Any:
     return _dynfunc.make_function(fndesc.lookup_module(), name, "", 0, env, (library,))
 
 
-class _SharedFlags(Flags):
-    """Flags that nobody changes any more."""
-
-    def __hash__(self) -> int:
-        return _SHARED_HASH
-
-    __eq__ = Flags.__eq__
-
-
-_SHARED_HASH = hash(Flags())  # numba's is that of the names of the flags
-
-
 class _Flags(Flags):
     """Flags of a function; those that its callees see are one object wherever they are equal.
 
@@ -582,43 +566,10 @@ class _Flags(Flags):
     shared: ClassVar[dict[str, Flags]] = {}
 
     def copy(self) -> Flags:
-        flags = _SharedFlags(self)
+        flags = Flags(self)
         flags.no_cpython_wrapper = True
         flags.release_gil = False
         return self.shared.setdefault(repr(flags), flags)
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Begin(FunctionPass):
-    """What is known of a function before its types are."""
-
-    _name = "hingeline_begin"
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def run_pass(self, state: Any) -> bool:
-        state.func_ir.generator_info = None
-        return True
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Rewrites(typed_passes.NopythonRewrites):
-    """Makes one loop of an expression of whole arrays; most kernels have none."""
-
-    _name = "hingeline_rewrites"
-
-    def run_pass(self, state: Any) -> bool:
-        for block in state.func_ir.blocks.values():
-            for assignment in block.find_insts(numba_ir.Assign):
-                value = assignment.value
-                if (
-                    isinstance(value, numba_ir.Expr)
-                    and value.op in {"binop", "unary", "call"}
-                    and isinstance(state.typemap[assignment.target.name], types.Array)
-                ):
-                    return super().run_pass(state)
-        return False
 
 
 class _Passes(PassManager):
@@ -654,7 +605,7 @@ class _Compiler(CompilerBase):
         for one in (
             untyped_passes.TranslateByteCode,
             untyped_passes.FixupArgs,
-            _Begin,
+            untyped_passes.IRProcessing,
             *([untyped_passes.InlineClosureLikes] if has_functions else []),
             untyped_passes.RewriteSemanticConstants,
             untyped_passes.DeadBranchPrune,
@@ -665,7 +616,7 @@ class _Compiler(CompilerBase):
             typed_passes.NopythonTypeInference,
             typed_passes.PreLowerStripPhis,
             typed_passes.InlineOverloads,
-            _Rewrites,
+            typed_passes.NopythonRewrites,
             typed_passes.IRLegalization,
             _Lowering,
             typed_passes.NoPythonBackend,
@@ -675,7 +626,7 @@ class _Compiler(CompilerBase):
         return [passes]
 
 
-_COMPILER_PARTS = (_Library, _Lower, _Lowering, _Flags, _Rewrites, _Passes, _Compiler)
+_COMPILER_PARTS = (_Library, _Lower, _Lowering, _Flags, _Passes, _Compiler)
 _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _Compiler}
 
 
