@@ -128,6 +128,7 @@ def score_of(problem, w, i, y):
     return total + rows[4, y[0]] + rows[5, y[-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraints", [COUNTED, OF_CORPUS, DECOMPOSABLE + COUNTED + OF_CORPUS])
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
 def test_projection_is_that_of_an_independent_solver(constraints, temperature):

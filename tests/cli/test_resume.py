@@ -129,6 +129,7 @@ def test_killed_ten_times(tmp_path, undisturbed):
     assert {file.name for file in tmp_path.iterdir()} == {"train", "m.hinge", "stderr"}
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_keeps_the_best_model(tmp_path, undisturbed):

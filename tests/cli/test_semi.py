@@ -365,6 +365,7 @@ def test_files_without_words_are_refused(folder, tmp_path):
 # Real data --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_citations(tmp_path):
     root = os.environ.get("HINGELINE_DATA")

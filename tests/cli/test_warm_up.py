@@ -20,6 +20,7 @@ for dtype in (np.float64, np.float32):
 """
 
 
+@pytest.mark.slow
 def test_a_first_fit_after_it_compiles_nothing(tmp_path):
     variables = {**environment(), "HINGELINE_CACHE_DIR": str(tmp_path)}
 
@@ -39,6 +40,7 @@ def test_a_first_fit_after_it_compiles_nothing(tmp_path):
     assert run(*command, "--quiet").stdout.startswith("0 kernels compiled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(Kind) - {"all"}))
 def test_the_work_of_every_kind_can_be_done(kind):
     compile_for(kind, "float64")

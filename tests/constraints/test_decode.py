@@ -125,6 +125,7 @@ def test_the_gap_of_a_narrow_beam_is_a_bound(chosen, seed, width):
     assert best - found <= gaps[0] + 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(chosen_rules, st.integers(0, 2**20))
 def test_switching_ends_where_no_switch_helps_and_never_below_its_start(chosen, seed):

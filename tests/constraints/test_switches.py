@@ -138,6 +138,7 @@ def follow_switches(constraints, seed, switches=12):
         close(evaluator.sum_penalties(), expected[k])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["linear", "squared", "hard"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_agrees_with_full_evaluation(kind, form):

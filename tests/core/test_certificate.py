@@ -327,6 +327,7 @@ def test_a_hard_margin_not_reached_is_no_inexact_oracle(data: Any, solver: str) 
     assert not any("not exact" in str(w.message) for w in caught)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["decode", "joint_feature"])
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
 def test_ctrl_c_anywhere_leaves_a_true_certificate(

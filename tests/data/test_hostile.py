@@ -198,6 +198,7 @@ def test_memory_is_bounded_by_the_size_of_the_text(reader):
             assert peak_of(reader, data) < fixed + (100e6 - fixed) * size / 2**20, unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", sorted(READERS.keys() - {"detect", "any"}))
 @pytest.mark.parametrize("unit", [b"\n", b"x", b"1 "])
 def test_gzip_bombs_are_refused(reader, unit):
@@ -209,6 +210,7 @@ def test_gzip_bombs_are_refused(reader, unit):
     assert time.process_time() - start < 20.0
 
 
+@pytest.mark.slow
 def test_a_bomb_takes_little_memory():
     # The most objects per byte of all: a dictionary for every four characters.
     bomb = gzip.compress(b"a\tb\n" * 2_000_000, 9, mtime=0)

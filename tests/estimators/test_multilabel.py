@@ -28,6 +28,7 @@ EDGES = {
 }
 
 
+@pytest.mark.slow
 @parametrize_with_checks([MultilabelSSVM(tol=1e-8)])
 def test_sklearn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -153,6 +154,7 @@ def test_decision_function(data: Any) -> None:
     np.testing.assert_array_equal(sure.labels, found)
 
 
+@pytest.mark.slow
 def test_shapes_of_input(data: Any) -> None:
     X, Y = data
     model = fit(X, Y)

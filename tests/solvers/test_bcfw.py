@@ -223,6 +223,7 @@ class TestPlain:
         assert model.converged_
         assert model.primal_objective_ == pytest.approx(best, rel=1e-2)
 
+    @pytest.mark.slow
     def test_structures(
         self, mode: dict[str, Any], rescale: str, python_chain: Any, compiled_chain: Any
     ) -> None:

@@ -132,6 +132,7 @@ class TestFinite:
         kind = "boundary chain" if boundary else "chain"
         run(model, kind, seed, C, slack, rescale, weighted)
 
+    @pytest.mark.slow
     def test_compiled_structure(
         self,
         compiled_chain: Any,

@@ -111,6 +111,7 @@ class TestOptimum:
         check(model, EnumeratedProblem.from_chains(X, y, L, True), weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rescale", ["margin", "slack"])
 @pytest.mark.parametrize(("seed", "C", "weighted"), CASES[1:])
 def test_compiled_structure(
@@ -181,6 +182,7 @@ def data_for(kind: Any, n: int = 60) -> Any:
     return multiclass(6, n) if kind is MulticlassSSVM else chains(6, n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "params"), RUNS, ids=KINDS)
 def test_threads_change_nothing(kind: Any, params: Any) -> None:
     X, y = data_for(kind)
@@ -321,6 +323,7 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(("kind", "params"), RUNS, ids=KINDS)
 def test_checkpoint(kind: Any, params: Any, sparse: bool, tmp_path: Any, monkeypatch: Any) -> None:

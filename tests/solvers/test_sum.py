@@ -93,6 +93,7 @@ class TestOptimum:
         monkeypatch.setattr("hingeline.estimators.base.ENUMERATED_MB", 0)
         self.test_multiclass(seed, C, weighted, rescale)
 
+    @pytest.mark.slow
     def test_compiled_structure(
         self, seed: int, C: float, weighted: bool, rescale: str, compiled_chain: Any
     ) -> None:

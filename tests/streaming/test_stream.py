@@ -198,6 +198,7 @@ def test_ctrl_c_keeps_the_new_examples(monkeypatch):
 # Growth ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passes", [None, 2])
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_late_labels_and_features_give_the_optimum_of_a_batch(kind, passes):

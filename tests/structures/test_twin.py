@@ -172,6 +172,7 @@ def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
 # The same planes, multipliers and weights -------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "quick", "jitted"])
 @pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
 def test_twins_do_what_the_library_does(library, twins, kind, slack, rescale):
