@@ -56,8 +56,8 @@ def _fit_graph(dtype: Any) -> None:
     GraphSSVM(max_iter=3, random_state=0).fit(X, y).predict(X)
 
 
-#: Kind -> what uses its kernels, and the seconds of one processor that compiling took where it
-#: was measured (one kind of numbers, an empty cache).
+#: Kind -> what uses its kernels, and a rough guess at the seconds of one processor that compiling
+#: takes (one kind of numbers, an empty cache); not measured on an idle machine.
 _WORK: dict[str, tuple[Callable[[Any], None], int]] = {
     "chain": (_fit_chain, 19),
     "multiclass": (_fit_classes, 8),
