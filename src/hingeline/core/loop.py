@@ -77,13 +77,8 @@ class Progress:
     history: list[HistoryRow] = field(default_factory=list)
 
     saved_numbers: ClassVar[tuple[str, ...]] = (
-        "best_dual",
-        "best_primal",
-        "gap",
-        "relative_gap",
-        "share",
-        "passes",
-        "last_certificate",
+        *("best_dual", "best_primal", "gap", "relative_gap", "share"),
+        *("passes", "last_certificate"),
     )
 
     def update(self, solver: CertifiedSolver, certified: bool = False) -> bool:
@@ -206,8 +201,19 @@ def _result(
         reason = "converged on the outputs found" if solver.restricted else "converged"
     last = history[-1]._replace(dual=progress.best_dual)
     history[-1] = _certified(last, solver, primal, gap)
-    bounded = progress.best_dual > -math.inf
-    _warn(limits, reason, converged, rel, passes, solver.restricted, bounded)
+    if not converged and not reason.startswith("callback"):
+        if math.isnan(rel) and progress.best_dual == -math.inf:
+            bound = "this solver has no dual point, so no gap can be certified"
+        elif math.isnan(rel):
+            bound = "its oracle is not exact, so no gap can be certified"
+        else:
+            found = "relative gap over the outputs found"
+            kind = found if solver.restricted else "certified relative gap"
+            bound = f"its {kind} is {rel:.3g}, above tol={tol:g}"
+        remedy = "raise max_iter or max_time, loosen tol, lower C, or scale the features"
+        if reason == "interrupted":
+            remedy = "the best weights so far are kept; fit again with warm_start=True to go on"
+        warn_unfinished(limits.name, passes, reason, f"{bound}: {remedy}")
     return Result(
         weights=weights,
         primal=primal,
@@ -281,30 +287,7 @@ def outside() -> int:
     return level
 
 
-def _warn(
-    limits: Limits,
-    reason: str,
-    converged: bool,
-    rel: float,
-    passes: int,
-    restricted: bool,
-    bounded: bool,
-) -> None:
-    if converged or reason.startswith("callback"):
-        return
-    if math.isnan(rel) and not bounded:
-        bound = "this solver has no dual point, so no gap can be certified"
-    elif math.isnan(rel):
-        bound = "its oracle is not exact, so no gap can be certified"
-    elif restricted:
-        bound = f"its relative gap over the outputs found is {rel:.3g}, above tol={limits.tol:g}"
-    else:
-        bound = f"its certified relative gap is {rel:.3g}, above tol={limits.tol:g}"
-    remedy = {
-        "interrupted": "the best weights so far are kept; fit again with warm_start=True to go on"
-    }.get(reason, "raise max_iter or max_time, loosen tol, lower C, or scale the features")
-    warnings.warn(
-        f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",
-        ConvergenceWarning,
-        stacklevel=outside(),
-    )
+def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:
+    """Say that a run stopped short of its tolerance; ``rest`` says how far, and the remedy."""
+    text = f"{name} stopped after {passes} passes ({reason}) and {rest}."
+    warnings.warn(text, ConvergenceWarning, stacklevel=outside())

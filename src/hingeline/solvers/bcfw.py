@@ -402,8 +402,11 @@ class BCFW(PlaneSolver):
 
     saved_arrays = (*PlaneSolver.saved_arrays, "squares")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def begin(self, start: WorkingSet | None) -> None:
+        """Take over planes and multipliers."""
+        self.inner_products = not self.options.published
+        super().begin(start)
+        self.rule = FrankWolfe(KINDS[self.options.steps], self.options.inner_steps)
         self.averaged = self.options.averaging != "none"
         # Plain steps leave mass on every plane they met, and the average over all iterates a share.
         keeps_all = self.options.steps == "plain" or self.options.averaging == "all"
@@ -411,16 +414,6 @@ class BCFW(PlaneSolver):
         self.squares = np.zeros(self.compiled.n)  # ‖w_i‖², for plain steps without inner products
         if self.options.published and not self.fresh:
             self._measure()
-
-    @property
-    def inner_products(self) -> bool:
-        """The published method takes none."""
-        return not self.options.published
-
-    @property
-    def rule(self) -> FrankWolfe:
-        """How mass moves at a visit."""
-        return FrankWolfe(KINDS[self.options.steps], self.options.inner_steps)
 
     # A pass --------------------------------------------------------------------------------
 

@@ -13,16 +13,14 @@ P is strongly convex, and the distributions of w itself are a feasible point of 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 
 from hingeline._jit import helper, kernel, strict_helper
-from hingeline.core.loop import outside
+from hingeline.core.loop import warn_unfinished
 from hingeline.core.results import HistoryRow, Result, relative
 from hingeline.core.workers import Workers
 from hingeline.structures.chain import ChainProblem, compile_problem, layout_of
@@ -420,13 +418,9 @@ def minimise_log_loss(
     if converged:
         reason = "converged"
     else:
-        warnings.warn(
-            f"{name} stopped after {len(objective.history)} passes ({reason}) and its certified "
-            f"relative gap is {rel:.3g}, above tol={tol:g}: raise max_iter, loosen tol, lower C, "
-            "or scale the features.",
-            ConvergenceWarning,
-            stacklevel=outside(),
-        )
+        remedy = "raise max_iter, loosen tol, lower C, or scale the features"
+        rest = f"its certified relative gap is {rel:.3g}, above tol={tol:g}: {remedy}"
+        warn_unfinished(name, len(objective.history), reason, rest)
     return Result(
         weights=objective.best,
         primal=objective.primal,

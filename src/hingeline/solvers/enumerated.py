@@ -47,8 +47,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, scale_to, total_slack_cost
-from hingeline.core.workers import Workers
+from hingeline.core.solver import CertifiedSolver, Multipliers, scale_to, total_slack_cost
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import pair_steps
 
@@ -467,16 +466,9 @@ class EnumeratedSDM(CertifiedSolver):
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
     saved_arrays = (*CertifiedSolver.saved_arrays, "alpha", "drift")
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: Array | None = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
+    def begin(self, start: Array | None) -> None:
+        """Lay out the tables of multipliers."""
+        compiled, form = self.compiled, self.form
         assert compiled.n_outputs is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
@@ -488,7 +480,7 @@ class EnumeratedSDM(CertifiedSolver):
         self._distance = math.inf  # of the last look's primal from the dual
         self.certifies = not self.hard
         if start is not None:
-            add_all(compiled.problem, form, self.alpha, 1.0, self.w)
+            self.add(self.alpha, 1.0, self.w)
         elif np.isfinite(form.cap).all():
             square = mean_square(compiled.problem, form, *shape)
             self.plan_stages(float(form.cap.mean()) * square)
@@ -552,7 +544,7 @@ class EnumeratedSDM(CertifiedSolver):
     def _average_in_spare(self) -> Iterator[None]:
         """The average stands where the weights do, which come back without rounding."""
         self._spare[:] = self.w
-        self._add_drift(self._average_factor(), self.w)
+        self._add_drift(self.w)
         yield
         self.w, self._spare = self._spare, self.w
 
@@ -589,15 +581,17 @@ class EnumeratedSDM(CertifiedSolver):
         self.visits += len(order)
         self.oracle_calls += len(order)
 
-    # What :mod:`hingeline.solvers.conjugate_gradients` asks for ----------------------------------
+    # State ---------------------------------------------------------------------------------
 
-    def masses(self) -> Array:
-        """All multipliers, flat."""
-        return self.alpha.reshape(-1)
+    def multipliers(self) -> Multipliers:
+        """Those of all outputs."""
+        mass, offset, drift = (t.reshape(-1) for t in (self.alpha, self.offsets, self.drift))
+        return Multipliers(mass, offset, drift, np.full(*self.alpha.shape))
 
-    def owners(self) -> Array:
-        """The example of each multiplier."""
-        return np.repeat(np.arange(self.alpha.shape[0]), self.alpha.shape[1])
+    def add(self, masses: Array, factor: float, out: Array) -> None:
+        """``out += factor·Σ mass·a·Δf``, with a mass for each output."""
+        table = masses.reshape(self.alpha.shape)
+        add_all(self.compiled.problem, self.form, table, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
         """``a·Δf·vector`` of the planes in ``support``."""
@@ -605,36 +599,17 @@ class EnumeratedSDM(CertifiedSolver):
         scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
         return out
 
-    def hinges_of(self, support: Array) -> Array:
-        """``b − a·w·Δf`` of the planes in ``support``."""
-        return self.offsets.reshape(-1)[support] - self.products(support, self.w)
-
-    def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·a·Δf``."""
-        spread = np.zeros(self.alpha.shape)
-        spread.reshape(-1)[support] = steps
-        add_all(self.compiled.problem, self.form, spread, 1.0, out)
+    def memory(self) -> Array:
+        """The table of multipliers."""
+        return self.alpha
 
     def _find_violations(self) -> None:
         kept = self.gaps.copy()
         self._find_gaps(self.form)
         self.gaps = kept
 
-    def memory(self) -> Array:
-        """The table of multipliers."""
-        return self.alpha
-
-    def _linear(self) -> float:
-        return float(np.vdot(self.alpha, self.offsets))
-
     def _sums(self) -> Array:
         return np.asarray(self.alpha.sum(axis=1))
 
     def _reach(self) -> float:
         return float(largest_reach(self.compiled.problem, self.form, *self.alpha.shape))
-
-    def _add_drift(self, factor: float, w: Array) -> None:
-        add_all(self.compiled.problem, self.form, self.drift, factor, w)
-
-    def _drift(self) -> Array:
-        return self.drift

@@ -155,8 +155,9 @@ class FSMO(PlaneSolver):
 
     saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers, "epsilon", "settled")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def begin(self, start: WorkingSet | None) -> None:
+        """Take over planes and multipliers."""
+        super().begin(start)
         self.epsilon = 1.0 if self.options.epsilon is None else float(self.options.epsilon)
         self.settled = False
         self.accelerate = Accelerator(self.options.cg_steps)

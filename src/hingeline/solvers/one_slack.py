@@ -74,9 +74,8 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, total_slack_cost
-from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import hinges
-from hingeline.solvers.sdcd import FIRST, add_violators, violated
+from hingeline.solvers.sdcd import add_violators, all_violated
 from hingeline.solvers.sdm import pair_steps
 
 # Aggregated planes of a cutting plane method: storage, Gram matrix, and the small dual over them.
@@ -439,11 +438,7 @@ def cut_violated(
     """All violated outputs, by k-best decoding; over ``limit`` of them: violation ``inf``."""
     b = 0.0
     for i in order:
-        k = FIRST
-        ys = violated(problem, form, i, w, k)
-        while ys.shape[0] == k and k < limit:
-            k = min(4 * k, limit)
-            ys = violated(problem, form, i, w, k)
+        ys, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         steps = np.empty(ys.shape[0])
         for j in range(ys.shape[0]):
@@ -454,7 +449,7 @@ def cut_violated(
             steps[j] = form.cap[i] * a
             b += form.cap[i] * offset
         planes_add(problem, i, ys, steps, g)
-        violation[i] = np.inf if ys.shape[0] == k else slack
+        violation[i] = slack if complete else np.inf
     return b
 
 
@@ -463,11 +458,11 @@ def cut_known(
     problem: Any,
     form: Formulation,
     ws: WorkingSet,
-    order: Array,
-    w: Array,
     wanted: int,
     clock: int,
     scratch: Array,
+    order: Array,
+    w: Array,
     g: Array,
     violation: Array,
 ) -> float:
@@ -493,96 +488,6 @@ def cut_known(
             planes_add(problem, i, planes(ws, i), steps, g)
         violation[i] = slack + left_out
     return b
-
-
-class _WorstOracle:
-    """``slack="max"``: one output an example."""
-
-    restricted = False
-    known: WorkingSet | None = None  # the sets V_i
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        plain = form.rescaled == 0 and form.root == 0
-        self.kernel = compiled.bind(cut_worst_sum if plain else cut_worst)
-        self.fixed: tuple[Any, ...] = (compiled.problem, form)
-
-    @property
-    def n_known(self) -> int:
-        return 0
-
-    def prepare(self, clock: int) -> None:
-        """Make room before a pass."""
-
-    def cut(
-        self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
-    ) -> float:
-        """``b``; ``out`` is g, which is added to, and violation."""
-        return float(self.kernel(*self.fixed, order, w, *out))
-
-    def set_known(self, known: WorkingSet | None) -> None:
-        """Take over the sets V_i of an earlier run."""
-
-    def set_tables(self, tables: dict[str, Array]) -> None:
-        """Take over the sets V_i of a snapshot."""
-
-
-class _ClassesOracle(_WorstOracle):
-    """``slack="sum"`` over all classes: no violator step."""
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        self.kernel = compiled.bind(cut_all)
-        self.fixed = (compiled.problem, form, compiled.n_outputs)
-
-
-class _ViolatedOracle(_WorstOracle):
-    """``slack="sum"`` over all outputs, by k-best decoding."""
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        self.kernel = compiled.bind(cut_violated)
-        self.fixed = (compiled.problem, form, int(options.max_outputs))
-
-
-class _KnownOracle(_WorstOracle):
-    """``slack="sum"`` over the outputs V_i that decoding has met."""
-
-    restricted = True
-    known: WorkingSet
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        self.kernel = compiled.bind(cut_known)
-        self.fixed = (compiled.problem, form)
-        self.wanted = int({"argmax": 1}.get(options.violators, options.violators))
-        self.known = empty_working_set(compiled.lengths, gram=False)
-
-    @property
-    def n_known(self) -> int:
-        return self.known.n_planes
-
-    def prepare(self, clock: int) -> None:
-        self.known = make_room(self.known, clock, KEEP)
-
-    def cut(
-        self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
-    ) -> float:
-        wanted = self.wanted if decode else 0
-        return float(self.kernel(*self.fixed, self.known, order, w, wanted, clock, scratch, *out))
-
-    def set_known(self, known: WorkingSet | None) -> None:
-        self.known = self.known if known is None else known
-
-    def set_tables(self, tables: dict[str, Array]) -> None:
-        fields = {name: tables[name] for name in WorkingSet._fields}
-        self.known = check_planes(WorkingSet(**fields), self.known)
-
-
-def make_oracle(compiled: Compiled, form: Formulation, options: Any) -> _WorstOracle:
-    """The oracle for a formulation and the outputs to be summed over."""
-    if not form.summed:
-        return _WorstOracle(compiled, form, options)
-    if options.violators != "all":
-        return _KnownOracle(compiled, form, options)
-    kind = _ViolatedOracle if compiled.n_outputs is None else _ClassesOracle
-    return kind(compiled, form, options)
 
 
 #: Every block of examples sums into a vector of its own; all of them have so many entries at most,
@@ -638,19 +543,22 @@ class OneSlack(CertifiedSolver):
 
     saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "settled")
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: CutMemory | None = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
+    def begin(self, start: CutMemory | None) -> None:
+        """Choose how cuts are found, and take over those of an earlier run."""
+        compiled, form = self.compiled, self.form
         self.published = self.options.schedule == "published"
-        self.oracle = make_oracle(compiled, form, self.options)
-        self.restricted = self.oracle.restricted
+        self.known: WorkingSet | None = None  # the sets V_i, where sums are over what was met
+        self.limits: tuple[int, ...] = ()  # what the kernel is told beside the formulation
+        if not form.summed:  # one output an example
+            kernel: Any = cut_worst if form.rescaled or form.root else cut_worst_sum
+        elif self.options.violators != "all":
+            kernel, self.restricted = cut_known, True
+            self.known = empty_working_set(compiled.lengths, gram=False)
+        elif compiled.n_outputs is None:
+            kernel, self.limits = cut_violated, (int(self.options.max_outputs),)
+        else:
+            kernel, self.limits = cut_all, (compiled.n_outputs,)
+        self.kernel = compiled.bind(kernel)
         size = compiled.n_weights
         n_blocks = min(max(4, min(64, BLOCK_ENTRIES // size)), max(len(self.active), 1))
         self.blocks = np.array_split(self.active, n_blocks)
@@ -664,7 +572,7 @@ class OneSlack(CertifiedSolver):
         self.epsilon = float(unit) * (self.options.epsilon or 0.0)
         if start is not None:
             self.cuts = start.cuts
-            self.oracle.set_known(start.known)
+            self.known = start.known if self.restricted and start.known else self.known
             self.cuts.optimise(1e-4 * self.cuts.linear(), newton=not self.published)
             self._set_weights()
             self._best = start.best.copy()  # of unknown primal: where the first round cuts
@@ -688,7 +596,7 @@ class OneSlack(CertifiedSolver):
     @property
     def n_planes(self) -> int:
         """Cuts, and outputs in the sets V_i."""
-        return self.cuts.known + self.oracle.n_known
+        return self.cuts.known + (0 if self.known is None else self.known.n_planes)
 
     def dual(self) -> float:
         """``Σ β·b − ½‖w‖²``."""
@@ -725,15 +633,21 @@ class OneSlack(CertifiedSolver):
 
     def _cut_at(self, point: Array, decode: bool) -> tuple[Array, float, float]:
         """The most violated constraint at a point, block by block in threads, and the primal."""
-        self.oracle.prepare(self.clock)
+        given: tuple[Any, ...] = self.limits
+        if self.known is not None:
+            self.known = make_room(self.known, self.clock, KEEP)
+            asked = self.options.violators
+            given = (self.known, 0 if not decode else 1 if asked == "argmax" else asked, self.clock)
         self.oracle_calls += len(self.active) * int(decode)
         self.violation[:] = 0.0
 
         def cut(part: Array, scratch: Array) -> None:
             for k in part:
                 self.sums[k] = 0.0
-                self.offsets[k] = self.oracle.cut(
-                    self.blocks[k], point, self.clock, decode, scratch, self.sums[k], self.violation
+                own = given if self.known is None else (*given, scratch)
+                out = (self.sums[k], self.violation)
+                self.offsets[k] = self.kernel(
+                    self.compiled.problem, self.form, *own, self.blocks[k], point, *out
                 )
 
         self.workers.map(cut, np.arange(len(self.blocks)))
@@ -792,17 +706,19 @@ class OneSlack(CertifiedSolver):
 
     def memory(self) -> CutMemory:
         """Cuts, sets V_i and the best weights."""
-        return CutMemory(self.cuts, self.oracle.known, self.best()[0])
+        return CutMemory(self.cuts, self.known, self.best()[0])
 
     def tables(self) -> dict[str, Array]:
         """Cuts and sets V_i, as arrays."""
         tables = {f"cuts.{name}": value for name, value in self.cuts.tables().items()}
-        if self.oracle.known is not None:
-            tables |= self.oracle.known._asdict()
+        if self.known is not None:
+            tables |= self.known._asdict()
         return tables
 
     def set_tables(self, tables: dict[str, Array]) -> None:
         """Take over cuts and sets V_i of the same problem."""
         own = {name[5:]: value for name, value in tables.items() if name.startswith("cuts.")}
         self.cuts = cuts_from(own, len(self.w))
-        self.oracle.set_tables(tables)
+        if self.known is not None:
+            fields = {name: tables[name] for name in WorkingSet._fields}
+            self.known = check_planes(WorkingSet(**fields), self.known)

@@ -116,6 +116,19 @@ def violated(problem: Any, form: Formulation, i: int, w: Array, k: int) -> Array
 
 
 @helper
+def all_violated(
+    problem: Any, form: Formulation, i: int, w: Array, limit: int
+) -> tuple[Array, bool]:
+    """The violated outputs, best first, up to about ``limit``; whether these are all."""
+    k = FIRST
+    ys = violated(problem, form, i, w, k)
+    while ys.shape[0] == k and k < limit:
+        k = min(4 * k, limit)
+        ys = violated(problem, form, i, w, k)
+    return ys, ys.shape[0] < k
+
+
+@helper
 def add_violators(
     problem: Any,
     form: Formulation,
@@ -179,18 +192,11 @@ def sum_violations(
         violation[i] = 0.0
         if form.cap[i] == 0.0:
             continue
-        k = FIRST
-        ys = violated(problem, form, i, w, k)
-        while ys.shape[0] == k and k < limit:
-            k = min(4 * k, limit)
-            ys = violated(problem, form, i, w, k)
-        if ys.shape[0] == k:
-            violation[i] = np.inf
-            continue
+        ys, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         for j in range(ys.shape[0]):
             slack = add_hinge(form, slack, hinge(problem, form, i, ys[j], w))
-        violation[i] = slack
+        violation[i] = slack if complete else np.inf
 
 
 # Dual coordinate descent for summed errors where all outputs are the working set.
@@ -345,8 +351,9 @@ class EnumeratedSDCD(EnumeratedSDM):
             """The published schedule uses none of the others."""
             return option_names(EnumeratedSDM) if self.schedule == "published" else ()
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def begin(self, start: Array | None) -> None:
+        """Lay out the tables of multipliers."""
+        super().begin(start)
         if self.options.schedule == "published":
             self.stages = []
 
@@ -532,26 +539,17 @@ class SDCD(PlaneSolver):
 
     saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def begin(self, start: WorkingSet | None) -> None:
+        """Take over planes and multipliers, and plan the first passes."""
+        super().begin(start)
         self.decoding = True
         self.settled = False
         self.published = self.options.schedule == "published"
         self.restricted = self.options.violators != "all" and not self.hard
+        self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
         if self.fresh and not self.published and np.isfinite(self.form.cap).all():
             self.plan_stages_by_sample()
-
-    @property
-    def rule(self) -> Box:
-        """How mass moves at a visit."""
-        return Box(0.0 if self.published else self.options.precision)
-
-    @property
-    def patience(self) -> int:
-        """Passes after which a plane without mass may go."""
-        asked = self.options.patience
-        return KEEP if asked is None else int(asked)
 
     def sweep(self) -> float:
         """A pass of the published schedule, or a decoding pass and the cached ones after it."""
@@ -565,17 +563,8 @@ class SDCD(PlaneSolver):
         if self.decoding:
             self.ws = make_room(self.ws, self.clock, KEEP)  # a free slot for everyone
             largest = self.compiled.bind(published_pass)(
-                self.compiled.problem,
-                self.form,
-                self.ws,
-                self.rule,
-                self.active,
-                self.w,
-                self.visits,
-                self._wanted(),
-                self.clock,
-                np.zeros(self.compiled.scratch_size),
-                self.gaps,
+                *(self.compiled.problem, self.form, self.ws, self.rule, self.active, self.w),
+                *(self.visits, self._wanted(), self.clock, self.workers.scratch[0], self.gaps),
             )
             self.visits += len(self.active)
             self.oracle_calls += len(self.active)
@@ -597,20 +586,10 @@ class SDCD(PlaneSolver):
 
     def _find(self, order: Array, patience: int, look: bool) -> None:
         kernel = self.compiled.bind(find_violators)
+        known = (self.compiled.problem, self.form, self.ws)
+        asked = (self._wanted(), int(look), self.clock, patience)
         self.workers.map(
-            lambda part, scratch: kernel(
-                self.compiled.problem,
-                self.form,
-                self.ws,
-                part,
-                self.w,
-                self._wanted(),
-                int(look),
-                self.clock,
-                patience,
-                scratch,
-                self.violation,
-            ),
+            lambda part, scratch: kernel(*known, part, self.w, *asked, scratch, self.violation),
             order,
         )
 

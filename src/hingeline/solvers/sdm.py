@@ -26,6 +26,7 @@ import numpy as np
 
 from hingeline._jit import helper, kernel
 from hingeline.core.blocks import register_rule
+from hingeline.core.planes import WorkingSet
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
@@ -178,13 +179,10 @@ class SDM(PlaneSolver):
 
     saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers)
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def begin(self, start: WorkingSet | None) -> None:
+        """Take over planes and multipliers, and plan the first passes."""
+        super().begin(start)
+        self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
         if self.fresh and np.isfinite(self.form.cap).all():
             self.plan_stages_by_sample()
-
-    @property
-    def rule(self) -> Pair:
-        """How mass moves at a visit."""
-        return Pair(self.options.precision)
