@@ -2,9 +2,9 @@
 
 The problem is that of :mod:`hingeline.solvers.sdm`; the multipliers are a dense (examples, outputs)
 table. One sweep over x scores every output at once. Only outputs that have mass, or whose gradient
-exceeds the least one that has, can gain: the pair steps of :func:`visit` run on these few.
-Multi-class with any positive costs has a closed form, :func:`visit_isotropic`. These visits stay
-apart from :mod:`hingeline.core.blocks`: there are no planes to load, no slots and no stamps.
+exceeds the least one that has, can gain: the rule of :func:`visit` runs on these few.
+Multi-class with any positive costs has a closed form, :func:`visit_isotropic`. Rules are those of
+:mod:`hingeline.core.blocks`, visits are not: there are no planes to load, no slots and no stamps.
 
 Shrinking. Mass is moved in several passes over the examples with something to gain, in order. Then
 one look at all examples, at fixed weights and in threads, gives every example's gap for the next
@@ -26,6 +26,7 @@ import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
+from hingeline.core.blocks import step
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -49,7 +50,7 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, scale_to, total_slack_cost
 from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.sdm import pair_steps
+from hingeline.solvers.sdm import Pair
 
 Array = np.ndarray[Any, Any]
 
@@ -133,35 +134,44 @@ def threshold(
     return theta
 
 
-class Buffers(NamedTuple):
-    """Room for one number per output, padding included; separate arrays cost no views."""
+class Work(NamedTuple):
+    """The tables of multipliers and their drift, flat, and room to work in.
 
+    The five have one number per output, padding included; separate arrays cost no views.
+    """
+
+    alpha: Array
+    drift: Array
     losses: Array
     values: Array
     first: Array
     second: Array
     steps: Array
+    chosen: Array  # (m,)
+    gram: Array  # (m, m)
 
 
 @helper
-def make_buffers(m: int) -> Buffers:
-    """Uninitialised buffers for m outputs."""
+def make_work(alpha: Array, drift: Array) -> Work:
+    """Uninitialised room for visits."""
+    m = alpha.shape[1]
     size = m + PADDING
-    return Buffers(np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size))
+    return Work(
+        alpha.reshape(alpha.size),
+        drift.reshape(drift.size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(m, dtype=np.int64),
+        np.empty((m, m)),
+    )
 
 
 @finite_helper
 def visit_isotropic(
-    problem: Any,
-    form: Formulation,
-    i: int,
-    m: int,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    coefficient: float,
-    square: float,
-    work: Buffers,
+    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
 ) -> float:
     """:func:`visit` in closed form: ``Δf_j·Δf_k = square·(1 + [j = k])`` and no plane is scaled.
 
@@ -169,7 +179,10 @@ def visit_isotropic(
     multipliers: ``θ = κ·(T(θ) − T_old)``, ``κ = 1 + ridge/square``, or ``T(θ) = cap`` where that
     exceeds the bound.
     """
+    m = work.chosen.shape[0]
     at = i * m
+    alpha = work.alpha
+    drift = work.drift
     losses = work.losses
     values = work.values
     hinges(problem, form, i, m, w, losses, values)
@@ -220,52 +233,38 @@ def visit_isotropic(
 
 @helper
 def visit(
-    problem: Any,
-    form: Formulation,
-    i: int,
-    m: int,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    coefficient: float,
-    precision: float,
-    work: Buffers,
-    chosen: Array,
-    gram: Array,
+    problem: Any, form: Formulation, rule: Any, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
-    """Solve example i's dual and carry the change into w; returns the gap it had before.
-
-    ``alpha`` and ``drift`` are the whole tables, flat; ``work``, ``chosen`` and ``gram`` are room
-    to work in.
-    """
+    """Let a rule solve example i's dual and carry the change into w; the gap it had before."""
+    m = work.chosen.shape[0]
     at = i * m
+    alpha = work.alpha
     losses = work.losses
     values = work.values
     hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
-    top = 0.0
+    slack = 0.0
     total = 0.0
     linear = 0.0
     for k in range(m):
-        top = max(top, values[k])
+        slack = add_hinge(form, slack, values[k])
         total += alpha[at + k]
         linear += alpha[at + k] * values[k]
-    if total == 0.0 and top == 0.0:
+    if total == 0.0 and slack == 0.0:
         return 0.0
-    ridge = form.ridge[i]
-    gap = example_gap(form, i, top, total, linear)
-    # Gradients are ``values − ridge·total``; the true output stands for gradient 0.
-    shift = ridge * total
+    gap = example_gap(form, i, slack, total, linear)
+    # Gradients are ``values − ridge·total``; the true output stands for gradient 0. Only planes
+    # with mass, or above the least that has, can take part where mass moves between them.
+    shift = form.ridge[i] * total
     least = 0.0 if total < cap else np.inf
     for k in range(m):
         if alpha[at + k] > 0.0:
             least = min(least, values[k] - shift)
-    spread = max(0.0, top - shift) - least
-    if spread <= 0.0:
-        return gap
-    # Only planes with mass, or above the least that has, can take part.
+    if form.summed == 1:
+        least = -np.inf
     masses = work.first
     gradient = work.second
+    chosen = work.chosen
     count = 0
     for k in range(m):
         if alpha[at + k] > 0.0 or values[k] - shift > least:
@@ -279,25 +278,28 @@ def visit(
             count += 1
     if count == 0:
         return gap
+    gram = work.gram
+    before = values[:count]
     for p in range(count):
+        before[p] = masses[p]
         a = plane_scale(form, losses[chosen[p]])
         for q in range(p + 1):
             b = plane_scale(form, losses[chosen[q]])
             value = a * b * all_inner(problem, i, chosen[p], chosen[q])
             gram[p, q] = value
             gram[q, p] = value
-    pair_steps(
-        gram, masses[:count], gradient[:count], cap, ridge, precision * spread, 10 * count + 10
-    )
+    moved, _ = step(rule, gram, masses[:count], before, gradient[:count], total, cap, form.ridge[i])
+    if not moved:
+        return gap
     steps = work.steps
     for k in range(m):
         steps[k] = 0.0
     for p in range(count):
         k = chosen[p]
-        change = masses[p] - alpha[at + k]
+        change = masses[p] - before[p]
         if change != 0.0:
             alpha[at + k] = masses[p]
-            drift[at + k] += coefficient * change
+            work.drift[at + k] += coefficient * change
             steps[k] = plane_scale(form, losses[k]) * change
     all_add(problem, i, steps, w)
     return gap
@@ -307,50 +309,31 @@ def visit(
 def move_all(
     problem: Any,
     form: Formulation,
+    rule: Any,
     order: Array,
     alpha: Array,
     drift: Array,
     w: Array,
     visits: float,
-    precision: float,
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
     m = alpha.shape[1]
-    flat_alpha = alpha.reshape(alpha.size)
-    flat_drift = drift.reshape(drift.size)
-    work = make_buffers(m)
-    chosen = np.empty(m, dtype=np.int64)
-    gram = np.empty((m, m))
+    work = make_work(alpha, drift)
     k = visits
     for t in range(order.shape[0]):
         if t + 2 < order.shape[0]:
             all_prefetch(problem, order[t + 1], order[t + 2], w)
             for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
-                prefetch(flat_alpha, p)
-                prefetch(flat_drift, p)
+                prefetch(work.alpha, p)
+                prefetch(work.drift, p)
         i = order[t]
         k += 1.0
         square = all_isotropy(problem, i) if form.rescaled == 0 else 0.0
         if square > 0.0:
-            gaps[i] = visit_isotropic(
-                problem, form, i, m, flat_alpha, flat_drift, w, k * (k - 1.0), square, work
-            )
+            gaps[i] = visit_isotropic(problem, form, i, w, k * (k - 1.0), square, work)
         else:
-            gaps[i] = visit(
-                problem,
-                form,
-                i,
-                m,
-                flat_alpha,
-                flat_drift,
-                w,
-                k * (k - 1.0),
-                precision,
-                work,
-                chosen,
-                gram,
-            )
+            gaps[i] = visit(problem, form, rule, i, w, k * (k - 1.0), work)
 
 
 @kernel
@@ -387,45 +370,25 @@ def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, o
 
 
 @kernel
-def all_offsets(problem: Any, form: Formulation, out: Array) -> None:
-    """``b`` of every example and output."""
-    n, m = out.shape
-    losses = np.empty(m)
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            out[i, k] = plane_offset(form, losses[k])
-
-
-@kernel
-def largest_reach(problem: Any, form: Formulation, n: int, m: int) -> float:
-    """Largest ``‖a·Δf‖/b``."""
-    losses = np.empty(m)
-    reach = 0.0
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            b = plane_offset(form, losses[k])
-            if b > 0.0:
-                norm = plane_scale(form, losses[k]) * np.sqrt(all_inner(problem, i, k, k))
-                reach = max(reach, norm / b)
-    return reach
-
-
-@kernel
-def mean_square(problem: Any, form: Formulation, n: int, m: int) -> float:
-    """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
+def measure_all(problem: Any, form: Formulation, offsets: Array) -> tuple[float, float]:
+    """``b`` of every output; the mean ``‖a·Δf‖²`` of wrong ones and the largest ``‖a·Δf‖/b``."""
+    n, m = offsets.shape
     losses = np.empty(m)
     total = 0.0
+    reach = 0.0
     count = 0
     for i in range(n):
         all_losses(problem, i, losses)
         for k in range(m):
+            b = plane_offset(form, losses[k])
+            offsets[i, k] = b
             if losses[k] > 0.0:
                 scale = plane_scale(form, losses[k])
-                total += scale * scale * all_inner(problem, i, k, k)
+                inner = all_inner(problem, i, k, k)
+                total += scale * scale * inner
+                reach = max(reach, scale * np.sqrt(inner) / b)
                 count += 1
-    return total / max(count, 1)
+    return total / max(count, 1), reach
 
 
 def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
@@ -475,15 +438,16 @@ class EnumeratedSDM(CertifiedSolver):
         self.drift = np.zeros(shape)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         self.offsets = np.empty(shape)
-        all_offsets(compiled.problem, form, self.offsets)
+        measures = measure_all(compiled.problem, form, self.offsets)
+        self.mean_square, self.reach = measures
+        self.rule: Any = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
         self._distance = math.inf  # of the last look's primal from the dual
         self.certifies = not self.hard
         if start is not None:
             self.add(self.alpha, 1.0, self.w)
         elif np.isfinite(form.cap).all():
-            square = mean_square(compiled.problem, form, *shape)
-            self.plan_stages(float(form.cap.mean()) * square)
+            self.plan_stages(float(form.cap.mean()) * self.mean_square)
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -564,19 +528,17 @@ class EnumeratedSDM(CertifiedSolver):
         )
         self.oracle_calls += self.compiled.n
 
+    mover = staticmethod(move_all)
+
     def move(self, examples: Array, form: Formulation) -> None:
         """Visit examples in a random order."""
-        order = shuffle_runs(self.rng, examples)
-        move_all(
-            self.compiled.problem,
-            form,
-            order,
-            self.alpha,
-            self.drift,
-            self.w,
-            self.visits,
-            self.options.precision,
-            self.gaps,
+        self.move_in(shuffle_runs(self.rng, examples), form)
+
+    def move_in(self, order: Array, form: Formulation) -> None:
+        """Visit examples in the order given."""
+        self.mover(
+            *(self.compiled.problem, form, self.rule, order, self.alpha, self.drift, self.w),
+            *(self.visits, self.gaps),
         )
         self.visits += len(order)
         self.oracle_calls += len(order)
@@ -612,4 +574,4 @@ class EnumeratedSDM(CertifiedSolver):
         return np.asarray(self.alpha.sum(axis=1))
 
     def _reach(self) -> float:
-        return float(largest_reach(self.compiled.problem, self.form, *self.alpha.shape))
+        return self.reach

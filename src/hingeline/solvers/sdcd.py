@@ -37,7 +37,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel
-from hingeline.core.blocks import register_rule, slack_of_known, visit
+from hingeline.core.blocks import register_rule, slack_of_known
+from hingeline.core.blocks import visit as visit_planes
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -49,7 +50,6 @@ from hingeline.core.formulations import (
 from hingeline.core.planes import FREE_SLOTS_ONLY, KEEP, WorkingSet, insert, make_room
 from hingeline.core.primitives import (
     all_add,
-    all_inner,
     all_isotropy,
     decode_best,
     output_length,
@@ -59,7 +59,7 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import option, option_names
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.enumerated import Buffers, EnumeratedSDM, hinges, make_buffers, shuffle_runs
+from hingeline.solvers.enumerated import EnumeratedSDM, Work, hinges, make_work, visit
 from hingeline.solvers.sdm import SDM
 
 # Which outputs enter the working set when every hinge counts (``slack="sum"``).
@@ -244,24 +244,13 @@ def shift(beta: Array, m: int, base: float, cap: float) -> float:
 
 
 @helper
-def visit_all(
-    problem: Any,
-    form: Formulation,
-    i: int,
-    m: int,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    coefficient: float,
-    precision: float,
-    work: Buffers,
-    gram: Array,
+def visit_in_boxes(
+    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
 ) -> float:
-    """Move the multipliers of example i and carry the change into w; the gap it had before.
-
-    With a precision of 0 each moves once, in order, as printed.
-    """
+    """:func:`.enumerated.visit` in closed form."""
+    m = work.chosen.shape[0]
     at = i * m
+    alpha = work.alpha
     losses = work.losses
     values = work.values
     hinges(problem, form, i, m, w, losses, values)
@@ -279,32 +268,16 @@ def visit_all(
     if spread == 0.0:
         return gap
     new = work.first
-    square = all_isotropy(problem, i) if form.rescaled == 0 and precision > 0.0 else 0.0
-    if square > 0.0:
-        for k in range(m):
-            # The true output has loss 0 and no plane.
-            new[k] = alpha[at + k] + values[k] / square if losses[k] > 0.0 else -np.inf
-        T = shift(new, m, total, cap)
-        for k in range(m):
-            new[k] = min(max(new[k] - T, 0.0), cap)
-    else:
-        for j in range(m):
-            new[j] = alpha[at + j]
-            a = plane_scale(form, losses[j])
-            for k in range(j + 1):
-                value = a * plane_scale(form, losses[k]) * all_inner(problem, i, j, k)
-                gram[j, k] = value
-                gram[k, j] = value
-        if precision > 0.0:
-            box_steps(gram, new[:m], values[:m], cap, precision * spread, 10 * m + 10)
-        else:
-            for k in range(m):
-                box_step(gram, new[:m], values[:m], k, cap)
+    for k in range(m):
+        # The true output has loss 0 and no plane.
+        new[k] = alpha[at + k] + values[k] / square if losses[k] > 0.0 else -np.inf
+    T = shift(new, m, total, cap)
     steps = work.steps
     for k in range(m):
+        new[k] = min(max(new[k] - T, 0.0), cap)
         change = new[k] - alpha[at + k]
         alpha[at + k] = new[k]
-        drift[at + k] += coefficient * change
+        work.drift[at + k] += coefficient * change
         steps[k] = plane_scale(form, losses[k]) * change
     all_add(problem, i, steps, w)
     return gap
@@ -314,26 +287,24 @@ def visit_all(
 def move_all_in_boxes(
     problem: Any,
     form: Formulation,
+    rule: Any,
     order: Array,
     alpha: Array,
     drift: Array,
     w: Array,
     visits: float,
-    precision: float,
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    m = alpha.shape[1]
-    flat_alpha = alpha.reshape(alpha.size)
-    flat_drift = drift.reshape(drift.size)
-    work = make_buffers(m)
-    gram = np.empty((m, m))
+    work = make_work(alpha, drift)
     k = visits
     for i in order:
         k += 1.0
-        gaps[i] = visit_all(
-            problem, form, i, m, flat_alpha, flat_drift, w, k * (k - 1.0), precision, work, gram
-        )
+        square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
+        if square > 0.0:
+            gaps[i] = visit_in_boxes(problem, form, i, w, k * (k - 1.0), square, work)
+        else:
+            gaps[i] = visit(problem, form, rule, i, w, k * (k - 1.0), work)
 
 
 class EnumeratedSDCD(EnumeratedSDM):
@@ -351,10 +322,14 @@ class EnumeratedSDCD(EnumeratedSDM):
             """The published schedule uses none of the others."""
             return option_names(EnumeratedSDM) if self.schedule == "published" else ()
 
+    mover = staticmethod(move_all_in_boxes)
+
     def begin(self, start: Array | None) -> None:
         """Lay out the tables of multipliers."""
         super().begin(start)
-        if self.options.schedule == "published":
+        published = self.options.schedule == "published"
+        self.rule = Box(0.0 if published else self.options.precision)
+        if published:
             self.stages = []
 
     def sweep(self) -> float:
@@ -364,27 +339,8 @@ class EnumeratedSDCD(EnumeratedSDM):
         self.clock += 1
         if self.clock & (self.clock - 1) == 0:
             self.restart_average()
-        self._move_in(self.active, self.form, 0.0)
+        self.move_in(self.active, self.form)
         return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
-
-    def move(self, examples: Array, form: Formulation) -> None:
-        """Visit examples in a random order."""
-        self._move_in(shuffle_runs(self.rng, examples), form, self.options.precision)
-
-    def _move_in(self, order: Array, form: Formulation, precision: float) -> None:
-        move_all_in_boxes(
-            self.compiled.problem,
-            form,
-            order,
-            self.alpha,
-            self.drift,
-            self.w,
-            self.visits,
-            precision,
-            self.gaps,
-        )
-        self.visits += len(order)
-        self.oracle_calls += len(order)
 
 
 @helper
@@ -502,7 +458,7 @@ def published_pass(
     for i in order:
         k += 1.0
         add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
-        square = visit(problem, form, ws, rule, i, w, k * (k - 1.0), clock, gaps)
+        square = visit_planes(problem, form, ws, rule, i, w, k * (k - 1.0), clock, gaps)
         largest = max(largest, square)
     return largest
 
