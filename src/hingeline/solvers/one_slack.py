@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
@@ -94,108 +95,13 @@ from hingeline.solvers.sdm import pair_steps
 # follow, each up to its first bound.
 #
 # Only the inner products of a new cut are computed. Memory for K cuts and N weights: ``8·N·K``
-# bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, at most twice that while it
-# grows, and as much again as ``8·K²``.
+# bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, twice that while a cut is
+# added, and ``8·K²``.
 
 Array = np.ndarray[Any, Any]
 
-#: Weight vectors up to this length are stored as they are.
+#: Up to so many weights the g of cuts are rows of an array, beyond of a sparse matrix.
 SHORT = 2**17
-
-
-# Where the g of the cuts are kept: nothing that was stored is ever changed. Both classes give the
-# first vectors and a new one (with_row), some of them (subset), all of them multiplied (times),
-# products with another vector (inner), ``out += Σ steps_k·g_k`` (combine), and named arrays for a
-# snapshot (tables).
-
-
-class _DenseVectors:
-    """Rows of one table, which may have more room than is used."""
-
-    def __init__(self, rows: Array) -> None:
-        self.rows = rows
-
-    def with_row(self, count: int, new: Array) -> _DenseVectors:
-        rows = self.rows
-        if count == len(rows):
-            rows = np.empty((max(2 * count, 16), len(new)))
-            rows[:count] = self.rows
-        rows[count] = new
-        return _DenseVectors(rows)
-
-    def subset(self, which: Array) -> _DenseVectors:
-        return _DenseVectors(self.rows[which])
-
-    def times(self, factor: float) -> _DenseVectors:
-        return _DenseVectors(factor * self.rows)
-
-    def inner(self, count: int, other: Array) -> Array:
-        return np.asarray(self.rows[:count] @ other)
-
-    def combine(self, steps: Array, out: Array) -> None:
-        out += steps @ self.rows[: len(steps)]
-
-    def tables(self, count: int) -> dict[str, Array]:
-        return {"rows": self.rows[:count]}
-
-
-class _SparseVectors:
-    """Places and values of what is not 0, vector by vector."""
-
-    def __init__(self, parts: list[tuple[Array, Array]]) -> None:
-        self.parts = parts
-
-    def with_row(self, count: int, new: Array) -> _SparseVectors:
-        places = np.flatnonzero(new).astype(np.int32)
-        return _SparseVectors([*self.parts[:count], (places, new[places])])
-
-    def subset(self, which: Array) -> _SparseVectors:
-        return _SparseVectors([self.parts[k] for k in which])
-
-    def times(self, factor: float) -> _SparseVectors:
-        return _SparseVectors([(places, factor * values) for places, values in self.parts])
-
-    def inner(self, count: int, other: Array) -> Array:
-        return np.array([values @ other[places] for places, values in self.parts[:count]])
-
-    def combine(self, steps: Array, out: Array) -> None:
-        for k in np.flatnonzero(steps):
-            places, values = self.parts[k]
-            out[places] += steps[k] * values
-
-    def tables(self, count: int) -> dict[str, Array]:
-        parts = self.parts[:count]
-        return {
-            "counts": np.array([len(places) for places, _ in parts], dtype=np.int64),
-            "places": np.concatenate([np.empty(0, np.int32), *(places for places, _ in parts)]),
-            "values": np.concatenate([np.empty(0), *(values for _, values in parts)]),
-        }
-
-
-def vectors_from(size: int, tables: dict[str, Array]) -> _DenseVectors | _SparseVectors:
-    """The vectors of length ``size`` that their ``tables`` wrote."""
-    if size <= SHORT:
-        rows = tables["rows"]
-        if rows.shape[1:] != (size,) or rows.dtype != np.float64:
-            raise KeyError(f"cuts of {size} weights")
-        return _DenseVectors(rows.copy())
-    places, values, counts = (tables[name] for name in ("places", "values", "counts"))
-    fits = (
-        len(places) == len(values) == counts.sum()
-        and (places.dtype, values.dtype, counts.dtype) == (np.int32, np.float64, np.int64)
-        and (counts >= 0).all()
-        and (len(places) == 0 or 0 <= places.min() <= places.max() < size)
-    )
-    if not fits:
-        raise KeyError(f"cuts of {size} weights")
-    ends = np.cumsum(counts)
-    parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
-    return _SparseVectors([(places[at].copy(), values[at].copy()) for at in parts])
-
-
-def _room(count: int) -> int:
-    """Rows of the Gram matrix for so many cuts: a power of two."""
-    return max(16, 1 << max(count - 1, 0).bit_length())
 
 
 class Cuts(NamedTuple):
@@ -204,8 +110,8 @@ class Cuts(NamedTuple):
     Adding and dropping make new ones, so that an interruption leaves one or the other.
     """
 
-    vectors: _DenseVectors | _SparseVectors
-    gram: Array  # (room, room), of which the first len(beta) rows and columns are in use
+    vectors: Any  # (count, weights) g: an array or a CSR matrix
+    gram: Array  # (count, count)
     offset: Array  # (count,) b
     beta: Array  # (count,)
     stamp: Array  # (count,) the last round in which the cut had mass
@@ -217,22 +123,16 @@ class Cuts(NamedTuple):
 
     def with_cut(self, g: Array, b: float, clock: int) -> Cuts:
         """One more cut, without mass."""
-        count = self.known
-        gram = self.gram
-        if count == len(gram):
-            gram = np.zeros((_room(count + 1), _room(count + 1)))
-            gram[:count, :count] = self.gram
-        products = self.vectors.inner(count, g)
-        gram[:count, count] = products
-        gram[count, :count] = products
-        gram[count, count] = g @ g
-        return Cuts(
-            self.vectors.with_row(count, g),
-            gram,
-            np.append(self.offset, b),
-            np.append(self.beta, 0.0),
-            np.append(self.stamp, clock),
-        )
+        if isinstance(self.vectors, np.ndarray):
+            vectors: Any = np.vstack([self.vectors, g])
+        else:
+            vectors = sp.vstack([self.vectors, sp.csr_matrix(g)], format="csr")
+        gram = np.empty((self.known + 1, self.known + 1))
+        gram[:-1, :-1] = self.gram
+        gram[-1, :-1] = gram[:-1, -1] = self.vectors @ g
+        gram[-1, -1] = g @ g
+        numbers = ((self.offset, b), (self.beta, 0.0), (self.stamp, clock))
+        return Cuts(vectors, gram, *(np.append(*pair) for pair in numbers))
 
     def without_unused(self, clock: int, patience: int) -> Cuts:
         """Without cuts that had no mass for more than ``patience`` rounds, once they are many."""
@@ -240,20 +140,14 @@ class Cuts(NamedTuple):
         keep = np.flatnonzero(self.stamp + patience >= clock)
         if 10 * len(keep) > 9 * self.known:
             return self
-        gram = np.zeros((_room(len(keep)), _room(len(keep))))
-        gram[: len(keep), : len(keep)] = self.gram[np.ix_(keep, keep)]
-        rest = (self.offset[keep], self.beta[keep], self.stamp[keep])
-        return Cuts(self.vectors.subset(keep), gram, *rest)
+        gram = np.ascontiguousarray(self.gram[np.ix_(keep, keep)])
+        return Cuts(self.vectors[keep], gram, *(part[keep] for part in self[2:]))
 
     def times(self, factor: float) -> Cuts:
         """The cuts of a problem whose caps are all ``factor`` times as large; β is kept."""
-        return Cuts(
-            self.vectors.times(factor),
-            self.gram * (factor * factor),
-            self.offset * factor,
-            self.beta.copy(),
-            np.zeros_like(self.stamp),
-        )
+        vectors, gram = factor * self.vectors, self.gram * (factor * factor)
+        rest = (self.offset * factor, self.beta.copy(), np.zeros_like(self.stamp))
+        return Cuts(vectors, gram, *rest)
 
     # The small dual ------------------------------------------------------------------------
 
@@ -263,23 +157,20 @@ class Cuts(NamedTuple):
 
     def slack_at(self, weights: Array) -> float:
         """``max(0, max_k b_k − g_k·weights)``."""
-        hinges = self.offset - self.vectors.inner(self.known, weights)
-        return float(hinges.max(initial=0.0))
+        return float((self.offset - self.vectors @ weights).max(initial=0.0))
 
     def optimise(self, tolerance: float, newton: bool) -> None:
         """Solve the small dual from where β is until its gap is at most ``tolerance``."""
-        count = self.known
-        used = self.gram[:count, :count]
         for _ in range(20):
-            hinge = self.offset - used @ self.beta
+            hinge = self.offset - self.gram @ self.beta
             if hinge.max(initial=0.0) - float(self.beta @ hinge) <= tolerance:
                 break
             # A spread of the hinges with mass bounds the gap, because β sums up to 1 at most.
-            limit = 10 * count + 10 if newton else 1000 * (count + 10)
+            limit = 10 * self.known + 10 if newton else 1000 * (self.known + 10)
             pair_steps(self.gram, self.beta, hinge, 1.0, 0.0, tolerance, limit)
             if newton:
                 for _ in range(50):
-                    if not self._newton(used):
+                    if not self._newton():
                         break
         self.restrain()
 
@@ -290,7 +181,7 @@ class Cuts(NamedTuple):
         if total > 1.0:
             self.beta[:] /= total
 
-    def _newton(self, gram: Array) -> bool:
+    def _newton(self) -> bool:
         """A Newton step on the face of the cuts with mass; whether a bound cut it short."""
         face = np.flatnonzero(self.beta)
         if len(face) == 0:
@@ -298,10 +189,10 @@ class Cuts(NamedTuple):
         before = self.beta[face]
         total = float(before.sum())
         tight = int(total >= 1.0 - 1e-12)
-        hinge = (self.offset - gram @ self.beta)[face]
+        hinge = (self.offset - self.gram @ self.beta)[face]
         m = len(face)
         system = np.ones((m + tight, m + tight))
-        system[:m, :m] = gram[np.ix_(face, face)]
+        system[:m, :m] = self.gram[np.ix_(face, face)]
         # Parallel cuts make it singular; so little does not move the solution of others.
         system[np.arange(m), np.arange(m)] += 1e-13 * np.trace(system[:m, :m]) / m + 1e-300
         system[m:, m:] = 0.0
@@ -322,31 +213,38 @@ class Cuts(NamedTuple):
 
     def tables(self) -> dict[str, Array]:
         """The whole state, as named arrays."""
-        count = self.known
-        own = {name: getattr(self, name) for name in ("offset", "beta", "stamp")}
-        return {**own, "gram": self.gram[:count, :count], **self.vectors.tables(count)}
+        tables = self._asdict()
+        vectors = tables.pop("vectors")
+        if isinstance(vectors, np.ndarray):
+            return tables | {"rows": vectors}
+        return tables | {name: getattr(vectors, name) for name in ("data", "indices", "indptr")}
 
 
 def empty_cuts(size: int) -> Cuts:
     """No cuts, for weights of this length."""
-    vectors = _DenseVectors(np.empty((0, size))) if size <= SHORT else _SparseVectors([])
-    return Cuts(vectors, np.zeros((16, 16)), np.empty(0), np.empty(0), np.empty(0, np.int64))
+    vectors = np.empty((0, size)) if size <= SHORT else sp.csr_matrix((0, size))
+    return Cuts(vectors, np.zeros((0, 0)), np.empty(0), np.empty(0), np.empty(0, np.int64))
 
 
 def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
     """Cuts as :meth:`Cuts.tables` wrote them; KeyError where they do not fit together."""
     count = len(tables["beta"])
-    own = [tables[name] for name in ("offset", "beta", "stamp")]
-    kinds = [(np.float64, (count,)), (np.float64, (count,)), (np.int64, (count,))]
-    if (
-        [(part.dtype, part.shape) for part in own] != kinds
-        or tables["gram"].shape != (count, count)
-        or len(tables.get("rows", tables.get("counts", ()))) != count
-    ):
+    own = {name: tables[name].copy() for name in ("gram", "offset", "beta", "stamp")}
+    kinds = [(np.float64, (count, count)), (np.float64, (count,)), (np.float64, (count,))]
+    if [(part.dtype, part.shape) for part in own.values()] != [*kinds, (np.int64, (count,))]:
         raise KeyError("cuts that fit together")
-    gram = np.zeros((_room(count), _room(count)))
-    gram[:count, :count] = tables["gram"]
-    return Cuts(vectors_from(size, tables), gram, *(part.copy() for part in own))
+    try:
+        if size <= SHORT:
+            vectors: Any = tables["rows"].copy()
+        else:
+            parts = tuple(tables[name] for name in ("data", "indices", "indptr"))
+            vectors = sp.csr_matrix(parts, shape=(count, size), copy=True)
+            vectors.check_format(full_check=True)
+    except ValueError:
+        raise KeyError(f"cuts of {size} weights") from None
+    if vectors.shape != (count, size) or vectors.dtype != np.float64:
+        raise KeyError(f"cuts of {size} weights")
+    return Cuts(vectors, **own)
 
 
 # One pass over examples at fixed weights that adds violated planes up to a single cut.
@@ -693,7 +591,7 @@ class OneSlack(CertifiedSolver):
 
     def _set_weights(self) -> None:
         self.w = aligned_zeros(self.compiled.n_weights)
-        self.cuts.vectors.combine(self.cuts.beta, self.w)
+        self.w += self.cuts.beta @ self.cuts.vectors
 
     def repair(self) -> None:
         """Weights from the multipliers again, after an interruption anywhere."""
