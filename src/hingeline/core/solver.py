@@ -171,11 +171,11 @@ class CertifiedSolver(ABC):
         self._stretch = 1.0
         self._best: Array | None = None
         self._best_primal = math.inf
-        self.begin(start)
+        self._begin(start)
 
     # What a subclass provides --------------------------------------------------------------
 
-    def begin(self, start: Any) -> None:
+    def _begin(self, start: Any) -> None:
         """Lay out the state; ``start`` is what :meth:`start_from` gave."""
         return
 
@@ -458,8 +458,7 @@ class PlaneSolver(CertifiedSolver):
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
     accelerate: Any  # a step over all planes with mass
 
-    def begin(self, start: WorkingSet | None) -> None:
-        """Take over planes and multipliers."""
+    def _begin(self, start: WorkingSet | None) -> None:
         self.fresh = start is None
         self.ws = self.take_over(start)
         if start is not None:

@@ -411,26 +411,17 @@ class EnumeratedSDM(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        passes: int = option(
-            10, "passes over the examples worth it after each look at all; fewer at first"
-        )
+        passes: int = option(10, "passes after each look at all examples; fewer at first")
         precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
-        stage_factor: float = option(
-            3.2,
-            "large C is approached in stages, from one that a single step fills on, each at so "
-            "many times more",
-        )
+        stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
-        cg_steps: int = option(
-            30, "conjugate gradient steps over all planes with mass, late in the run", least=0
-        )
+        cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
     saved_arrays = (*CertifiedSolver.saved_arrays, "alpha", "drift")
 
-    def begin(self, start: Array | None) -> None:
-        """Lay out the tables of multipliers."""
+    def _begin(self, start: Array | None) -> None:
         compiled, form = self.compiled, self.form
         assert compiled.n_outputs is not None
         shape = (compiled.n, compiled.n_outputs)

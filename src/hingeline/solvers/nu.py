@@ -199,7 +199,7 @@ class NuCertificate:
     oracle_calls: int
     active: Array
 
-    def _begin(self, margins: Margins) -> None:
+    def _set_margins(self, margins: Margins) -> None:
         self.margins, self.nu = margins, margins.nu
         self._best_rho = 0.0
         self.least_hinge = math.inf  # in units of the loss: a bound on ν_min from above
@@ -412,12 +412,12 @@ class NuSearch(NuCertificate, CertifiedSolver):
         *(f"steering.{part.name}" for part in fields(Steering)),
     )
 
-    def begin(self, start: Any) -> None:
-        """Lay out the inner solver, and choose the first ρ."""
+    def _begin(self, start: Any) -> None:
         self.shares = self.form.cap
         self._rho = 1.0
-        super().begin(start)
-        self._begin(Margins(self.compiled, self.shares, self.workers, float(self.options.nu)))
+        super()._begin(start)
+        nu = float(self.options.nu)
+        self._set_margins(Margins(self.compiled, self.shares, self.workers, nu))
         self.stages = []
         self.steering = Steering()
         self._before = math.nan  # the level before the last pass
@@ -580,9 +580,8 @@ class NuSDM(NuSearch, PlaneSolver):
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.nu_arrays)
 
-    def begin(self, start: WorkingSet | None) -> None:
-        """Take over planes and multipliers, and choose the first ρ."""
-        super().begin(start)
+    def _begin(self, start: WorkingSet | None) -> None:
+        super()._begin(start)
         self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
 

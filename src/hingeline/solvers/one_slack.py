@@ -416,16 +416,10 @@ class OneSlack(CertifiedSolver):
     @dataclass(frozen=True)
     class Options(SolverOptions):
         schedule: str = option("improved", "where cuts are made", words=("improved", "published"))
-        epsilon: float | None = option(
-            None, "the published stopping rule, line 19 of Algorithm 1; None: tol alone"
-        )
-        step: float = option(
-            0.1, "how far from the best weights to the restricted optimum cuts are made", most=1
-        )
+        epsilon: float | None = option(None, "line 19 of Algorithm 1; None: stop by tol alone")
+        step: float = option(0.1, "how far from the best weights cuts are made", most=1)
         patience: int = option(50, "rounds after which a cut without mass goes")
-        max_outputs: int = option(
-            20000, "with violators='all', violated outputs of an example up to which P is known"
-        )
+        max_outputs: int = option(20000, "violated outputs of an example up to which P is known")
         kappa1: int = option(10, "the first rounds of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
         violators: str | int = "argmax"
@@ -441,8 +435,7 @@ class OneSlack(CertifiedSolver):
 
     saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "settled")
 
-    def begin(self, start: CutMemory | None) -> None:
-        """Choose how cuts are found, and take over those of an earlier run."""
+    def _begin(self, start: CutMemory | None) -> None:
         compiled, form = self.compiled, self.form
         self.published = self.options.schedule == "published"
         self.known: WorkingSet | None = None  # the sets V_i, where sums are over what was met

@@ -324,9 +324,8 @@ class EnumeratedSDCD(EnumeratedSDM):
 
     mover = staticmethod(move_all_in_boxes)
 
-    def begin(self, start: Array | None) -> None:
-        """Lay out the tables of multipliers."""
-        super().begin(start)
+    def _begin(self, start: Array | None) -> None:
+        super()._begin(start)
         published = self.options.schedule == "published"
         self.rule = Box(0.0 if published else self.options.precision)
         if published:
@@ -472,20 +471,12 @@ class SDCD(PlaneSolver):
     @dataclass(frozen=True)
     class Options(SDM.Options):
         cached_passes: int = option(3, "as for sdm", least=0)
-        patience: int | None = option(
-            None, "passes after which a plane without mass may go; None keeps every plane"
-        )
+        patience: int | None = option(None, "as for sdm; None keeps every plane")
         schedule: str = option("improved", "what a pass does", words=SCHEDULES)
         kappa1: int = option(10, "the first passes of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
-        delta: float | None = option(
-            None, "stop, as printed, when no example's Σδ² exceeds this in a pass that decodes"
-        )
-        max_outputs: int | None = option(
-            None,
-            "violated outputs of an example that a certificate lists with violators='all'; beyond, "
-            "the structure bounds their sum, or there is no certificate",
-        )
+        delta: float | None = option(None, "stop when no Σδ² exceeds it in a pass that decodes")
+        max_outputs: int | None = option(None, "violated outputs that a certificate lists")
         violators: str | int = "argmax"
 
         def unused(self, slack: str) -> Iterable[str]:
@@ -495,9 +486,8 @@ class SDCD(PlaneSolver):
 
     saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
 
-    def begin(self, start: WorkingSet | None) -> None:
-        """Take over planes and multipliers, and plan the first passes."""
-        super().begin(start)
+    def _begin(self, start: WorkingSet | None) -> None:
+        super()._begin(start)
         self.decoding = True
         self.settled = False
         self.published = self.options.schedule == "published"

@@ -179,9 +179,8 @@ class SDM(PlaneSolver):
 
     saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers)
 
-    def begin(self, start: WorkingSet | None) -> None:
-        """Take over planes and multipliers, and plan the first passes."""
-        super().begin(start)
+    def _begin(self, start: WorkingSet | None) -> None:
+        super()._begin(start)
         self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
         if self.fresh and np.isfinite(self.form.cap).all():

@@ -94,8 +94,7 @@ class Subgradient(CertifiedSolver):
     soft_only = "it descends on the price of slack"
     saved_arrays: ClassVar[tuple[str, ...]] = ("planes", "moments", "state", "_best")
 
-    def begin(self, start: None) -> None:
-        """Begin at w = 0."""
+    def _begin(self, start: None) -> None:
         self.margins = Margins(self.compiled, self.form.cap, self.workers, self._nu())
         self.planes = aligned_zeros(len(self.w))
         self.moments = aligned_zeros(len(self.w))
@@ -183,10 +182,9 @@ class NuSubgradient(NuCertificate, Subgradient):
     saved_numbers = (*Subgradient.saved_numbers, *NuCertificate.nu_numbers, "_first_rho")
     saved_arrays = (*Subgradient.saved_arrays, *NuCertificate.nu_arrays)
 
-    def begin(self, start: None) -> None:
-        """Begin at w = 0, with the point of the largest losses."""
-        super().begin(start)
-        self._begin(self.margins)
+    def _begin(self, start: None) -> None:
+        super()._begin(start)
+        self._set_margins(self.margins)
         worst, level = self._worst()
         self.mix(worst, level)
         # With the largest losses throughout, νρ is at least the square of the weights.

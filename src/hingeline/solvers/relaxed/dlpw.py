@@ -368,8 +368,7 @@ class DLPW(CertifiedSolver):
     saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
     saved_arrays = ("planes", "moments", "state", "messages", "_best")
 
-    def begin(self, start: None) -> None:
-        """Begin at w = 0 without messages."""
+    def _begin(self, start: None) -> None:
         compiled, form = self.compiled, self.form
         if self.hard or form.rescaled:
             raise ValueError(

@@ -480,8 +480,7 @@ class SoftBCFW(CertifiedSolver):
         "anchor",
     )
 
-    def begin(self, start: Marginals | None) -> None:
-        """Put the marginals at the truth, or where they were."""
+    def _begin(self, start: Marginals | None) -> None:
         compiled, form = self.compiled, self.form
         if self.hard or form.rescaled:
             raise ValueError(
