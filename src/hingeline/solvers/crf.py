@@ -144,6 +144,10 @@ PARTS = 16
 LEAST_PART = 8
 
 
+#: Scores added to those of labels, and to those of labels that differ from the one before.
+Added = tuple[Array | None, Array | None]
+
+
 class _Block(NamedTuple):
     """Some sequences, and their tokens by feature (CSC)."""
 
@@ -224,9 +228,8 @@ class ChainExpectations:
         tables = {name: b.padded(total) for name, b in layout_of(self.problem).items()}
         for block in self._blocks:
             nodes = np.zeros((block.n_tokens, self.problem.stride))
-            moved, ends = self._expect(
-                block, w, weights, unary, enter, block.first, nodes, self.nothing, log_z
-            )
+            out = (nodes, self.nothing, log_z)
+            moved, ends = self._expect(block, w, weights, (unary, enter), block.first, *out)
             tables["transition"] += moved
             if self.problem.boundary:
                 tables["start"] += ends[0]
@@ -251,28 +254,19 @@ class ChainExpectations:
         nodes, stays = np.zeros(size), np.zeros(size)
         ones = np.ones(self.n)
         for block in self._blocks:
-            self._expect(block, w, ones, unary, enter, 0, nodes, stays, log_z)
+            self._expect(block, w, ones, (unary, enter), 0, nodes, stays, log_z)
         return log_z, nodes, stays
 
     def _expect(
-        self,
-        block: _Block,
-        w: Array,
-        weights: Array,
-        unary: Array | None,
-        enter: Array | None,
-        first: int,
-        nodes: Array,
-        stays: Array,
-        log_z: Array,
+        self, block: _Block, w: Array, weights: Array, added: Added, first: int, *out: Array
     ) -> tuple[Array, Array]:
         """Fill nodes, stays and log Z; expected moves and ends."""
+        nodes, stays, log_z = out
+        extra, entry = (self.nothing if part is None else part for part in added)
         parts = len(block.cuts) - 1
         stride = self.problem.stride
         moved = np.zeros((parts, self.problem.n_labels, stride))
         ends = np.zeros((parts, 2, stride))
-        extra = self.nothing if unary is None else unary
-        entry = self.nothing if enter is None else enter
 
         def run(part: Array, scratch: Array) -> None:
             for c in part:

@@ -497,13 +497,20 @@ class OneSlack(CertifiedSolver):
         """One round of Algorithm 1; the gap."""
         self.clock += 1
         decode = self.decoding
-        point = self._choose_point()
+        # Where to cut: an earlier run's best weights are of unknown primal.
+        point, best = self.w, self._best
+        if best is not None and self.clock == 1:
+            point = best
+        elif best is not None and not self.published and math.isfinite(self._best_primal):
+            point = np.asarray(best + self.options.step * (self.w - best))
         g, b, primal = self._cut_at(point, decode)
         if decode:
             self._keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
         excess = b - float(g @ point) - self.cuts.slack_at(point)
-        self.settled = decode and self._settles(excess)
+        if self.options.epsilon is not None:
+            left = excess if self.published else self._distance()
+            self.settled = decode and left <= self.epsilon
         self.decoding = self._decodes_next(decode, excess)
         if excess > OBJECTIVE_ROUNDING * b:
             self.cuts = self.cuts.with_cut(g, b, self.clock)
@@ -512,15 +519,6 @@ class OneSlack(CertifiedSolver):
         self.cuts = self.cuts.without_unused(self.clock, self.options.patience)
         self._set_weights()
         return self._distance()
-
-    def _choose_point(self) -> Array:
-        """Where to cut."""
-        best = self._best
-        if best is not None and self.clock == 1:
-            return best
-        if best is None or self.published or not math.isfinite(self._best_primal):
-            return self.w
-        return np.asarray(best + self.options.step * (self.w - best))
 
     def _cut_at(self, point: Array, decode: bool) -> tuple[Array, float, float]:
         """The most violated constraint at a point, block by block in threads, and the primal."""
@@ -549,12 +547,6 @@ class OneSlack(CertifiedSolver):
 
     def _distance(self) -> float:
         return self._best_primal - self.dual()
-
-    def _settles(self, excess: float) -> bool:
-        """Line 19, where ε was given."""
-        if self.options.epsilon is None:
-            return False
-        return (excess if self.published else self._distance()) <= self.epsilon
 
     def _tolerance(self) -> float:
         """What the inner solve may leave."""

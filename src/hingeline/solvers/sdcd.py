@@ -163,7 +163,6 @@ def find_violators(
     order: Array,
     w: Array,
     wanted: int,
-    look: int,
     clock: int,
     patience: int,
     scratch: Array,
@@ -171,15 +170,15 @@ def find_violators(
 ) -> None:
     """Put violated outputs of the examples of ``order`` into their sets; parts may run in threads.
 
-    ``wanted`` best outputs are looked at, or ``−wanted`` more than are known. With ``look``,
-    ``violation[i]`` is the slack over the planes known, those included that found no room.
+    ``wanted`` best outputs are looked at, or ``−wanted`` more than are known. For a certificate
+    (free slots only) ``violation[i]`` is the slack over them, those included that found no room.
     """
     for i in order:
         violation[i] = 0.0
         if form.cap[i] == 0.0:
             continue
         left_out = add_violators(problem, form, ws, i, w, wanted, clock, patience, scratch)
-        if look == 1:
+        if patience == FREE_SLOTS_ONLY:
             violation[i] = slack_of_known(problem, form, ws, i, w) + left_out
 
 
@@ -528,14 +527,11 @@ class SDCD(PlaneSolver):
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_violators`."""
-        self._find(order, patience, look=False)
-
-    def _find(self, order: Array, patience: int, look: bool) -> None:
-        kernel = self.compiled.bind(find_violators)
+        find = self.compiled.bind(find_violators)
         known = (self.compiled.problem, self.form, self.ws)
-        asked = (self._wanted(), int(look), self.clock, patience)
+        asked = (self._wanted(), self.clock, patience)
         self.workers.map(
-            lambda part, scratch: kernel(*known, part, self.w, *asked, scratch, self.violation),
+            lambda part, scratch: find(*known, part, self.w, *asked, scratch, self.violation),
             order,
         )
 
@@ -551,16 +547,14 @@ class SDCD(PlaneSolver):
     def _find_violations(self) -> None:
         everyone = np.arange(self.compiled.n)
         if self.restricted:
-            self._find(everyone, FREE_SLOTS_ONLY, look=True)
+            self.find(everyone, FREE_SLOTS_ONLY)
             return
         bound = self.compiled.summed_slack
         limit = self.options.max_outputs or (20000 if bound is None else 300)
-        kernel = self.compiled.bind(sum_violations)
+        add_up = self.compiled.bind(sum_violations)
+        given = (self.compiled.problem, self.form)
         self.workers.map(
-            lambda part, scratch: kernel(
-                self.compiled.problem, self.form, part, self.w, limit, self.violation
-            ),
-            everyone,
+            lambda part, scratch: add_up(*given, part, self.w, limit, self.violation), everyone
         )
         if bound is not None:  # of those with too many violated outputs to list
             self.workers.map(

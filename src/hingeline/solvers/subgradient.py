@@ -92,17 +92,19 @@ class Subgradient(CertifiedSolver):
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings = ("margin",)
     soft_only = "it descends on the price of slack"
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        nu: float = 0.0
+
     saved_arrays: ClassVar[tuple[str, ...]] = ("planes", "moments", "state", "_best")
 
     def _begin(self, start: None) -> None:
-        self.margins = Margins(self.compiled, self.form.cap, self.workers, self._nu())
+        self.margins = Margins(self.compiled, self.form.cap, self.workers, float(self.options.nu))
         self.planes = aligned_zeros(len(self.w))
         self.moments = aligned_zeros(len(self.w))
         self.state = np.zeros(7)
         self.state[RHO] = 1.0
-
-    def _nu(self) -> float:
-        return 0.0
 
     def _gain(self) -> float:
         """Length of ρ's steps."""
@@ -175,7 +177,7 @@ class NuSubgradient(NuCertificate, Subgradient):
     soft_only = ""  # there is no C
 
     @dataclass(frozen=True)
-    class Options(SolverOptions):
+    class Options(Subgradient.Options):
         gain: float = option(8.0, "length of ρ's steps, about 1 over the slope of risk in log ρ")
         nu: float = 1.0
 
@@ -190,9 +192,6 @@ class NuSubgradient(NuCertificate, Subgradient):
         # With the largest losses throughout, νρ is at least the square of the weights.
         self._first_rho = float(worst @ worst) / self.nu
         self.state[RHO] = self._first_rho
-
-    def _nu(self) -> float:
-        return float(self.options.nu)
 
     def _worst(self) -> tuple[Array, float]:
         """The mean of the planes of the largest losses, which is feasible whatever ν is."""
