@@ -526,7 +526,8 @@ class OneSlack(CertifiedSolver):
         if self.known is not None:
             self.known = make_room(self.known, self.clock, KEEP)
             asked = self.options.violators
-            given = (self.known, 0 if not decode else 1 if asked == "argmax" else asked, self.clock)
+            wanted = (1 if asked == "argmax" else int(asked)) if decode else 0
+            given = (self.known, wanted, self.clock)
         self.oracle_calls += len(self.active) * int(decode)
         self.violation[:] = 0.0
 
