@@ -154,7 +154,8 @@ class CertifiedSolver(ABC):
         self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact = compiled.exact
-        self.satisfied = False  # a stopping rule of the solver's own is met
+        self.settled = ""  # why no further pass is asked for, by a rule of the solver's own
+        self.satisfied = False  # the run ends by that rule
         self.restricted = False  # primal values are those over the planes found, not over all
         self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
         self.active = np.flatnonzero(form.cap > 0.0)
@@ -284,6 +285,9 @@ class CertifiedSolver(ABC):
 
     def finished(self) -> str | None:
         """A reason why no further pass can help, if there is one."""
+        if self.settled:
+            self.satisfied = True
+            return self.settled
         if self.hard and self.linear() > 0.0:
             norm = math.sqrt(float(self.w @ self.w))
             if self.linear() * self._reach() * LEAST_MARGIN > norm:

@@ -142,12 +142,11 @@ class FSMO(PlaneSolver):
         cg_steps: int = option(30, "conjugate gradients for line 10; 0: as published", least=0)
         block: int | None = option(None, "examples decoded at the same weights, for any n_jobs")
 
-    saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers, "epsilon", "settled")
+    saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers, "epsilon")
 
     def _begin(self, start: WorkingSet | None) -> None:
         super()._begin(start)
         self.epsilon = 1.0 if self.options.epsilon is None else float(self.options.epsilon)
-        self.settled = False
         self.accelerate = Accelerator(self.options.cg_steps)
 
     def sweep(self) -> float:
@@ -174,8 +173,8 @@ class FSMO(PlaneSolver):
         if self.options.epsilon is None:
             if 5 * added <= len(order):
                 self.epsilon *= 0.5
-        else:
-            self.settled = added == 0 and not crowded and worst <= 0.5 * self.epsilon
+        elif added == 0 and not crowded and worst <= 0.5 * self.epsilon:
+            self.settled = f"no constraint is violated by more than epsilon={self.epsilon:g}"
         return estimate
 
     def _optimise(self, order: Array) -> float:
@@ -184,10 +183,3 @@ class FSMO(PlaneSolver):
             *(0.25 * self.epsilon, self.violation, self.gaps),
         )
         return float(worst)
-
-    def finished(self) -> str | None:
-        """The paper's stopping rule, where ``epsilon`` was given."""
-        if self.settled:
-            self.satisfied = True
-            return f"no constraint is violated by more than epsilon={self.epsilon:g}"
-        return super().finished()

@@ -433,7 +433,7 @@ class OneSlack(CertifiedSolver):
             if slack == "max":
                 yield from ("kappa1", "kappa2", "max_outputs")
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "settled")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding")
 
     def _begin(self, start: CutMemory | None) -> None:
         compiled, form = self.compiled, self.form
@@ -457,7 +457,6 @@ class OneSlack(CertifiedSolver):
         self.offsets = np.zeros(n_blocks)
         self.cuts = empty_cuts(size)
         self.decoding = True  # in the next round
-        self.settled = False
         caps = form.cap[self.active]
         unit = caps.mean() if form.summed else caps.sum()
         self.epsilon = float(unit) * (self.options.epsilon or 0.0)
@@ -510,7 +509,9 @@ class OneSlack(CertifiedSolver):
         excess = b - float(g @ point) - self.cuts.slack_at(point)
         if self.options.epsilon is not None:
             left = excess if self.published else self._distance()
-            self.settled = decode and left <= self.epsilon
+            if decode and left <= self.epsilon:
+                above = f"more than epsilon={self.options.epsilon:g}"
+                self.settled = f"no constraint is violated by {above}"
         self.decoding = self._decodes_next(decode, excess)
         if excess > OBJECTIVE_ROUNDING * b:
             self.cuts = self.cuts.with_cut(g, b, self.clock)
@@ -565,13 +566,6 @@ class OneSlack(CertifiedSolver):
         if decoded:
             return since < 0
         return since % self.options.kappa2 == 0 or excess <= self._tolerance()
-
-    def finished(self) -> str | None:
-        """The paper's stopping rule, where ``epsilon`` was given."""
-        if self.settled:
-            self.satisfied = True
-            return f"no constraint is violated by more than epsilon={self.options.epsilon:g}"
-        return super().finished()
 
     # State ---------------------------------------------------------------------------------
 

@@ -483,12 +483,11 @@ class SDCD(PlaneSolver):
             published = self.schedule == "published"
             return option_names(SDM) if published else ("kappa1", "kappa2", "delta")
 
-    saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
+    saved_numbers = (*SDM.saved_numbers, "decoding")
 
     def _begin(self, start: WorkingSet | None) -> None:
         super()._begin(start)
         self.decoding = True
-        self.settled = False
         self.published = self.options.schedule == "published"
         self.restricted = self.options.violators != "all" and not self.hard
         self.rule = Box(0.0 if self.published else self.options.precision)
@@ -514,7 +513,9 @@ class SDCD(PlaneSolver):
             self.visits += len(self.active)
             self.oracle_calls += len(self.active)
             late = passes >= options.kappa1
-            self.settled = options.delta is not None and late and largest <= options.delta
+            if options.delta is not None and late and largest <= options.delta:
+                changed = f"by more than delta={options.delta:g}"
+                self.settled = f"no example's multipliers changed {changed}"
             self.decoding = not late
         else:
             self.move(self.active, self.form, self.gaps)
@@ -534,13 +535,6 @@ class SDCD(PlaneSolver):
             lambda part, scratch: find(*known, part, self.w, *asked, scratch, self.violation),
             order,
         )
-
-    def finished(self) -> str | None:
-        """The paper's stopping rule, where ``delta`` was given."""
-        if self.settled:
-            self.satisfied = True
-            return f"no example's multipliers changed by more than delta={self.options.delta:g}"
-        return super().finished()
 
     # Certificates --------------------------------------------------------------------------
 
