@@ -248,6 +248,10 @@ class CertifiedSolver(ABC):
         """Largest ``‖a·Δf‖/b`` of the planes known."""
         raise NotImplementedError
 
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over planes that may count; 0 where there are none."""
+        raise NotImplementedError
+
     def _find_violations(self) -> None:
         """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
         raise NotImplementedError
@@ -553,13 +557,18 @@ class PlaneSolver(CertifiedSolver):
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
 
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
+        if not self.n_planes:
+            self.find(self.active[:100], self.patience)
+        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
+        return float(squares.mean()) if len(squares) else 0.0
+
     def plan_stages_by_sample(self) -> None:
         """Decode some examples to see how much a step fills one."""
-        sample = self.active[: min(100, len(self.active))]
-        self.find(sample, self.patience)
-        squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
-        if len(squares):
-            self.plan_stages(float(self.form.cap[sample].mean() * squares.mean()), most=2)
+        square = self.mean_square()
+        if square > 0.0:
+            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
 
     def sweep(self) -> float:
         """One decoding pass and the cached passes after it."""

@@ -429,8 +429,7 @@ class EnumeratedSDM(CertifiedSolver):
         self.drift = np.zeros(shape)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         self.offsets = np.empty(shape)
-        measures = measure_all(compiled.problem, form, self.offsets)
-        self.mean_square, self.reach = measures
+        self.square, self.reach = measure_all(compiled.problem, form, self.offsets)
         self.rule: Any = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
         self._distance = math.inf  # of the last look's primal from the dual
@@ -438,7 +437,7 @@ class EnumeratedSDM(CertifiedSolver):
         if start is not None:
             self.add(self.alpha, 1.0, self.w)
         elif np.isfinite(form.cap).all():
-            self.plan_stages(float(form.cap.mean()) * self.mean_square)
+            self.plan_stages(float(form.cap.mean()) * self.square)
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -551,6 +550,10 @@ class EnumeratedSDM(CertifiedSolver):
         out = np.empty(len(support))
         scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
         return out
+
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
+        return self.square
 
     def memory(self) -> Array:
         """The table of multipliers."""

@@ -424,7 +424,8 @@ class NuSearch(NuCertificate, CertifiedSolver):
         self._inner = 0.0  # gap of the C-problem after it, in the units of (7)
         self._outer = math.inf  # gap of (7)
         if start is None:
-            self.rho = max(float(self.shares[self.active].mean()) * self._mean_square(), 1e-300)
+            square = self.mean_square() or 1.0
+            self.rho = max(float(self.shares[self.active].mean()) * square, 1e-300)
             if len(self.active) >= SAMPLED:
                 self._ask_samples()
 
@@ -464,10 +465,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
         most = math.log(LARGEST_STEP)
         away = math.log(max(self.level(), 1e-300) / self.nu) / self.steering.slope
         return self._rho * math.exp(-min(max(away, -most), most))
-
-    def _mean_square(self) -> float:
-        """Mean of ``‖Δf‖²`` over outputs that matter."""
-        raise NotImplementedError
 
     @property
     def rho(self) -> float:
@@ -585,12 +582,6 @@ class NuSDM(NuSearch, PlaneSolver):
         self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
 
-    def _mean_square(self) -> float:
-        if not self.ws.n_planes:
-            self.find(self.active[: min(100, len(self.active))], self.patience)
-        squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
-        return float(squares.mean()) if len(squares) else 1.0
-
 
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     """The search where all outputs are the working set."""
@@ -604,6 +595,3 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.nu_arrays)
-
-    def _mean_square(self) -> float:
-        return self.mean_square or 1.0
