@@ -50,7 +50,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.core.blocks import longest_output, register_rule
+from hingeline.core.blocks import Mass, longest_output, register_rule
 from hingeline.core.formulations import Formulation, example_gap, most_violated
 from hingeline.core.planes import WorkingSet, insert, make_room, plane, planes
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
@@ -191,16 +191,9 @@ class FrankWolfe(NamedTuple):
 
 @helper
 def _step(
-    rule: FrankWolfe,
-    gram: Array,
-    alpha: Array,
-    before: Array,
-    gradient: Array,
-    total: float,
-    cap: float,
-    ridge: float,
+    rule: FrankWolfe, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
-    return True, block_steps(gram, alpha, gradient, cap, rule.kind, 0.0, rule.limit)
+    return True, block_steps(gram, alpha, gradient, mass.cap, rule.kind, 0.0, rule.limit)
 
 
 register_rule(FrankWolfe, _step)

@@ -26,7 +26,7 @@ import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import step
+from hingeline.core.blocks import Mass, step
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -288,7 +288,8 @@ def visit(
             value = a * b * all_inner(problem, i, chosen[p], chosen[q])
             gram[p, q] = value
             gram[q, p] = value
-    moved, _ = step(rule, gram, masses[:count], before, gradient[:count], total, cap, form.ridge[i])
+    mass = Mass(total, cap, form.ridge[i])
+    moved, _ = step(rule, gram, masses[:count], before, gradient[:count], mass)
     if not moved:
         return gap
     steps = work.steps

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel
-from hingeline.core.blocks import register_rule, slack_of_known
+from hingeline.core.blocks import Mass, register_rule, slack_of_known
 from hingeline.core.blocks import visit as visit_planes
 from hingeline.core.formulations import (
     Formulation,
@@ -407,16 +407,10 @@ class Box(NamedTuple):
 
 @helper
 def _step(
-    rule: Box,
-    gram: Array,
-    alpha: Array,
-    before: Array,
-    gradient: Array,
-    total: float,
-    cap: float,
-    ridge: float,
+    rule: Box, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
     m = alpha.shape[0]
+    cap = mass.cap
     spread = 0.0
     for j in range(m):
         spread = max(spread, abs(slope(gradient[j], alpha[j], cap)))
