@@ -50,19 +50,6 @@ _EVERY = 8
 _EARLY = (2, 4)
 
 
-def _certificate_due(passes: int, last: int, expected: float, tol: float) -> bool:
-    """Whether a certificate may end the run, or has not been made for long.
-
-    ``expected`` is the relative gap to expect: the solver's estimate, which sums each example's
-    gap before its visit over the planes it knew, times what the last certificate made of it.
-    """
-    if passes - last >= _EVERY or passes in _EARLY:
-        return True
-    # The first pass has almost no planes, so its estimate says nothing. Right after a certificate
-    # the next one must be likely to do.
-    return passes > 1 and expected <= (1.05 if passes - last >= 2 else 0.95) * tol
-
-
 @dataclass
 class Progress:
     """What the loop knows of the run so far."""
@@ -105,12 +92,13 @@ class Progress:
         self.best_dual = max(self.best_dual, solver.lower_bound())
         fresh = self.update(solver)
         scale = max(solver.positive_part(self.best_dual + self.share * estimate), 1e-300)
-        expected = self.share * estimate / scale
-        if (
-            not solver.certifies
-            and not self.relative_gap <= tol
-            and _certificate_due(self.passes, self.last_certificate, expected, tol)
-        ):
+        # The estimate sums each example's gap before its visit over the planes it knew; the last
+        # certificate said which share of that is true. The first pass has almost no planes, so its
+        # estimate says nothing. Right after a certificate the next one must be likely to do.
+        expected, since = self.share * estimate / scale, self.passes - self.last_certificate
+        due = since >= _EVERY or self.passes in _EARLY
+        due = due or (self.passes > 1 and expected <= (1.05 if since >= 2 else 0.95) * tol)
+        if due and not solver.certifies and not self.relative_gap <= tol:
             if solver.exact and tol < 1.0:
                 solver.good_primal = self.best_dual / (1.0 - tol)
             solver.certify()
@@ -137,15 +125,10 @@ def run(solver: CertifiedSolver, limits: Limits) -> Result:
     try:
         while not reason:
             estimate, fresh = progress.step(solver, limits.tol)
+            spent, nan = time.perf_counter() - began, math.nan
+            counts = (progress.passes, solver.oracle_calls)
             row = HistoryRow(
-                time=time.perf_counter() - began,
-                passes=progress.passes,
-                oracle_calls=solver.oracle_calls,
-                primal=math.nan,
-                dual=progress.best_dual,
-                gap=math.nan,
-                estimate=estimate,
-                planes=solver.n_planes,
+                spent, *counts, nan, progress.best_dual, nan, estimate, solver.n_planes
             )
             if fresh:
                 row = _certified(row, solver, progress.best_primal, progress.gap)
