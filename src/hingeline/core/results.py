@@ -114,9 +114,9 @@ class DualMemory:
 
     def same_kind(self, form: Formulation) -> bool:
         """Whether multipliers mean the same under another formulation."""
-        before = self.form
-        kind = (form.root, form.rescaled, form.summed)
-        return (before.root, before.rescaled, before.summed) == kind
+        return all(
+            getattr(self.form, n) == getattr(form, n) for n in ("root", "rescaled", "summed")
+        )
 
     def same_planes(self, compiled: Compiled, form: Formulation) -> bool:
         """Whether an output is the same plane in another problem, which may have more labels."""

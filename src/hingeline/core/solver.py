@@ -185,10 +185,6 @@ class CertifiedSolver(ABC):
         """What to start from after another fit, feasible for this problem; None: from nothing."""
         return None
 
-    def resume(self, before: Formulation) -> None:
-        """Hear of the formulation that the multipliers to start from were found under."""
-        return
-
     @abstractmethod
     def sweep(self) -> float:
         """One pass over the data; the gap estimated along the way."""
@@ -444,15 +440,18 @@ class CertifiedSolver(ABC):
         return copy
 
 
-def scale_to(before: Formulation, form: Formulation) -> Array:
-    """What the multipliers of the examples known before are multiplied with.
+def carry_over(before: Formulation, form: Formulation, masses: Array, counts: Array) -> Array:
+    """Multipliers of another fit made feasible; ``counts`` says how many an example has.
 
     Under linear slack those of an example are scaled with its bound, so that those at the bound
-    stay there.
+    stay there. There may be more examples now.
     """
     cap = form.cap[: len(before.cap)]
     finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
-    return np.asarray(np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0))
+    scale = np.ones(len(form.cap))
+    scale[: len(cap)] = np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0)
+    owners = np.repeat(np.arange(len(scale)), counts)
+    return cut_back(form, masses * scale[owners], owners)
 
 
 class PlaneSolver(CertifiedSolver):
@@ -487,8 +486,7 @@ class PlaneSolver(CertifiedSolver):
         capacity[: len(old.capacity)] = old.capacity
         ws = empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
         copy_planes(old, ws)
-        ws.alpha[: len(old.alpha)] *= np.repeat(scale_to(before.form, form), old.capacity)
-        ws.alpha[:] = cut_back(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))
+        ws.alpha[:] = carry_over(before.form, form, ws.alpha, capacity)
         ws.drift[:] = 0.0
         ws.stamp[:] = 0
         return ws

@@ -30,7 +30,6 @@ from hingeline.core.blocks import Mass, step
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
-    cut_back,
     example_gap,
     plane_offset,
     plane_scale,
@@ -48,7 +47,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, Multipliers, scale_to, total_slack_cost
+from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over, total_slack_cost
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import Pair
 
@@ -456,9 +455,9 @@ class EnumeratedSDM(CertifiedSolver):
         if not isinstance(old, np.ndarray) or not before.same_kind(form):
             return None
         alpha = np.zeros((compiled.n, compiled.n_outputs))
-        alpha[: len(old), : old.shape[1]] = old * scale_to(before.form, form)[:, None]
-        owners = np.repeat(np.arange(compiled.n), compiled.n_outputs)
-        return cut_back(form, alpha.reshape(-1), owners).reshape(alpha.shape)
+        alpha[: len(old), : old.shape[1]] = old
+        counts = np.full(*alpha.shape)
+        return carry_over(before.form, form, alpha.reshape(-1), counts).reshape(alpha.shape)
 
     @property
     def n_planes(self) -> int:

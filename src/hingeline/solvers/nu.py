@@ -33,7 +33,6 @@ import numpy as np
 from hingeline._jit import kernel
 from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import Formulation
-from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import (
     Compiled,
     decode_excess,
@@ -41,6 +40,7 @@ from hingeline.core.primitives import (
     plane_loss,
     plane_score,
 )
+from hingeline.core.results import DualMemory
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
 from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
@@ -412,10 +412,17 @@ class NuSearch(NuCertificate, CertifiedSolver):
         *(f"steering.{part.name}" for part in fields(Steering)),
     )
 
+    @classmethod
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
+        """What the inner solver starts from, and the bounds that it was found under."""
+        start = super().start_from(before, compiled, form)
+        return None if start is None else (start, before.form.cap)
+
     def _begin(self, start: Any) -> None:
         self.shares = self.form.cap
         self._rho = 1.0
-        super()._begin(start)
+        inner, caps = (None, np.empty(0)) if start is None else start
+        super()._begin(inner)
         nu = float(self.options.nu)
         self._set_margins(Margins(self.compiled, self.shares, self.workers, nu))
         self.stages = []
@@ -428,6 +435,8 @@ class NuSearch(NuCertificate, CertifiedSolver):
             self.rho = max(float(self.shares[self.active].mean()) * square, 1e-300)
             if len(self.active) >= SAMPLED:
                 self._ask_samples()
+        elif 0.0 < float(caps.sum()) < math.inf:  # multipliers were scaled to a ρ of 1
+            self._go_to(float(self.shares[: len(caps)].sum()) / float(caps.sum()))
 
     def _ask_samples(self) -> None:
         """Take the first ρ from searches over fewer examples.
@@ -475,13 +484,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
     def rho(self, rho: float) -> None:
         self._rho = rho
         self.form = self.form._replace(cap=self.shares / rho)
-
-    def resume(self, before: Formulation) -> None:
-        """Start from the ρ of earlier multipliers, which were scaled to that of 1."""
-        known = len(before.cap)
-        total = float(before.cap.sum())
-        if 0.0 < total < math.inf:
-            self._go_to(float(self.shares[:known].sum()) / total)
 
     def _go_to(self, rho: float) -> None:
         factor = self._rho / rho
@@ -577,7 +579,7 @@ class NuSDM(NuSearch, PlaneSolver):
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.nu_arrays)
 
-    def _begin(self, start: WorkingSet | None) -> None:
+    def _begin(self, start: Any) -> None:
         super()._begin(start)
         self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
