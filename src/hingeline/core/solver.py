@@ -22,13 +22,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
     add_planes,
     find_planes,
     find_planes_above,
-    longest_output,
     move_mass,
     score_planes,
 )
@@ -36,10 +34,8 @@ from hingeline.core.formulations import (
     RESCALINGS,
     Formulation,
     cut_back,
-    most_violated,
-    plane_offset,
-    plane_scale,
-    slack_cost,
+    feasible_stretch,
+    total_slack_cost,
 )
 from hingeline.core.planes import (
     FIRST_CAPACITY,
@@ -52,7 +48,7 @@ from hingeline.core.planes import (
     fill_gram,
     make_room,
 )
-from hingeline.core.primitives import Compiled, output_length, plane_loss, plane_score
+from hingeline.core.primitives import Compiled
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 from hingeline.core.workers import Workers
@@ -61,43 +57,6 @@ Array = np.ndarray[Any, Any]
 
 #: A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
 LEAST_MARGIN = 1e-4
-
-
-@kernel
-def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) -> float:
-    """Smallest c ≥ ``least`` at which ``c·w`` violates no constraint; inf if there is none."""
-    c = least
-    n = form.cap.shape[0]
-    buffer = np.empty(longest_output(problem, np.arange(n)), dtype=np.int32)
-    for i in range(n):
-        if form.cap[i] == 0.0:
-            continue
-        y = buffer[: output_length(problem, i)]
-        while True:
-            worst = most_violated(problem, form, i, w, c, y)
-            if worst <= 0.0:
-                break
-            loss = plane_loss(problem, i, y)
-            score = plane_scale(form, loss) * plane_score(problem, i, y, w)
-            if score <= 0.0:
-                # An output without loss asks for w·Δf ≥ 0, which rounding may miss at equality.
-                if loss == 0.0 and worst <= 1e-10:
-                    break
-                return np.inf
-            better = plane_offset(form, loss) / score
-            if better <= c * (1.0 + 1e-15):  # violated by rounding only
-                break
-            c = better
-    return c
-
-
-@kernel
-def total_slack_cost(form: Formulation, violation: Array) -> float:
-    """``Σ_i cost_i(violation_i)``, summed in the order of the examples."""
-    total = 0.0
-    for i in range(violation.shape[0]):
-        total += slack_cost(form, i, violation[i])
-    return total
 
 
 class Multipliers(NamedTuple):
@@ -563,8 +522,8 @@ class PlaneSolver(CertifiedSolver):
         return float(squares.mean()) if len(squares) else 0.0
 
     def plan_stages_by_sample(self) -> None:
-        """Decode some examples to see how much a step fills one."""
-        square = self.mean_square()
+        """Where a run starts from nothing: decode some examples to see how much a step fills one."""
+        square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
         if square > 0.0:
             self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
 

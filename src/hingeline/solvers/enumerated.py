@@ -33,6 +33,7 @@ from hingeline.core.formulations import (
     example_gap,
     plane_offset,
     plane_scale,
+    total_slack_cost,
 )
 from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import (
@@ -47,7 +48,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over, total_slack_cost
+from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import Pair
 

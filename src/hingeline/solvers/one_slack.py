@@ -52,6 +52,7 @@ from hingeline.core.formulations import (
     most_violated_sum,
     plane_offset,
     plane_scale,
+    total_slack_cost,
 )
 from hingeline.core.planes import (
     KEEP,
@@ -74,7 +75,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, total_slack_cost
+from hingeline.core.solver import CertifiedSolver
 from hingeline.solvers.enumerated import hinges
 from hingeline.solvers.sdcd import add_violators, all_violated
 from hingeline.solvers.sdm import pair_steps

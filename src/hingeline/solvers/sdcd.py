@@ -486,7 +486,7 @@ class SDCD(PlaneSolver):
         self.restricted = self.options.violators != "all" and not self.hard
         self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
-        if self.fresh and not self.published and np.isfinite(self.form.cap).all():
+        if not self.published:
             self.plan_stages_by_sample()
 
     def sweep(self) -> float:

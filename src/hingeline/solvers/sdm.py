@@ -177,5 +177,4 @@ class SDM(PlaneSolver):
         super()._begin(start)
         self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
-        if self.fresh and np.isfinite(self.form.cap).all():
-            self.plan_stages_by_sample()
+        self.plan_stages_by_sample()
