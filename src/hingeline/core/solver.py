@@ -522,7 +522,7 @@ class PlaneSolver(CertifiedSolver):
         return float(squares.mean()) if len(squares) else 0.0
 
     def plan_stages_by_sample(self) -> None:
-        """Where a run starts from nothing: decode some examples to see how much a step fills one."""
+        """From nothing: decode some examples to see how much a step fills one."""
         square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
         if square > 0.0:
             self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
