@@ -125,9 +125,10 @@ def test_nothing_imports_baselines():
 @pytest.mark.parametrize("name", ["ChainSSVM", "ChainCRF", "MulticlassSSVM", "SSVM"])
 def test_the_docstring_describes_every_parameter_once(name):
     cls = getattr(hingeline, name)
+    section = cls.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0]
     described = [
         word
-        for line in cls.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0].split("\n")
+        for line in section.split("\n")
         if line and line[0] not in " -"
         for word in line.partition(" : ")[0].split(", ")
     ]
