@@ -27,7 +27,7 @@ from hingeline.core.formulations import (
     most_violated_sum,
 )
 from hingeline.core.planes import WorkingSet, insert, planes
-from hingeline.core.primitives import output_length, planes_add, planes_score
+from hingeline.core.primitives import output_length, plane_add, planes_add, planes_score
 
 Array = np.ndarray[Any, Any]
 
@@ -251,6 +251,15 @@ def add_planes(problem: Any, ws: WorkingSet, masses: Array, factor: float, w: Ar
             some = some or steps[j] != 0.0
         if some:
             planes_add(problem, i, planes(ws, i), steps, w)
+
+
+@kernel
+def write_planes(problem: Any, ws: WorkingSet, owners: Array, slots: Array, rows: Array) -> None:
+    """Add ``a·Δf`` of the planes in these slots to the rows."""
+    for r in range(slots.shape[0]):
+        i = owners[r]
+        y = planes(ws, i)[slots[r] - ws.slot[i]]
+        plane_add(problem, i, y, ws.scale[slots[r]], rows[r])
 
 
 @kernel

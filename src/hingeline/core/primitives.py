@@ -36,7 +36,8 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 ``all_add(problem, i, steps, w)``, ``all_inner(problem, i, j, k)``
     optional, for structures with so few outputs that all of them are the working set: losses,
     ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``.
-    ``all_isotropy(problem, i)`` and ``all_prefetch(problem, i, j, w)`` serve speed
+    ``all_isotropy(problem, i)``, ``all_prefetch(problem, i, j, w)`` and ``all_curvature(problem, i,
+    chosen, scales, rho, sigma, matrix)`` serve speed
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ PRIMITIVES = (
     "all_add",
     "all_inner",
     "all_isotropy",
+    "all_curvature",
     "all_prefetch",
 )
 
@@ -208,6 +210,17 @@ def all_isotropy(problem: Any, i: int) -> float:
 
 
 @_primitive
+def all_curvature(
+    problem: Any, i: int, chosen: Array, scales: Array, rho: float, sigma: float, matrix: Array
+) -> None:
+    """``matrix += σ·Fᵀ(I − ρ11ᵀ)F``, where F has the rows ``scales_j·Δf_i(chosen_j)``.
+
+    Only on and above the diagonal, its rows in the order of :attr:`Compiled.matrix_order`.
+    """
+    _IMPLEMENTATIONS[type(problem)]["all_curvature"](problem, i, chosen, scales, rho, sigma, matrix)
+
+
+@_primitive
 def all_prefetch(problem: Any, i: int, j: int, w: Array) -> None:
     """Hint that example i is scored next and example j after it."""
     _IMPLEMENTATIONS[type(problem)]["all_prefetch"](problem, i, j, w)
@@ -226,6 +239,7 @@ class Compiled:
     n_weights: int
     scratch_size: int
     n_outputs: int | None = None  # where all outputs can be the working set
+    matrix_order: Array | None = None  # the weights that rows of a matrix of curvature stand for
     exact: bool = True
     threads: bool = True
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
@@ -236,6 +250,11 @@ class Compiled:
     def n(self) -> int:
         """Number of examples."""
         return len(self.lengths)
+
+
+def problem_size(compiled: Compiled) -> int:
+    """Numbers in the arrays of a problem: what a look at all its examples costs, about."""
+    return sum(part.size for part in compiled.problem if isinstance(part, np.ndarray))
 
 
 # Where the weights of a structure lie ------------------------------------------------------------

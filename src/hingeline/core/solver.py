@@ -29,6 +29,7 @@ from hingeline.core.blocks import (
     find_planes_above,
     move_mass,
     score_planes,
+    write_planes,
 )
 from hingeline.core.formulations import (
     RESCALINGS,
@@ -48,7 +49,7 @@ from hingeline.core.planes import (
     fill_gram,
     make_room,
 )
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, problem_size
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 from hingeline.core.workers import Workers
@@ -195,6 +196,14 @@ class CertifiedSolver(ABC):
         """``a·Δf·vector`` of the planes in ``support``."""
         raise NotImplementedError
 
+    def planes_in_use(self) -> tuple[Array, Array]:
+        """Which multipliers belong to planes, and how many of them an example has."""
+        raise NotImplementedError
+
+    def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
+        """The Hessian of :mod:`hingeline.solvers.newton` less the identity, and its weights."""
+        raise NotImplementedError
+
     def _sums(self) -> Array:
         """``A_i = Σ_y α_i(y)``."""
         raise NotImplementedError
@@ -306,10 +315,10 @@ class CertifiedSolver(ABC):
 
     def _consider(self) -> float:
         primal = self._primal()
-        self._keep(self.w, primal, self._stretch if math.isfinite(primal) else 1.0)
+        self.keep(self.w, primal, self._stretch if math.isfinite(primal) else 1.0)
         return primal
 
-    def _keep(self, weights: Array, primal: float, factor: float = 1.0) -> bool:
+    def keep(self, weights: Array, primal: float, factor: float = 1.0) -> bool:
         """Remember ``factor·weights`` if their primal is the least so far; whether it is.
 
         A restricted primal is no bound: the newest, over the most planes, is the one to keep. So it
@@ -550,8 +559,11 @@ class PlaneSolver(CertifiedSolver):
                 break
             part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
             self.move(part, stage, self.gaps)
-        if stage is self.form and self.clock > 4:
-            self.accelerate(self, estimate)
+        if stage is self.form and self.clock > 1:
+            per_plane = problem_size(self.compiled) / self.compiled.n
+            work = 2.0 * per_plane * self.n_planes * (1 + passes)
+            if self.accelerate(self, estimate, work) and self.accelerate.newton.on:
+                self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
 
     def _find_violations(self) -> None:
@@ -588,6 +600,19 @@ class PlaneSolver(CertifiedSolver):
         out = np.zeros_like(self.ws.alpha)
         self.compiled.bind(score_planes)(self.compiled.problem, self.ws, wanted, vector, out)
         return np.asarray(out[support])
+
+    def planes_in_use(self) -> tuple[Array, Array]:
+        """The planes found."""
+        at = np.arange(len(self.ws.alpha)) - np.repeat(self.ws.slot, self.ws.capacity)
+        return np.flatnonzero(at < np.repeat(self.ws.used, self.ws.capacity)), self.ws.used
+
+    def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
+        """From the planes that are free to move, as rows."""
+        slots = support[parts.free]
+        owners = self.multipliers().owners[slots]
+        rows = np.zeros((len(slots), len(self.w)))
+        self.compiled.bind(write_planes)(self.compiled.problem, self.ws, owners, slots, rows)
+        return parts.multiply_rows(rows, owners), None
 
     def _sums(self) -> Array:
         return np.add.reduceat(self.ws.alpha, self.ws.slot)

@@ -22,6 +22,7 @@ import numpy as np
 
 from hingeline.core.formulations import Formulation, cut_back
 from hingeline.core.solver import CertifiedSolver
+from hingeline.solvers.newton import Newton
 
 Array = np.ndarray[Any, Any]
 
@@ -37,22 +38,34 @@ ROUNDS = 30
 class Accelerator:
     """Decides when a step over all planes with mass is worth its price, about ten sweeps.
 
-    On small problems always. On others it is tried where sweeps crawl, and again after twice as
-    many sweeps whenever it gained less than ten of the sweeps before it. Decided by dual values,
-    not by the clock, so that runs can be repeated.
+    Where weights are few that is a Newton step (:mod:`hingeline.solvers.newton`). Otherwise, on
+    small problems always; on others it is tried where sweeps crawl, and again after twice as many
+    sweeps whenever it gained less than ten of the sweeps before it. Decided by dual values, not by
+    the clock, so that runs can be repeated.
     """
 
     #: Where a solver that has it as ``accelerate`` keeps its state.
-    saved_numbers = ("accelerate.wait", "accelerate.since", "accelerate.last")
+    saved_numbers = (
+        *("accelerate.wait", "accelerate.since", "accelerate.last"),
+        *(f"accelerate.newton.{name}" for name in Newton.saved_numbers),
+    )
 
-    def __init__(self, iterations: int) -> None:
+    def __init__(self, iterations: int, n_weights: float = np.inf) -> None:
         self.iterations = iterations
+        self.newton = Newton(n_weights)
         self.wait = 8
         self.since = 0
         self.last = 0.0
 
-    def __call__(self, solver: CertifiedSolver, estimate: float) -> bool:
-        """Improve the multipliers that have mass, all at once; whether the dual rose."""
+    def __call__(self, solver: CertifiedSolver, estimate: float, work: float = 0.0) -> bool:
+        """Improve all multipliers at once where it is worth it; whether the dual rose.
+
+        ``work`` says what a sweep costs, in multiplications and additions.
+        """
+        if self.newton.due(estimate, work):
+            return self.newton(solver)
+        if solver.clock <= 4:
+            return False
         if np.count_nonzero(solver.multipliers().mass) <= SMALL:
             rounds = 0
             while rounds < ROUNDS and _ascend(solver, self.iterations):

@@ -40,11 +40,13 @@ from hingeline.core.primitives import (
     PADDING,
     Compiled,
     all_add,
+    all_curvature,
     all_inner,
     all_isotropy,
     all_losses,
     all_prefetch,
     all_scores,
+    problem_size,
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
@@ -392,6 +394,28 @@ def measure_all(problem: Any, form: Formulation, offsets: Array) -> tuple[float,
     return total / max(count, 1), reach
 
 
+@kernel
+def add_curvature(
+    problem: Any, form: Formulation, free: Array, rho: Array, sigma: Array, matrix: Array
+) -> None:
+    """``matrix += Σ_i σ_i F_iᵀ(J_i − ρ_i j_i j_iᵀ)F_i``, see :mod:`hingeline.solvers.newton`."""
+    n, m = free.shape
+    losses = np.empty(m + PADDING)
+    chosen = np.empty(m, dtype=np.int64)
+    scales = np.empty(m)
+    for i in range(n):
+        count = 0
+        for k in range(m):
+            if free[i, k]:
+                chosen[count] = k
+                count += 1
+        if count > 0:
+            all_losses(problem, i, losses)
+            for j in range(count):
+                scales[j] = plane_scale(form, losses[chosen[j]])
+            all_curvature(problem, i, chosen[:count], scales, rho[i], sigma[i], matrix)
+
+
 def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
     """A random order of short runs: neighbours in memory stay together."""
     run = 8
@@ -417,6 +441,7 @@ class EnumeratedSDM(CertifiedSolver):
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
+        newton: bool = option(True, "Newton steps over all planes where passes crawl")
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
@@ -432,12 +457,14 @@ class EnumeratedSDM(CertifiedSolver):
         self.offsets = np.empty(shape)
         self.square, self.reach = measure_all(compiled.problem, form, self.offsets)
         self.rule: Any = Pair(self.options.precision)
-        self.accelerate = Accelerator(self.options.cg_steps)
+        order = compiled.matrix_order
+        few = self.options.newton and order is not None and not self.hard
+        self.accelerate = Accelerator(self.options.cg_steps, len(order) if few else math.inf)
         self._distance = math.inf  # of the last look's primal from the dual
         self.certifies = not self.hard
         if start is not None:
             self.add(self.alpha, 1.0, self.w)
-        elif np.isfinite(form.cap).all():
+        elif np.isfinite(form.cap).all() and self.accelerate.newton.price(self._work(10)) > 20.0:
             self.plan_stages(float(form.cap.mean()) * self.square)
 
     @classmethod
@@ -468,6 +495,11 @@ class EnumeratedSDM(CertifiedSolver):
     def sweep(self) -> float:
         """Passes over the examples with something to gain, then a look at all of them."""
         self.clock += 1
+        if self.accelerate.newton.on:
+            self.accelerate(self, self._distance)
+            self.restart_average()
+            self._distance = self.best()[1] - self.dual()
+            return self._distance
         stage = self.stage()
         if self.clock <= 8 or self.clock % 16 == 0:
             self.restart_average()  # early iterates would only hold it back
@@ -481,13 +513,18 @@ class EnumeratedSDM(CertifiedSolver):
         for _ in range(passes):
             worth = self.gaps >= self.options.skip * max(self.gaps[self.active].mean(), 1e-300)
             self.move(np.flatnonzero(worth), stage)
-        leapt = stage is self.form and self.clock > 4 and self.accelerate(self, self._distance)
+        final = stage is self.form and self.clock > 1
+        leapt = final and self.accelerate(self, self._distance, self._work(passes))
         if self.stage_begins(self.clock + 1):
             return math.inf
         # A step over all planes leaves the average behind.
         primal = self._look_at_best(stage, both=leapt or self.clock % 4 == 0)
         self._distance = primal - self.dual()
         return self._distance if stage is self.form else math.inf
+
+    def _work(self, passes: int) -> float:
+        """Multiplications and additions of so many passes."""
+        return 2.0 * problem_size(self.compiled) * self.alpha.shape[1] * passes
 
     def _look_at_best(self, form: Formulation, both: bool) -> float:
         """The true primal of the average or of the last iterate, whichever led before."""
@@ -507,7 +544,7 @@ class EnumeratedSDM(CertifiedSolver):
         """Hinges and gaps of all examples, in threads; the true primal of ``self.w``."""
         self._find_gaps(form)
         primal = 0.5 * float(self.w @ self.w) + total_slack_cost(self.form, self.violation)
-        self._keep(self.w, primal)
+        self.keep(self.w, primal)
         return primal
 
     def _find_gaps(self, form: Formulation) -> None:
@@ -551,6 +588,19 @@ class EnumeratedSDM(CertifiedSolver):
         out = np.empty(len(support))
         scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
         return out
+
+    def planes_in_use(self) -> tuple[Array, Array]:
+        """All outputs."""
+        return np.arange(self.alpha.size), np.full(*self.alpha.shape)
+
+    def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
+        """Made by the structure, which knows what planes share."""
+        order = self.compiled.matrix_order
+        assert order is not None
+        matrix = np.zeros((len(order), len(order)))
+        free = parts.free.reshape(self.alpha.shape)
+        add_curvature(self.compiled.problem, self.form, free, parts.rho, parts.sigma, matrix)
+        return matrix, order
 
     def mean_square(self) -> float:
         """Mean of ``‖a·Δf‖²`` over all wrong outputs."""

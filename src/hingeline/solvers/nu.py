@@ -546,12 +546,12 @@ class NuSearch(NuCertificate, CertifiedSolver):
 
     # The primal side -----------------------------------------------------------------------
 
-    def _keep(self, weights: Array, primal: float, factor: float = 1.0) -> bool:
+    def keep(self, weights: Array, primal: float, factor: float = 1.0) -> bool:
         """Remember the best multiple of the weights, whose hinges are in ``violation``."""
         hinge = float(self.shares @ self.violation)
         self.least_hinge = min(self.least_hinge, hinge)
         value, factor = best_multiple(self.nu - hinge, float(weights @ weights))
-        kept = super()._keep(weights, value, factor)
+        kept = super().keep(weights, value, factor)
         if kept:
             self._best_rho = factor
         return kept

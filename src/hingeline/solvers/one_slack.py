@@ -505,7 +505,7 @@ class OneSlack(CertifiedSolver):
             point = np.asarray(best + self.options.step * (self.w - best))
         g, b, primal = self._cut_at(point, decode)
         if decode:
-            self._keep(point, primal)
+            self.keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
         excess = b - float(g @ point) - self.cuts.slack_at(point)
         if self.options.epsilon is not None:

@@ -156,7 +156,7 @@ class Subgradient(CertifiedSolver):
         """The true primal of the averaged weights."""
         weights, _ = self.average()
         primal = self.primal_of(weights)
-        self._keep(weights, primal)
+        self.keep(weights, primal)
         return primal
 
     def primal_of(self, weights: Array) -> float:
@@ -226,7 +226,7 @@ class NuSubgradient(NuCertificate, Subgradient):
         if rho > 0.0:
             self.least_hinge = min(self.least_hinge, self.nu - lead / rho)
         primal, factor = best_multiple(lead, float(weights @ weights))
-        if self._keep(weights, primal, factor):
+        if self.keep(weights, primal, factor):
             self._best_rho = factor * rho
         return primal
 

@@ -85,12 +85,14 @@ def make_problem(
 
 def compile_problem(problem: MulticlassProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
+    weights = np.arange(problem.n_features * problem.stride).reshape(-1, problem.stride)
     return Compiled(
         problem,
         lengths=np.ones(len(problem.labels), dtype=np.int64),
         n_weights=layout(problem.n_features, problem.n_labels, stride=problem.stride).size,
         scratch_size=1,
         n_outputs=problem.n_labels,
+        matrix_order=weights[:, : problem.n_labels].T.ravel(),
     )
 
 
@@ -270,6 +272,57 @@ def all_isotropy(problem: MulticlassProblem, i: int) -> float:
 
 
 @helper
+def all_curvature(
+    problem: MulticlassProblem,
+    i: int,
+    chosen: Array,
+    scales: Array,
+    rho: float,
+    sigma: float,
+    matrix: Array,
+) -> None:
+    """Rows and columns are features within classes; only blocks on and above the diagonal."""
+    d = problem.n_features
+    lo, hi = problem.indptr[i], problem.indptr[i + 1]
+    own = problem.labels[i]
+    count = chosen.shape[0]
+    total = 0.0
+    square = 0.0
+    for j in range(count):
+        total += scales[j]
+        square += scales[j] * scales[j]
+    for a in range(-1, count):
+        for b in range(a, count):
+            # F is Σ_j s_j (e_own − e_j) ⊗ x: the entry of its square at the classes p, q.
+            if a == -1 and b == -1:
+                entry = square - rho * total * total
+            elif a == -1:
+                entry = -scales[b] * scales[b] + rho * total * scales[b]
+            else:
+                entry = -rho * scales[a] * scales[b]
+                if a == b:
+                    entry += scales[a] * scales[a]
+            entry *= sigma
+            p = own if a == -1 else chosen[a]
+            q = own if b == -1 else chosen[b]
+            if p > q:
+                p, q = q, p
+            if hi - lo == d:
+                x = problem.values[lo:hi]
+                for f in range(d):
+                    value = entry * x[f]
+                    row = matrix[p * d + f, q * d : (q + 1) * d]
+                    for g in range(d):
+                        row[g] += value * x[g]
+            else:
+                for f in range(lo, hi):
+                    value = entry * problem.values[f]
+                    row = p * d + problem.indices[f]
+                    for g in range(lo, hi):
+                        matrix[row, q * d + problem.indices[g]] += value * problem.values[g]
+
+
+@helper
 def all_prefetch(problem: MulticlassProblem, i: int, j: int, w: Array) -> None:
     for p in range(problem.indptr[j], problem.indptr[j + 1], 8):
         prefetch(problem.values, p)
@@ -301,5 +354,6 @@ register(
     all_add=all_add,
     all_inner=all_inner,
     all_isotropy=all_isotropy,
+    all_curvature=all_curvature,
     all_prefetch=all_prefetch,
 )

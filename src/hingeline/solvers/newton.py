@@ -1,0 +1,282 @@
+"""Newton steps over all planes: what cures problems of few weights and badly scaled features.
+
+Single visits crawl where features differ in scale, or where many examples share few weights. With
+a proximal term at β the dual (rows of F are the planes ``a·Δf``)::
+
+    max_α  bᵀα − ½‖Fᵀα‖² − ½ Σ_i r_i A_i² − ½ Σ_i ‖α_i − β_i‖²/σ_i     over the feasible set
+
+is the dual of a problem that is smooth and has no constraints::
+
+    min_w  ψ(w) = ½‖w‖² + Σ_i max_α_i { (b_i − F_i w)·α_i − ½ r_i A_i² − ½ ‖α_i − β_i‖²/σ_i }
+
+The maximiser ``α_i(w)`` projects ``β_i + σ_i·(b_i − F_i w)`` onto example i's feasible set, the
+gradient is ``w − Fᵀα(w)``, and a generalised Hessian is ``I + Σ_i σ_i F_iᵀ(J_i − ρ_i j_i j_iᵀ)F_i``,
+where J (diagonal j) picks the multipliers strictly inside their bounds: few examples have any.
+Some Newton steps find the minimiser whatever the features' scale; its multipliers are the next β,
+and σ grows. Every α(w) is feasible, so its dual is a true bound, and the dual never falls.
+
+R. T. Rockafellar, *Augmented Lagrangians and applications of the proximal point algorithm in convex
+programming* (1976); X. Li, D. Sun, K.-C. Toh, *A highly efficient semismooth Newton augmented
+Lagrangian method for solving Lasso problems* (2018).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from threadpoolctl import ThreadpoolController
+
+from hingeline._jit import helper, kernel
+from hingeline._simd import aligned_zeros
+from hingeline.core.formulations import Formulation, total_slack_cost
+from hingeline.core.solver import CertifiedSolver
+
+Array = np.ndarray[Any, Any]
+
+#: More weights than this make the matrix of a step too large.
+MOST_WEIGHTS = 2000
+#: A proximal point is good enough where its error is this share of the gap.
+SHARE = 0.1
+#: Newton steps to one proximal point, at most.
+STEPS = 30
+
+
+@helper
+def find_level(z: Array, lo: int, hi: int, base: float, rate: float) -> float:
+    """τ ≥ 0 with ``Σ max(0, z − τ) = base + rate·τ``, from below (Michelot's projection)."""
+    tau = 0.0
+    while True:
+        mass = 0.0
+        count = 0
+        for p in range(lo, hi):
+            if z[p] > tau:
+                mass += z[p]
+                count += 1
+        better = (mass - base) / (count + rate) if count > 0 else tau
+        if better <= tau * (1.0 + 1e-15):
+            return tau
+        tau = better
+
+
+@kernel
+def respond(
+    form: Formulation,
+    first: Array,
+    sigma: Array,
+    centre: Array,
+    hinges: Array,
+    alpha: Array,
+    free: Array,
+    rho: Array,
+    slack: Array,
+) -> float:
+    """Fill ``alpha`` with α(w) of these hinges; the sum of the maxima in ψ(w).
+
+    Example i's planes are those from ``first[i]`` to ``first[i + 1]``. ``free`` marks multipliers
+    strictly inside their bounds, ``rho`` couples those of an example, ``slack`` is its slack.
+    """
+    total = 0.0
+    for i in range(sigma.shape[0]):
+        lo, hi = first[i], first[i + 1]
+        cap = form.cap[i]
+        ridge = form.ridge[i]
+        s = sigma[i]
+        rho[i] = 0.0
+        mass = 0.0
+        worst = 0.0
+        positive = 0.0
+        for p in range(lo, hi):
+            worst = max(worst, hinges[p])
+            positive += max(hinges[p], 0.0)
+            alpha[p] = centre[p] + s * hinges[p]
+            mass += max(alpha[p], 0.0)
+        slack[i] = positive if form.summed == 1 else worst
+        tau = 0.0  # α = max(0, z − τ)
+        tight = False
+        if form.summed == 0:
+            if ridge > 0.0:
+                tau = find_level(alpha, lo, hi, 0.0, 1.0 / (s * ridge))
+                mass = tau / (s * ridge)
+            tight = mass > cap
+            if tight:
+                tau = find_level(alpha, lo, hi, cap, 0.0)
+        most = cap if form.summed == 1 else np.inf
+        count = 0
+        mass = 0.0
+        value = 0.0
+        distance = 0.0
+        for p in range(lo, hi):
+            a = min(max(alpha[p] - tau, 0.0), most)
+            alpha[p] = a
+            free[p] = 0.0 < a < most
+            if a > 0.0:
+                count += 1
+                mass += a
+                value += a * hinges[p]
+            distance += (a - centre[p]) * (a - centre[p])
+        total += value - 0.5 * ridge * mass * mass - 0.5 * distance / s
+        if tight:
+            rho[i] = 1.0 / max(count, 1)
+            for p in range(lo, hi):  # one that has all the mass there is cannot move
+                free[p] = free[p] and count > 1
+        elif ridge > 0.0:
+            rho[i] = s * ridge / (1.0 + s * ridge * count)
+    return total
+
+
+class Curvature(NamedTuple):
+    """What the Hessian of ψ is made of, beside the planes."""
+
+    free: Array  # one entry per plane in use
+    rho: Array
+    sigma: Array
+
+    def multiply_rows(self, rows: Array, owners: Array) -> Array:
+        """``Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``: F has these rows, those of an owner beside each other."""
+        if not len(owners):
+            return np.zeros((rows.shape[1], rows.shape[1]))
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        counts = np.diff(np.append(starts, len(owners)))
+        # I − ρ11ᵀ is the square of I − c11ᵀ.
+        factor = 1.0 - np.sqrt(np.maximum(1.0 - self.rho[owners[starts]] * counts, 0.0))
+        sums = np.add.reduceat(rows, starts, axis=0) * (factor / counts)[:, None]
+        rows = (rows - np.repeat(sums, counts, axis=0)) * np.sqrt(self.sigma[owners])[:, None]
+        return np.asarray(rows.T @ rows)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """One thread in linear algebra: the same bits on any number of cores."""
+    return ThreadpoolController()
+
+
+class Newton:
+    """Proximal points of the dual, each found by a few Newton steps.
+
+    Begins once visits crawl: where a sweep shrinks the gap by so little that as much work in Newton
+    steps would shrink it more. Decided by counted work, so that runs can be repeated.
+    """
+
+    #: Where a solver keeps its state.
+    saved_numbers = ("on", "width", "mark", "since", "idle")
+
+    def __init__(self, n_weights: float) -> None:
+        self.n_weights: float = n_weights
+        self.on = False
+        self.width = 1.0  # of hinges: by so much they take an example from no mass to its usual
+        self.mark = math.inf  # the gap when it was last looked at
+        self.since = 0  # sweeps since then
+        self.idle = 0  # proximal points in a row that led nowhere
+
+    def price(self, work: float) -> float:
+        """What forty steps cost, in sweeps of so many multiplications and additions."""
+        # Linear algebra is some eight times faster than loops over planes.
+        return 40.0 * (0.5 * work + self.n_weights**3 / 24.0) / work
+
+    def due(self, gap: float, work: float) -> bool:
+        """Whether to take steps now; ``work`` is that of a sweep."""
+        if self.on or self.n_weights > MOST_WEIGHTS or not math.isfinite(gap):
+            return self.on
+        self.since += 1
+        price = self.price(work)
+        wait = min(max(round(price / 10.0), 1), 20)
+        if self.since >= wait and math.isfinite(self.mark):
+            # Passes are worth it where they shrink the gap a hundredfold at the same price.
+            self.on = gap > self.mark * 0.01 ** (self.since / price)
+        if self.since >= wait or not math.isfinite(self.mark):
+            self.mark, self.since = gap, 0
+        return self.on
+
+    def __call__(self, solver: CertifiedSolver) -> bool:
+        """Move the multipliers to the next proximal point; whether the dual rose."""
+        form, known = solver.form, solver.multipliers()
+        support, counts = solver.planes_in_use()
+        first = np.concatenate([[0], np.cumsum(counts)])
+        offset = known.offset[support]
+        centre = known.mass[support]
+        bound = solver.dual()
+        if bound <= 0.0:  # worse than no mass at all
+            centre = np.zeros_like(centre)
+        scale = np.where(np.isfinite(form.cap), form.cap, 1.0 / np.maximum(form.ridge, 1e-300))
+        scale[scale == 0.0] = 1.0
+        sums = np.bincount(np.repeat(np.arange(len(counts)), counts), centre, len(counts))
+        usual = float((sums / scale)[sums > 0.0].mean()) if sums.any() else 1.0
+        sigma = scale * (usual / self.width)
+        alpha = np.empty_like(centre)
+        slack = np.zeros(len(counts))
+        curvature = Curvature(np.zeros(len(centre), dtype=np.bool_), np.zeros(len(counts)), sigma)
+
+        def evaluate(w: Array) -> tuple[float, Array]:
+            """ψ(w) and ``Fᵀα(w)``."""
+            hinges = offset - solver.products(support, w)
+            parts = (alpha, curvature.free, curvature.rho, slack)
+            value = respond(form, first, sigma, centre, hinges, *parts)
+            image = aligned_zeros(len(w))
+            solver.combine(support, alpha, image)
+            return 0.5 * float(w @ w) + value, image
+
+        starts = [solver.w.copy(), solver.best()[0].copy(), aligned_zeros(len(solver.w))]
+        w = min(starts, key=lambda start: evaluate(start)[0])
+        value, image = evaluate(w)
+        chosen: tuple[Array, Array] | None = None
+        least = solver.best()[1] if solver.certifies else math.inf
+        before = least
+        for step in range(STEPS):
+            primal = 0.5 * float(w @ w) + total_slack_cost(form, slack)
+            least = min(least, primal)
+            if solver.certifies:
+                solver.keep(w, primal)
+            square = np.bincount(np.repeat(np.arange(len(counts)), counts), alpha, len(counts)) ** 2
+            dual = (
+                float(alpha @ offset)
+                - 0.5 * float(image @ image)
+                - 0.5 * float(form.ridge @ square)
+            )
+            if dual > bound:
+                bound, chosen = dual, (alpha.copy(), image)
+            gradient = w - image
+            if step > 0 and 0.5 * float(gradient @ gradient) <= SHARE * (least - bound):
+                break
+            with _blas().limit(limits=1, user_api="blas"):
+                direction = _solve(*solver.curvature(support, curvature), gradient)
+            slope = float(direction @ gradient)
+            if not slope < 0.0:
+                break
+            length = 1.0
+            while True:
+                trial = w + length * direction
+                reached, image = evaluate(trial)
+                if reached <= value + 1e-4 * length * slope or length < 1e-6:
+                    break
+                length *= 0.5
+            w, value = trial, reached
+        # Few steps: the next point may lie farther.
+        self.width *= 1 / 3 if step <= 6 else 0.7 if step <= 12 else 1.5 if step <= 20 else 3.0
+        self.idle = 0 if chosen is not None or least < before else self.idle + 1
+        if self.idle > 2:
+            self.on, self.idle, self.mark = False, 0, math.inf
+        if chosen is None:
+            return False
+        known.mass[support] = chosen[0]
+        solver.w[:] = chosen[1]
+        return True
+
+
+def _solve(matrix: Array, order: Array | None, gradient: Array) -> Array:
+    """``−(I + matrix)⁻¹·gradient``; ``order`` are the weights that rows stand for, None: all."""
+    matrix[np.diag_indices(len(matrix))] += 1.0
+    right = gradient if order is None else gradient[order]
+    try:
+        factor = cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:  # rounding: the gradient itself descends, too
+        return -gradient
+    found = -cho_solve(factor, right, check_finite=False)
+    if order is None:
+        return np.asarray(found)
+    out = np.zeros_like(gradient)
+    out[order] = found
+    return out
