@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper
+from hingeline._jit import by_reference, helper
 from hingeline.core.primitives import decode_by_loss, decode_excess, plane_loss, plane_score
 
 Array = np.ndarray[Any, Any]
@@ -49,6 +49,7 @@ SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")
 
 
+@by_reference
 class Formulation(NamedTuple):
     """Feasible set and plane transformation, as flat data for the kernels."""
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
+from hingeline._jit import by_reference, helper, kernel
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
 from hingeline.core.primitives import plane_loss, plane_sqdist, truth
 
@@ -32,6 +32,7 @@ KEEP = 2**30
 FREE_SLOTS_ONLY = -1
 
 
+@by_reference
 class WorkingSet(NamedTuple):
     """Planes, multipliers and Gram blocks of all examples."""
 

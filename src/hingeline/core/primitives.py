@@ -225,7 +225,10 @@ class Compiled:
     lengths: Array  # (n,) length of an output
     n_weights: int
     scratch_size: int
-    n_outputs: int | None = None  # where all outputs can be the working set
+    n_outputs: int | None = None  # where all outputs can be the working set; then also:
+    output_losses: Callable[[], Array] | None = None  # (n, outputs)
+    output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
+    isotropic: bool = False  # each has a loss above 0, and ``Δf_i(j)·Δf_i(k)`` is half of that
     exact: bool = True
     threads: bool = True
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples

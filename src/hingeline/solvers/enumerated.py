@@ -304,6 +304,46 @@ def visit(
     return gap
 
 
+@helper
+def prefetch_next(
+    problem: Any, order: Array, t: int, m: int, alpha: Array, drift: Array, w: Array
+) -> None:
+    """Send for what the visits after the t-th will read."""
+    if t + 2 < order.shape[0]:
+        all_prefetch(problem, order[t + 1], order[t + 2], w)
+        for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
+            prefetch(alpha, p)
+            prefetch(drift, p)
+
+
+@kernel
+def move_isotropic(
+    problem: Any,
+    form: Formulation,
+    squares: Array,
+    order: Array,
+    alpha: Array,
+    drift: Array,
+    w: Array,
+    visits: float,
+    gaps: Array,
+) -> None:
+    """:func:`move_all` where every visit has the closed form; ``squares`` are positive."""
+    m = alpha.shape[1]
+    flat_alpha = alpha.reshape(alpha.size)
+    flat_drift = drift.reshape(drift.size)
+    work = make_buffers(m)
+    k = visits
+    for t in range(order.shape[0]):
+        prefetch_next(problem, order, t, m, flat_alpha, flat_drift, w)
+        i = order[t]
+        k += 1.0
+        square = 0.5 * squares[i]
+        gaps[i] = visit_isotropic(
+            problem, form, i, m, flat_alpha, flat_drift, w, k * (k - 1.0), square, work
+        )
+
+
 @kernel
 def move_all(
     problem: Any,
@@ -325,11 +365,7 @@ def move_all(
     gram = np.empty((m, m))
     k = visits
     for t in range(order.shape[0]):
-        if t + 2 < order.shape[0]:
-            all_prefetch(problem, order[t + 1], order[t + 2], w)
-            for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
-                prefetch(flat_alpha, p)
-                prefetch(flat_drift, p)
+        prefetch_next(problem, order, t, m, flat_alpha, flat_drift, w)
         i = order[t]
         k += 1.0
         square = all_isotropy(problem, i) if form.rescaled == 0 else 0.0
@@ -387,48 +423,6 @@ def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, o
         out[p] = plane_scale(form, losses[k]) * scores[k]
 
 
-@kernel
-def all_offsets(problem: Any, form: Formulation, out: Array) -> None:
-    """``b`` of every example and output."""
-    n, m = out.shape
-    losses = np.empty(m)
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            out[i, k] = plane_offset(form, losses[k])
-
-
-@kernel
-def largest_reach(problem: Any, form: Formulation, n: int, m: int) -> float:
-    """Largest ``‖a·Δf‖/b``."""
-    losses = np.empty(m)
-    reach = 0.0
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            b = plane_offset(form, losses[k])
-            if b > 0.0:
-                norm = plane_scale(form, losses[k]) * np.sqrt(all_inner(problem, i, k, k))
-                reach = max(reach, norm / b)
-    return reach
-
-
-@kernel
-def mean_square(problem: Any, form: Formulation, n: int, m: int) -> float:
-    """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
-    losses = np.empty(m)
-    total = 0.0
-    count = 0
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            if losses[k] > 0.0:
-                scale = plane_scale(form, losses[k])
-                total += scale * scale * all_inner(problem, i, k, k)
-                count += 1
-    return total / max(count, 1)
-
-
 def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
     """A random order of short runs: neighbours in memory stay together."""
     run = 8
@@ -478,20 +472,23 @@ class EnumeratedSDM(CertifiedSolver):
     ) -> None:
         super().__init__(compiled, form, workers, seed, options)
         assert compiled.n_outputs is not None
+        assert compiled.output_losses is not None
+        assert compiled.output_squares is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
-        self.offsets = np.empty(shape)
-        all_offsets(compiled.problem, form, self.offsets)
+        losses = compiled.output_losses()
+        self.offsets = np.sqrt(losses) if form.root else losses
+        self.squares = compiled.output_squares
+        self.isotropic = compiled.isotropic and not form.rescaled and bool(self.squares.all())
         self.accelerate = Accelerator(self.options.cg_steps)
         self._distance = math.inf  # of the last look's primal from the dual
         self.certifies = not self.hard
         if start is not None:
             add_all(compiled.problem, form, self.alpha, 1.0, self.w)
         elif np.isfinite(form.cap).all():
-            square = mean_square(compiled.problem, form, *shape)
-            self.plan_stages(float(form.cap.mean()) * square)
+            self.plan_stages(float(form.cap.mean()) * self.mean_square())
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -575,17 +572,12 @@ class EnumeratedSDM(CertifiedSolver):
     def move(self, examples: Array, form: Formulation) -> None:
         """Visit examples in a random order."""
         order = shuffle_runs(self.rng, examples)
-        move_all(
-            self.compiled.problem,
-            form,
-            order,
-            self.alpha,
-            self.drift,
-            self.w,
-            self.visits,
-            self.options.precision,
-            self.gaps,
-        )
+        tables = (order, self.alpha, self.drift, self.w, self.visits)
+        if self.isotropic:
+            move_isotropic(self.compiled.problem, form, self.squares, *tables, self.gaps)
+        else:
+            precision = self.options.precision
+            move_all(self.compiled.problem, form, *tables, precision, self.gaps)
         self.visits += len(order)
         self.oracle_calls += len(order)
 
@@ -631,7 +623,15 @@ class EnumeratedSDM(CertifiedSolver):
         return np.asarray(self.alpha.sum(axis=1))
 
     def _reach(self) -> float:
-        return float(largest_reach(self.compiled.problem, self.form, *self.alpha.shape))
+        least = np.where(self.offsets > 0.0, self.offsets, np.inf).min(axis=1)
+        per_norm = np.isfinite(least) if self.form.rescaled else 1.0 / least  # then a = b
+        return float((np.sqrt(self.squares) * per_norm).max(initial=0.0))
+
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
+        wrong = self.offsets > 0.0
+        scales = self.offsets**2 if self.form.rescaled else wrong
+        return float(self.squares @ scales.sum(axis=1)) / max(int(wrong.sum()), 1)
 
     def _add_drift(self, factor: float, w: Array) -> None:
         add_all(self.compiled.problem, self.form, self.drift, factor, w)

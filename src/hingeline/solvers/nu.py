@@ -43,7 +43,7 @@ from hingeline.core.primitives import (
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
 from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.enumerated import EnumeratedSDM, mean_square
+from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.sdm import SDM, Pair
 
 # Margins of given weights: the best ρ for them, and who errs, lies on the margin or beyond it.
@@ -651,4 +651,4 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)
 
     def _mean_square(self) -> float:
-        return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0
+        return self.mean_square() or 1.0

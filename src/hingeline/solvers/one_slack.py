@@ -199,6 +199,12 @@ def _room(count: int) -> int:
     return max(16, 1 << max(count - 1, 0).bit_length())
 
 
+@kernel
+def move_between_cuts(gram: Array, beta: Array, hinge: Array, tolerance: float, limit: int) -> None:
+    """Pair steps on the small dual."""
+    pair_steps(gram, beta, hinge, 1.0, 0.0, tolerance, limit)
+
+
 class Cuts(NamedTuple):
     """The cuts known and their multipliers β.
 
@@ -277,7 +283,7 @@ class Cuts(NamedTuple):
                 break
             # A spread of the hinges with mass bounds the gap, because β sums up to 1 at most.
             limit = 10 * count + 10 if newton else 1000 * (count + 10)
-            pair_steps(self.gram, self.beta, hinge, 1.0, 0.0, tolerance, limit)
+            move_between_cuts(self.gram, self.beta, hinge, tolerance, limit)
             if newton:
                 for _ in range(50):
                     if not self._newton(used):
