@@ -25,9 +25,17 @@ import numpy as np
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
+    FIRST_CAPACITY,
+    FREE_SLOTS_ONLY,
+    WorkingSet,
     add_planes,
+    check_planes,
+    copy_planes,
+    empty_working_set,
+    fill_gram,
     find_planes,
     find_planes_above,
+    make_room,
     move_mass,
     score_planes,
 )
@@ -39,16 +47,6 @@ from hingeline.core.formulations import (
     plane_offset,
     plane_scale,
     slack_cost,
-)
-from hingeline.core.planes import (
-    FIRST_CAPACITY,
-    FREE_SLOTS_ONLY,
-    WorkingSet,
-    check_planes,
-    copy_planes,
-    empty_working_set,
-    fill_gram,
-    make_room,
 )
 from hingeline.core.primitives import Compiled, output_length, plane_loss, plane_score
 from hingeline.core.registry import SolverOptions

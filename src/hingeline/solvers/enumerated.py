@@ -26,6 +26,7 @@ import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
+from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -34,7 +35,6 @@ from hingeline.core.formulations import (
     plane_offset,
     plane_scale,
 )
-from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import (
     PADDING,
     Compiled,

@@ -43,7 +43,15 @@ import numpy as np
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import longest_output
+from hingeline.core.blocks import (
+    KEEP,
+    WorkingSet,
+    check_planes,
+    empty_working_set,
+    longest_output,
+    make_room,
+    planes,
+)
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -51,14 +59,6 @@ from hingeline.core.formulations import (
     most_violated_sum,
     plane_offset,
     plane_scale,
-)
-from hingeline.core.planes import (
-    KEEP,
-    WorkingSet,
-    check_planes,
-    empty_working_set,
-    make_room,
-    planes,
 )
 from hingeline.core.primitives import (
     PADDING,

@@ -37,7 +37,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel
-from hingeline.core.blocks import register_rule, slack_of_known, visit
+from hingeline.core.blocks import (
+    FREE_SLOTS_ONLY,
+    KEEP,
+    WorkingSet,
+    insert,
+    make_room,
+    register_rule,
+    slack_of_known,
+    visit,
+)
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -46,7 +55,6 @@ from hingeline.core.formulations import (
     plane_offset,
     plane_scale,
 )
-from hingeline.core.planes import FREE_SLOTS_ONLY, KEEP, WorkingSet, insert, make_room
 from hingeline.core.primitives import (
     all_add,
     all_inner,

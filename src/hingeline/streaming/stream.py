@@ -32,9 +32,9 @@ from sklearn.utils import check_random_state
 
 from hingeline._checks import positive
 from hingeline._jit import announce_compiling
+from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.loop import outside
-from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import Compiled
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
