@@ -83,7 +83,7 @@ _KEEP_DAYS = 30
 
 #: Plain function -> the options it is compiled with where kernels call it.
 _HELPERS: dict[Callable[..., Any], str] = {}
-#: Plain function -> the function that makes the code which kernels run instead.
+#: Plain function -> the function that kernels run instead.
 _COMPILED_AS: dict[Callable[..., Any], Callable[..., Any]] = {}
 #: Plain function -> class of its first argument -> the function that kernels run instead.
 _BY_CLASS: dict[Callable[..., Any], Callable[[type], Callable[..., Any] | None]] = {}
@@ -882,11 +882,12 @@ def strict_helper(function: F) -> F:
 
 
 def compiled_as(stub: Callable[..., Any]) -> Callable[[F], F]:
-    """Decorate the function that makes, from argument types, what kernels run for ``stub``."""
+    """Decorate the function that kernels run in place of ``stub``, with the flags of the caller."""
 
-    def register(make: F) -> F:
-        _COMPILED_AS[stub] = make
-        return overload(stub, jit_options=_OPTIONS, strict=False)(make)
+    def register(function: F) -> F:
+        _COMPILED_AS[stub] = function
+        overload(stub, jit_options=_OPTIONS, strict=False)(lambda *arguments: function)
+        return function
 
     return register
 
@@ -924,5 +925,5 @@ def prefetch(array: Any, index: int) -> None:
 
 
 @compiled_as(prefetch)
-def _compiled_prefetch(array: Any, index: Any) -> Any:
-    return lambda array, index: _prefetch(array, index)
+def _compiled_prefetch(array: Any, index: Any) -> None:
+    _prefetch(array, index)

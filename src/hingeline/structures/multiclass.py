@@ -207,11 +207,6 @@ def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float,
 
 
 @helper
-def n_outputs(problem: MulticlassProblem) -> int:
-    return problem.n_labels
-
-
-@helper
 def all_losses(problem: MulticlassProblem, i: int, out: Array) -> None:
     own = problem.labels[i]
     for k in range(problem.n_labels):
@@ -299,7 +294,6 @@ register(
     truth=truth,
     decode_by_loss=decode_by_loss,
     decode_best=decode_best,
-    n_outputs=n_outputs,
     all_losses=all_losses,
     all_scores=all_scores,
     all_add=all_add,
