@@ -104,7 +104,7 @@ import importlib, json
 import numpy as np
 from numba.extending import is_jitted
 from hingeline.core.formulations import make_formulation
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers.sdm import SDM
 from hingeline.structures import multiclass
 

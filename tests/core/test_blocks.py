@@ -21,7 +21,7 @@ from hingeline.core.blocks import (
     make_room,
 )
 from hingeline.core.formulations import make_formulation
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM

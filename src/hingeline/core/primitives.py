@@ -45,8 +45,11 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,6 +135,56 @@ class Compiled:
     def n(self) -> int:
         """Number of examples."""
         return len(self.lengths)
+
+
+# Threads over examples ---------------------------------------------------------------------------
+#
+# Kernels release the GIL and write only what belongs to their own examples, so an order of examples
+# may be cut anywhere: results do not depend on how many threads there are. Nothing is ever summed
+# across threads.
+
+
+class Workers:
+    """A few threads, each with its own scratch vector."""
+
+    def __init__(self, n_jobs: int, scratch_size: int) -> None:
+        self.n_jobs = n_jobs
+        self.scratch = [np.zeros(scratch_size) for _ in range(n_jobs)]
+        self._pool = ThreadPoolExecutor(n_jobs - 1) if n_jobs > 1 else None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+
+    def map(self, function: Callable[[Array, Array], None], order: Array) -> None:
+        """``function(part, scratch)`` for parts of ``order``, this thread taking one itself."""
+        if self._pool is None or len(order) < 2 * self.n_jobs:
+            function(order, self.scratch[0])
+            return
+        # Plain slices: blocks are small and this runs for each of them.
+        cuts = [len(order) * k // self.n_jobs for k in range(self.n_jobs + 1)]
+        futures = [
+            self._pool.submit(function, order[cuts[k] : cuts[k + 1]], self.scratch[k])
+            for k in range(1, self.n_jobs)
+        ]
+        try:
+            function(order[: cuts[1]], self.scratch[0])
+        finally:
+            # Also after Ctrl-C: nobody may still be writing when the caller goes on.
+            while not all(future.done() for future in futures):
+                with contextlib.suppress(Exception):
+                    for future in futures:
+                        future.result()
+        for future in futures:
+            future.result()
 
 
 # Where the weights of a structure lie ------------------------------------------------------------

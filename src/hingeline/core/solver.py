@@ -48,10 +48,9 @@ from hingeline.core.formulations import (
     plane_scale,
     slack_cost,
 )
-from hingeline.core.primitives import Compiled, output_length, plane_loss, plane_score
+from hingeline.core.primitives import Compiled, Workers, output_length, plane_loss, plane_score
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
-from hingeline.core.workers import Workers
 
 Array = np.ndarray[Any, Any]
 

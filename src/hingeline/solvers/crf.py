@@ -23,8 +23,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from hingeline._jit import helper, kernel, strict_helper
 from hingeline.core.loop import outside
+from hingeline.core.primitives import Workers
 from hingeline.core.results import HistoryRow, Result, relative
-from hingeline.core.workers import Workers
 from hingeline.structures.chain import ChainProblem, compile_problem, layout_of
 from hingeline.structures.chain_batch import add_by_feature, expect_all
 

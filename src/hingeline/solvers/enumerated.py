@@ -38,6 +38,7 @@ from hingeline.core.formulations import (
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
+    Workers,
     all_add,
     all_inner,
     all_isotropy,
@@ -48,7 +49,6 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, scale_to, total_slack_cost
-from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.sdm import pair_steps
 

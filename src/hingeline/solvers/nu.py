@@ -35,13 +35,13 @@ from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import (
     Compiled,
+    Workers,
     decode_excess,
     output_length,
     plane_loss,
     plane_score,
 )
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
-from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.sdm import SDM, Pair

@@ -63,6 +63,7 @@ from hingeline.core.formulations import (
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
+    Workers,
     all_add,
     output_length,
     plane_add,
@@ -74,7 +75,6 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, total_slack_cost
-from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import hinges
 from hingeline.solvers.sdcd import FIRST, add_violators, violated
 from hingeline.solvers.sdm import pair_steps

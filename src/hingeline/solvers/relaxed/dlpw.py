@@ -51,10 +51,9 @@ import numpy as np
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
-from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import Topology, topology
 from hingeline.inference.map import NO_ORACLE
 from hingeline.solvers.relaxed.blocks import couple

@@ -60,11 +60,10 @@ import numpy as np
 from hingeline._jit import by_class, helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory, same_examples
 from hingeline.core.solver import CertifiedSolver
-from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import table_size, topology
 from hingeline.inference.map import NO_ORACLE
 from hingeline.solvers.nu import Margins
