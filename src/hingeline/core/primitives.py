@@ -124,7 +124,7 @@ class Compiled:
     n_outputs: int | None = None  # where all outputs can be the working set; then also:
     output_losses: Callable[[], Array] | None = None  # (n, outputs)
     output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
-    isotropic: bool = False  # each has a loss above 0, and ``Δf_i(j)·Δf_i(k)`` is half of that
+    isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
     exact: bool = True
     threads: bool = True
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples

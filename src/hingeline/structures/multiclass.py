@@ -94,7 +94,7 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
         output_squares=2.0 * problem.sqnorm,
-        isotropic=problem.costly == 1,
+        isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
     )
 
 
