@@ -24,9 +24,18 @@ import numpy as np
 
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
+    FIRST_CAPACITY,
+    FREE_SLOTS_ONLY,
+    KEEP,
+    WorkingSet,
     add_planes,
+    check_planes,
+    copy_planes,
+    empty_working_set,
+    fill_gram,
     find_planes,
     find_planes_above,
+    make_room,
     move_mass,
     score_planes,
     write_planes,
@@ -38,21 +47,9 @@ from hingeline.core.formulations import (
     feasible_stretch,
     total_slack_cost,
 )
-from hingeline.core.planes import (
-    FIRST_CAPACITY,
-    FREE_SLOTS_ONLY,
-    KEEP,
-    WorkingSet,
-    check_planes,
-    copy_planes,
-    empty_working_set,
-    fill_gram,
-    make_room,
-)
-from hingeline.core.primitives import Compiled, problem_size
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
-from hingeline.core.workers import Workers
 
 Array = np.ndarray[Any, Any]
 
@@ -560,9 +557,9 @@ class PlaneSolver(CertifiedSolver):
             part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
             self.move(part, stage, self.gaps)
         if stage is self.form and self.clock > 1:
-            per_plane = problem_size(self.compiled) / self.compiled.n
+            per_plane = self.compiled.size / self.compiled.n
             work = 2.0 * per_plane * self.n_planes * (1 + passes)
-            if self.accelerate(self, estimate, work) and self.accelerate.newton.on:
+            if self.accelerate(self, estimate, work) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
 

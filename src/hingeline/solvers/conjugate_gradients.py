@@ -15,6 +15,7 @@ programming problems with bound constraints* (1991) is the scheme.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,11 +23,13 @@ import numpy as np
 
 from hingeline.core.formulations import Formulation, cut_back
 from hingeline.core.solver import CertifiedSolver
-from hingeline.solvers.newton import Newton
+from hingeline.solvers import newton
 
 Array = np.ndarray[Any, Any]
 
 
+#: More weights than this make the matrix of a Newton step too large.
+MOST_WEIGHTS = 2000
 #: With this few multipliers the step costs next to nothing.
 SMALL = 200
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
@@ -47,12 +50,18 @@ class Accelerator:
     #: Where a solver that has it as ``accelerate`` keeps its state.
     saved_numbers = (
         *("accelerate.wait", "accelerate.since", "accelerate.last"),
-        *(f"accelerate.newton.{name}" for name in Newton.saved_numbers),
+        *("accelerate.newton", "accelerate.width", "accelerate.mark", "accelerate.sweeps"),
+        "accelerate.idle",
     )
 
     def __init__(self, iterations: int, n_weights: float = np.inf) -> None:
         self.iterations = iterations
-        self.newton = Newton(n_weights)
+        self.n_weights = n_weights
+        self.newton = False  # Newton steps are under way
+        self.width = 1.0  # theirs, see there
+        self.mark = math.inf  # the gap some sweeps ago
+        self.sweeps = 0  # since then
+        self.idle = 0  # Newton steps in a row that led nowhere
         self.wait = 8
         self.since = 0
         self.last = 0.0
@@ -62,8 +71,8 @@ class Accelerator:
 
         ``work`` says what a sweep costs, in multiplications and additions.
         """
-        if self.newton.due(estimate, work):
-            return self.newton(solver)
+        if self.newton or self._crawls(estimate, work):
+            return self._take_newton_steps(solver)
         if solver.clock <= 4:
             return False
         if np.count_nonzero(solver.multipliers().mass) <= SMALL:
@@ -80,6 +89,33 @@ class Accelerator:
         rose = _ascend(solver, self.iterations)
         self.last = solver.dual()
         self.wait = 1 if self.last - value > 10.0 * swept else min(2 * self.wait, 64)
+        return rose
+
+    def price(self, work: float) -> float:
+        """What 25 Newton steps cost, in sweeps of so many multiplications and additions."""
+        # Linear algebra is some eight times faster than loops over planes.
+        return 25.0 * (0.2 + self.n_weights**3 / (24.0 * work))
+
+    def _crawls(self, gap: float, work: float) -> bool:
+        """Whether Newton steps promise more than sweeps for the same work; then they begin."""
+        if self.n_weights > MOST_WEIGHTS or not math.isfinite(gap):
+            return False
+        self.sweeps += 1
+        price = self.price(work)
+        if math.isfinite(self.mark) and self.sweeps < min(max(round(price / 5.0), 1), 8):
+            return False
+        # Sweeps are worth it where they shrink the gap a hundredfold at the same price.
+        self.newton = gap > self.mark * 0.01 ** (self.sweeps / price)
+        self.mark, self.sweeps = gap, 0
+        return self.newton
+
+    def _take_newton_steps(self, solver: CertifiedSolver) -> bool:
+        """Move to a proximal point; where it took few steps, the next may lie farther."""
+        rose, fell, steps = newton.move_to_proximal_point(solver, self.width)
+        self.width *= 1 / 3 if steps <= 6 else 0.7 if steps <= 12 else 1.5 if steps <= 20 else 3.0
+        self.idle = 0 if rose or fell else self.idle + 1
+        if self.idle > 2:
+            self.newton, self.idle, self.mark, self.sweeps = False, 0, math.inf, 0
         return rose
 
 

@@ -10,8 +10,8 @@ is the dual of a problem that is smooth and has no constraints::
     min_w  ψ(w) = ½‖w‖² + Σ_i max_α_i { (b_i − F_i w)·α_i − ½ r_i A_i² − ½ ‖α_i − β_i‖²/σ_i }
 
 The maximiser ``α_i(w)`` projects ``β_i + σ_i·(b_i − F_i w)`` onto example i's feasible set, the
-gradient is ``w − Fᵀα(w)``, and a generalised Hessian is ``I + Σ_i σ_i F_iᵀ(J_i − ρ_i j_i j_iᵀ)F_i``,
-where J (diagonal j) picks the multipliers strictly inside their bounds: few examples have any.
+gradient is ``w − Fᵀα(w)``, a generalised Hessian ``I + Σ_i σ_i F_iᵀ(J_i − ρ_i j_i j_iᵀ)F_i``, where
+J (diagonal j) picks the multipliers strictly inside their bounds: few examples have any.
 Some Newton steps find the minimiser whatever the features' scale; its multipliers are the next β,
 and σ grows. Every α(w) is feasible, so its dual is a true bound, and the dual never falls.
 
@@ -37,8 +37,6 @@ from hingeline.core.solver import CertifiedSolver
 
 Array = np.ndarray[Any, Any]
 
-#: More weights than this make the matrix of a step too large.
-MOST_WEIGHTS = 2000
 #: A proximal point is good enough where its error is this share of the gap.
 SHARE = 0.1
 #: Newton steps to one proximal point, at most.
@@ -136,7 +134,7 @@ class Curvature(NamedTuple):
     sigma: Array
 
     def multiply_rows(self, rows: Array, owners: Array) -> Array:
-        """``Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``: F has these rows, those of an owner beside each other."""
+        """``Σ_i σ_i F_iᵀ(I − ρ_i 11ᵀ)F_i``; F has these rows, those of an owner side by side."""
         if not len(owners):
             return np.zeros((rows.shape[1], rows.shape[1]))
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
@@ -154,116 +152,75 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class Newton:
-    """Proximal points of the dual, each found by a few Newton steps.
+def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool, bool, int]:
+    """Find the next β; whether the dual rose, whether the primal fell, and the steps it took.
 
-    Begins once visits crawl: where a sweep shrinks the gap by so little that as much work in Newton
-    steps would shrink it more. Decided by counted work, so that runs can be repeated.
+    ``width`` says how far hinges must move to take an example from no mass to as much as those
+    with mass have on average: σ is that mass over the width.
     """
+    form, known = solver.form, solver.multipliers()
+    support, counts = solver.planes_in_use()
+    first = np.concatenate([[0], np.cumsum(counts)])
+    offset = known.offset[support]
+    centre = known.mass[support]
+    bound = solver.dual()
+    if bound <= 0.0:  # worse than no mass at all
+        centre = np.zeros_like(centre)
+    scale = np.where(np.isfinite(form.cap), form.cap, 1.0 / np.maximum(form.ridge, 1e-300))
+    scale[scale == 0.0] = 1.0
+    owners = np.repeat(np.arange(len(counts)), counts)
+    sums = np.bincount(owners, centre, len(counts))
+    usual = float((sums / scale)[sums > 0.0].mean()) if sums.any() else 1.0
+    sigma = scale * (usual / width)
+    alpha = np.empty_like(centre)
+    slack = np.zeros(len(counts))
+    curvature = Curvature(np.zeros(len(centre), dtype=np.bool_), np.zeros(len(counts)), sigma)
 
-    #: Where a solver keeps its state.
-    saved_numbers = ("on", "width", "mark", "since", "idle")
+    def evaluate(w: Array) -> tuple[float, Array]:
+        """ψ(w) and ``Fᵀα(w)``."""
+        hinges = offset - solver.products(support, w)
+        parts = (alpha, curvature.free, curvature.rho, slack)
+        value = respond(form, first, sigma, centre, hinges, *parts)
+        image = aligned_zeros(len(w))
+        solver.combine(support, alpha, image)
+        return 0.5 * float(w @ w) + value, image
 
-    def __init__(self, n_weights: float) -> None:
-        self.n_weights: float = n_weights
-        self.on = False
-        self.width = 1.0  # of hinges: by so much they take an example from no mass to its usual
-        self.mark = math.inf  # the gap when it was last looked at
-        self.since = 0  # sweeps since then
-        self.idle = 0  # proximal points in a row that led nowhere
-
-    def price(self, work: float) -> float:
-        """What forty steps cost, in sweeps of so many multiplications and additions."""
-        # Linear algebra is some eight times faster than loops over planes.
-        return 40.0 * (0.5 * work + self.n_weights**3 / 24.0) / work
-
-    def due(self, gap: float, work: float) -> bool:
-        """Whether to take steps now; ``work`` is that of a sweep."""
-        if self.on or self.n_weights > MOST_WEIGHTS or not math.isfinite(gap):
-            return self.on
-        self.since += 1
-        price = self.price(work)
-        wait = min(max(round(price / 10.0), 1), 20)
-        if self.since >= wait and math.isfinite(self.mark):
-            # Passes are worth it where they shrink the gap a hundredfold at the same price.
-            self.on = gap > self.mark * 0.01 ** (self.since / price)
-        if self.since >= wait or not math.isfinite(self.mark):
-            self.mark, self.since = gap, 0
-        return self.on
-
-    def __call__(self, solver: CertifiedSolver) -> bool:
-        """Move the multipliers to the next proximal point; whether the dual rose."""
-        form, known = solver.form, solver.multipliers()
-        support, counts = solver.planes_in_use()
-        first = np.concatenate([[0], np.cumsum(counts)])
-        offset = known.offset[support]
-        centre = known.mass[support]
-        bound = solver.dual()
-        if bound <= 0.0:  # worse than no mass at all
-            centre = np.zeros_like(centre)
-        scale = np.where(np.isfinite(form.cap), form.cap, 1.0 / np.maximum(form.ridge, 1e-300))
-        scale[scale == 0.0] = 1.0
-        sums = np.bincount(np.repeat(np.arange(len(counts)), counts), centre, len(counts))
-        usual = float((sums / scale)[sums > 0.0].mean()) if sums.any() else 1.0
-        sigma = scale * (usual / self.width)
-        alpha = np.empty_like(centre)
-        slack = np.zeros(len(counts))
-        curvature = Curvature(np.zeros(len(centre), dtype=np.bool_), np.zeros(len(counts)), sigma)
-
-        def evaluate(w: Array) -> tuple[float, Array]:
-            """ψ(w) and ``Fᵀα(w)``."""
-            hinges = offset - solver.products(support, w)
-            parts = (alpha, curvature.free, curvature.rho, slack)
-            value = respond(form, first, sigma, centre, hinges, *parts)
-            image = aligned_zeros(len(w))
-            solver.combine(support, alpha, image)
-            return 0.5 * float(w @ w) + value, image
-
-        starts = [solver.w.copy(), solver.best()[0].copy(), aligned_zeros(len(solver.w))]
-        w = min(starts, key=lambda start: evaluate(start)[0])
-        value, image = evaluate(w)
-        chosen: tuple[Array, Array] | None = None
-        least = solver.best()[1] if solver.certifies else math.inf
-        before = least
-        for step in range(STEPS):
-            primal = 0.5 * float(w @ w) + total_slack_cost(form, slack)
-            least = min(least, primal)
-            if solver.certifies:
-                solver.keep(w, primal)
-            square = np.bincount(np.repeat(np.arange(len(counts)), counts), alpha, len(counts)) ** 2
-            dual = (
-                float(alpha @ offset)
-                - 0.5 * float(image @ image)
-                - 0.5 * float(form.ridge @ square)
-            )
-            if dual > bound:
-                bound, chosen = dual, (alpha.copy(), image)
-            gradient = w - image
-            if step > 0 and 0.5 * float(gradient @ gradient) <= SHARE * (least - bound):
+    starts = [solver.w.copy(), solver.best()[0].copy(), aligned_zeros(len(solver.w))]
+    w = min(starts, key=lambda start: evaluate(start)[0])
+    value, image = evaluate(w)
+    chosen: tuple[Array, Array] | None = None
+    least = solver.best()[1] if solver.certifies else math.inf
+    before = least
+    for step in range(STEPS):
+        primal = 0.5 * float(w @ w) + total_slack_cost(form, slack)
+        least = min(least, primal)
+        if solver.certifies:
+            solver.keep(w, primal)
+        dual = float(alpha @ offset) - 0.5 * float(image @ image)
+        if form.ridge.any():
+            dual -= 0.5 * float(form.ridge @ np.bincount(owners, alpha, len(counts)) ** 2)
+        if dual > bound:
+            bound, chosen = dual, (alpha.copy(), image)
+        gradient = w - image
+        if step > 0 and 0.5 * float(gradient @ gradient) <= SHARE * (least - bound):
+            break
+        with _blas().limit(limits=1, user_api="blas"):
+            direction = _solve(*solver.curvature(support, curvature), gradient)
+        slope = float(direction @ gradient)
+        if not slope < 0.0:
+            break
+        length = 1.0
+        while True:
+            trial = w + length * direction
+            reached, image = evaluate(trial)
+            if reached <= value + 1e-4 * length * slope or length < 1e-6:
                 break
-            with _blas().limit(limits=1, user_api="blas"):
-                direction = _solve(*solver.curvature(support, curvature), gradient)
-            slope = float(direction @ gradient)
-            if not slope < 0.0:
-                break
-            length = 1.0
-            while True:
-                trial = w + length * direction
-                reached, image = evaluate(trial)
-                if reached <= value + 1e-4 * length * slope or length < 1e-6:
-                    break
-                length *= 0.5
-            w, value = trial, reached
-        # Few steps: the next point may lie farther.
-        self.width *= 1 / 3 if step <= 6 else 0.7 if step <= 12 else 1.5 if step <= 20 else 3.0
-        self.idle = 0 if chosen is not None or least < before else self.idle + 1
-        if self.idle > 2:
-            self.on, self.idle, self.mark = False, 0, math.inf
-        if chosen is None:
-            return False
+            length *= 0.5
+        w, value = trial, reached
+    if chosen is not None:
         known.mass[support] = chosen[0]
         solver.w[:] = chosen[1]
-        return True
+    return chosen is not None, least < before, step
 
 
 def _solve(matrix: Array, order: Array | None, gradient: Array) -> Array:
