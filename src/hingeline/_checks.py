@@ -26,6 +26,12 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {words}.")
 
 
+def require(fine: Any, message: str) -> None:
+    """Raise a ValueError with this message unless all is fine."""
+    if not fine:
+        raise ValueError(message)
+
+
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
     """Refuse what is not a positive (finite) number."""
     kind = numbers.Integral if integer else numbers.Real

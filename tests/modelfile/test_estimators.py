@@ -18,9 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.estimators.base import BaseModel
-from hingeline.modelfile import ModelFileError, read_header, read_model, typed_json, write_model
 from hingeline.modelfile import estimators as storage
+from hingeline.modelfile import typed_json
 from hingeline.modelfile.estimators import CERTIFICATE, load
+from hingeline.modelfile.files import (
+    ModelFileError,
+    read_header,
+    read_model,
+    write_model,
+)
 
 
 def chain_data(seed=0, n=12, d=6, labels=("a", "b", "c")):

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hingeline import ChainSSVM
-from hingeline.modelfile import ModelFileError, read_model, write_model
 from hingeline.modelfile.estimators import load
+from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
 X = [np.eye(4)[[0, 1, 2]], np.eye(4)[[2, 3]]]
 Y = [["a", "b", "c"], ["c", "b"]]

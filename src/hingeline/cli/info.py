@@ -16,7 +16,7 @@ from hingeline.cli.app import CommandError, blame
 from hingeline.cli.samples import holds_sets, layout_of, load_model
 from hingeline.evaluation.inspection import top_features, transition_table, write_weights
 from hingeline.evaluation.metrics import align
-from hingeline.modelfile import read_header
+from hingeline.modelfile.files import read_header
 
 WHY_NO_GAP = (
     "the labels of unlabelled sequences were chosen with the weights, and both together are not a "

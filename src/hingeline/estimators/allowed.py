@@ -84,13 +84,19 @@ def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Arra
     return None
 
 
-def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
-    """A sentence on the first sequence that breaks the scheme."""
-    start, move, end = valid_moves(classes.tolist(), scheme)
+def keeps_to(valid: Valid, labels: Array, offsets: Array) -> Array:
+    """Which tokens have a label that may be where it is."""
+    start, move, end = valid
     fine = np.ones(len(labels), dtype=bool)
     fine[1:] = move[labels[:-1], labels[1:]]
     fine[offsets[:-1]] = start[labels[offsets[:-1]]]
     fine[offsets[1:] - 1] &= end[labels[offsets[1:] - 1]]
+    return fine
+
+
+def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
+    """A sentence on the first sequence that breaks the scheme."""
+    fine = keeps_to(valid_moves(classes.tolist(), scheme), labels, offsets)
     if fine.all():
         return None
     i = int(np.searchsorted(offsets, np.argmin(fine), side="right")) - 1

@@ -144,13 +144,17 @@ class BaseModel(BaseEstimator):
             if name.endswith("_") and not name.startswith("_"):
                 setattr(other, name, value)
         other.weights_ = np.array(weights, dtype=np.float64)
-        other.primal_objective_ = other.duality_gap_ = np.nan
-        other.restricted_objective_ = other.restricted_gap_ = np.nan
-        other.converged_ = False
-        other.stop_reason_ = "weights were replaced"
+        other._drop_certificate("weights were replaced")
         other.history_ = []
         forget_extras(other)
         return other
+
+    def _drop_certificate(self, reason: str) -> None:
+        """Say that the weights are not those of a certified run."""
+        self.primal_objective_ = self.duality_gap_ = math.nan
+        self.restricted_objective_ = self.restricted_gap_ = math.nan
+        self.converged_ = False
+        self.stop_reason_ = reason
 
     def save(
         self,

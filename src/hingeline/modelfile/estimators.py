@@ -24,13 +24,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import one_of
+from hingeline._checks import check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow
-from hingeline.estimators import nu
 from hingeline.estimators.base import FINDINGS, NU_FITTED
-from hingeline.modelfile import ModelFileError, read_model, write_model
-from hingeline.modelfile.stream_state import PREFIX, StoredState, state_to_arrays
+from hingeline.modelfile.files import ModelFileError, read_model, write_model
 from hingeline.modelfile.typed_json import (
     NotStorable,
     encoder_from_json,
@@ -38,7 +36,6 @@ from hingeline.modelfile.typed_json import (
     from_json,
     to_json,
 )
-from hingeline.modelfile.weights import compact, restore_weights
 
 Array = np.ndarray[Any, Any]
 
@@ -71,6 +68,8 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
     "float": (float,),
     "object": (str, int, float, bool),
 }
+#: Arrays of what ``partial_fit`` goes on from have names that begin with this.
+STATE = "state/"
 _COUNTS = ("passes", "oracle_calls", "planes")
 #: Columns that the curve of every file has.
 _FIRST_FIELDS = 8
@@ -109,10 +108,13 @@ def save(
     parameters, left_out = parameters_to_json(model, arrays)
     if state and not hasattr(model, "partial_fit"):
         raise ValueError(
-            f"state=True is for estimators with partial_fit, which {kind} does not have: leave it "
-            "out."
+            f"state=True is for estimators with partial_fit, which {kind} lacks: leave it out."
         )
-    kept = state_to_arrays(model) if state else None
+    kept: Any = None
+    if state:
+        from hingeline.modelfile.stream_state import state_to_arrays
+
+        kept = state_to_arrays(model)
     header: dict[str, Any] = {
         "estimator": kind,
         "parameters": parameters,
@@ -127,9 +129,8 @@ def save(
         header["scheme"] = getattr(model, "scheme_", None)
     if hasattr(model, "encoder_"):
         try:
-            header["encoder"] = model.encoder_ and encoder_to_json(
-                model.encoder_, arrays, "encoder"
-            )
+            encoder = model.encoder_
+            header["encoder"] = encoder and encoder_to_json(encoder, arrays, "encoder")
         except NotStorable as error:
             raise TypeError(f"the model cannot be stored, because its {error}.") from None
     if hasattr(model, "_fitted_to_json"):  # what graphs know beside labels and features
@@ -153,7 +154,7 @@ def save(
     header["weights"] = report
     if kept is not None:
         header["state"] = kept[0]
-        arrays.update(kept[1])
+        arrays.update({STATE + name: array for name, array in kept[1].items()})
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
     n_bytes = write_model(path, header, arrays)
@@ -223,6 +224,55 @@ def classes_to_json(classes: Array) -> dict[str, Any]:
             )
         labels.append(to_json(label, {}, "classes"))
     return {"kind": kind, "labels": labels}
+
+
+def compact(
+    model: Any, dtype: str, threshold: float | None
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
+    """Weights as they are stored, as they will be restored, and what that changes."""
+    check_finite(model.weights_, "weights_")
+    arrays: dict[str, Array] = {}
+    restored: dict[str, Array] = {}
+    n_stored = n_weights = 0
+    change = relative = 0.0
+    for name, block in model._layout.split(model.weights_).items():
+        with np.errstate(over="ignore"):
+            table = block.astype(dtype)
+        if not np.isfinite(table).all():
+            raise ValueError(
+                f"a weight of {np.abs(block).max():.3g} is too large for dtype={dtype!r}: use "
+                "'float32' or 'float64'."
+            )
+        if threshold:
+            table[np.abs(block) < threshold] = 0.0
+        restored[name] = table
+        if dtype != "float64" or threshold:
+            restored[name] = table.astype(np.float64)
+            known = block != 0
+            moved = np.abs(restored[name][known] - block[known])
+            change = max(change, float(moved.max(initial=0.0)))
+            relative = max(relative, float((moved / np.abs(block[known])).max(initial=0.0)))
+        n_weights += block.size
+        if threshold is None:
+            arrays[f"weights/{name}"] = table
+            n_stored += block.size
+        else:
+            # Bits are compared, so that −0 is stored and an exact model is exact.
+            kept = np.ascontiguousarray(table).view(f"u{table.itemsize}") != 0
+            arrays[f"weights/{name}/mask"] = np.packbits(kept)
+            arrays[f"weights/{name}/values"] = table[kept]
+            n_stored += int(np.count_nonzero(kept))
+    report = {
+        "dtype": dtype,
+        "sparse": threshold is not None,
+        "threshold": threshold,
+        "n_weights": n_weights,
+        "n_stored": n_stored,
+        "exact": change == 0.0,
+        "largest_change": change,
+        "largest_relative_change": relative,
+    }
+    return arrays, restored, report
 
 
 def compare(model: Any, weights: Array, X: Any, y: Any) -> dict[str, Any]:
@@ -308,21 +358,17 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
     model = cls(**parameters)
     model._check_parameters()
-    if model.n_jobs is not None and model.n_jobs > MAX_JOBS:
-        raise ValueError(f"n_jobs={model.n_jobs}")
+    require(model.n_jobs is None or model.n_jobs <= MAX_JOBS, f"n_jobs={model.n_jobs}")
     model.classes_ = classes_from_json(header["classes"])
     n_features = header["n_features_in"]
-    if type(n_features) is not int or n_features < 0:
-        raise ValueError("n_features_in must be a count")
+    require(type(n_features) is int and n_features >= 0, "n_features_in must be a count")
     model.n_features_in_ = n_features
     if "feature_names/ends" in arrays:
         names = unpack_texts(arrays["feature_names/bytes"], arrays["feature_names/ends"])
-        if len(names) != n_features:
-            raise ValueError(f"{len(names)} feature names for {n_features} features")
+        require(len(names) == n_features, f"{len(names)} feature names for {n_features} features")
         model.feature_names_in_ = np.array(names, dtype=object)
     if hasattr(model, "scheme"):
-        if not isinstance(header["scheme"], (str, type(None))):
-            raise ValueError("scheme must be text")
+        require(isinstance(header["scheme"], (str, type(None))), "scheme must be text")
         model.scheme_ = header["scheme"]
     if "encoder" in header or hasattr(model, "features"):
         stored = header["encoder"]
@@ -331,13 +377,47 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
         model._fitted_from_json(header["fitted"], arrays)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
-    if "state" in header and hasattr(model, "partial_fit"):
-        model._stored = StoredState(model, header["state"], arrays)
-    elif any(name.startswith(PREFIX) for name in arrays):
-        raise ValueError("arrays of a state that the header does not mention")
-    elif hasattr(model, "partial_fit"):
+    kept = {name.removeprefix(STATE): a for name, a in arrays.items() if name.startswith(STATE)}
+    if hasattr(model, "partial_fit"):
         model._stored = None  # whoever wants to go on is told that there is nothing to go on from
+        if "state" in header:
+            from hingeline.modelfile.stream_state import StoredState
+
+            model._stored = StoredState(model, header["state"], kept)
+            return model
+    require(not kept, "arrays of a state that the header does not mention")
     return model
+
+
+def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Fill ``weights_``; a mask of bits bounds what a small file can ask for."""
+    dtype = np.dtype({"float64": "f8", "float32": "f4", "float16": "f2"}[report["dtype"]])
+    layout = model._layout
+    parts = {True: ("/mask", "/values"), False: ("",)}[report["sparse"]]
+    expected = {f"weights/{name}{part}" for name in layout for part in parts}
+    fine = expected == {name for name in arrays if name.startswith("weights/")}
+    require(fine, "the blocks of weights are not those that the parameters ask for")
+    tables: dict[str, Array] = {}
+    for name, block in layout.items():
+        rows, n_labels = block.rows, block.columns
+        if report["sparse"]:
+            mask, values = arrays[f"weights/{name}/mask"], arrays[f"weights/{name}/values"]
+            count = rows * n_labels
+            fine = mask.dtype == np.uint8 and mask.shape == ((count + 7) // 8,)
+            require(fine, f"the mask of block {name!r} has a wrong size")
+            kept = np.unpackbits(mask, count=count).view(np.bool_)
+            fine = values.shape == (np.count_nonzero(kept),)
+            require(fine, f"the values of block {name!r} do not fit its mask")
+            table = np.zeros(count, dtype=dtype)
+            table[kept] = values
+            table = table.reshape(rows, n_labels)
+        else:
+            values = table = arrays[f"weights/{name}"]
+        fine = table.shape == (rows, n_labels) and values.dtype == dtype
+        require(fine, f"block {name!r} has a wrong shape or dtype")
+        check_finite(table, f"block {name!r}")
+        tables[name] = table
+    model.weights_ = layout.join(tables)
 
 
 def nu_from_json(estimator: Any, stored: dict[str, Any]) -> None:
@@ -346,13 +426,15 @@ def nu_from_json(estimator: Any, stored: dict[str, Any]) -> None:
         if name == "nu_path_":
             continue
         value = from_json(stored["numbers"][name], {})
-        if type(value) is not (int if name.startswith("n_") else float):
-            raise ValueError(f"{name} has the wrong type")
+        kind = int if name.startswith("n_") else float
+        require(type(value) is kind, f"{name} has the wrong type")
         setattr(estimator, name, value)
     if stored["tried"] is not None:
-        trials = [nu.NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
-        if not all(type(value) is float for trial in trials for value in trial):
-            raise ValueError("nu_path_ must hold numbers")
+        from hingeline.estimators.nu import NuTrial
+
+        trials = [NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
+        fine = all(type(value) is float for trial in trials for value in trial)
+        require(fine, "nu_path_ must hold numbers")
         estimator.nu_path_ = trials
 
 
@@ -361,12 +443,8 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
     labels = [from_json(label, {}) for label in stored["labels"]]
     kind = stored["kind"]
     allowed = LABEL_TYPES[kind.rstrip("0123456789")]
-    if (
-        not labels
-        or type(stored["labels"]) is not list
-        or any(type(label) not in allowed for label in labels)
-    ):
-        raise ValueError("the labels are not of the type that is stated")
+    fine = labels and type(stored["labels"]) is list and {*map(type, labels)} <= {*allowed}
+    require(fine, "the labels are not of the type that is stated")
     classes = np.empty(len(labels), dtype=object)
     classes[:] = labels
     return classes if kind == "object" else classes.astype(kind)
@@ -377,23 +455,19 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
     kinds = {"n_iter": int, "converged": bool, "oracle_exact": bool, "stop_reason": str}
     for name, key in CERTIFICATE.items():
         value = from_json(header["certificate"][key], {})
-        if type(value) is not kinds.get(key, float):
-            raise ValueError(f"{key} has the wrong type")
+        require(type(value) is kinds.get(key, float), f"{key} has the wrong type")
         setattr(model, name, value)
     report = header["weights"]
-    if report["exact"] is True and "nu" in header:
-        nu_from_json(model, header["nu"])
     if report["exact"] is True:
+        if "nu" in header:
+            nu_from_json(model, header["nu"])
         for name, stored_value in header.get("relaxation", {}).items():
             value = from_json(stored_value, {})
-            if name not in FINDINGS or type(value) is not float:
-                raise ValueError(f"{name!r:.40} is no number of a relaxation")
+            fine = name in FINDINGS and type(value) is float
+            require(fine, f"{name!r:.40} is no number of a relaxation")
             setattr(model, name, value)
-    if report["exact"] is not True:
-        model.primal_objective_ = model.duality_gap_ = float("nan")
-        model.restricted_objective_ = model.restricted_gap_ = float("nan")
-        model.converged_ = False
-        model.stop_reason_ = (
+    else:
+        model._drop_certificate(
             f"weights were rounded when they were stored (dtype {report['dtype']}, threshold "
             f"{report['threshold']}), so the certificate of the fit is not theirs"
         )
@@ -402,8 +476,8 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
     stored = header["history"]
     # Files of before a column was added lack it.
     known = len(stored) >= _FIRST_FIELDS and stored == list(fields)[: len(stored)]
-    if rows.dtype != np.float64 or rows.ndim != 2 or not known:
-        raise ValueError("history must be a table of numbers")
+    fine = rows.dtype == np.float64 and rows.ndim == 2 and known
+    require(fine, "history must be a table of numbers")
     counts = [field in _COUNTS for field in stored]
     model.history_ = [
         HistoryRow(*(int(v) if count else v for v, count in zip(row, counts, strict=True)))

@@ -331,10 +331,6 @@ def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
 def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
     """Weights without a certificate."""
     model.weights_ = model._layout.join(blocks)
-    model.primal_objective_ = model.dual_objective_ = model.duality_gap_ = math.nan
-    model.restricted_objective_ = model.restricted_gap_ = math.nan
-    model.n_iter_ = 0
-    model.converged_ = False
-    model.oracle_exact_ = True
-    model.stop_reason_ = f"weights were imported from {program}"
-    model.history_ = []
+    model._drop_certificate(f"weights were imported from {program}")
+    model.dual_objective_ = math.nan
+    model.n_iter_, model.oracle_exact_, model.history_ = 0, True, []

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from hingeline.modelfile.checks import DTYPE_NAMES
+from hingeline.modelfile.files import DTYPE_NAMES
 
 Array = np.ndarray[Any, Any]
 

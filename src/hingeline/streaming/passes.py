@@ -22,43 +22,12 @@ from hingeline.core.blocks import add_planes
 from hingeline.core.formulations import Formulation
 from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert
 from hingeline.core.primitives import Compiled
-from hingeline.core.solver import PlaneSolver
-from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import add_all
 
 Array = np.ndarray[Any, Any]
 
 #: Multipliers of a block: planes, or a dense (examples, outputs) table.
 Multipliers = WorkingSet | Array
-
-
-def open_passes(
-    kind: type[PlaneSolver],
-    compiled: Compiled,
-    form: Formulation,
-    workers: Workers,
-    seed: int,
-    options: dict[str, Any],
-    w: Array,
-    visits: float,
-    start: WorkingSet | None = None,
-) -> PlaneSolver:
-    """A solver that visits new examples, the weights of all others given.
-
-    ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``
-    are in ``w`` already.
-    """
-    # Steps over all planes at once would need all examples, and no average knows of them.
-    options = {**options, "cg_steps": 0}
-    solver = kind(compiled, form, workers, seed, options, empty_working_set(compiled.lengths))
-    if start is not None:
-        solver.ws = solver.take_over(start)
-    solver.streaming = True
-    solver.w, solver.visits = w, visits
-    return solver
-
-
-# Blocks ------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -106,8 +75,7 @@ def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
 
 def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Multipliers:
     """Multipliers of blocks one after the other; dense where one of them is."""
-    if any(isinstance(part, np.ndarray) for part in parts):
-        assert n_outputs is not None
+    if n_outputs is not None and any(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate([make_table(part, n_outputs) for part in parts])
     sets = [part for part in parts if isinstance(part, WorkingSet)]
     if len(sets) == 1:
@@ -146,16 +114,12 @@ def list_planes(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:
         mass = multipliers[rows, y]
         return used.astype(np.int64), y.astype(np.int32), mass, np.zeros(len(mass))
     ws = multipliers
-    slots = _spread(ws.slot, ws.used)
-    return (
-        ws.used.copy(),
-        ws.y[_spread(ws.y_start, ws.used * ws.length)],
-        ws.alpha[slots],
-        (ws.drift[slots]),
-    )
+    slots = spread(ws.slot, ws.used)
+    y = ws.y[spread(ws.y_start, ws.used * ws.length)]
+    return ws.used.copy(), y, ws.alpha[slots], ws.drift[slots]
 
 
-def _spread(starts: Array, counts: Array) -> Array:
+def spread(starts: Array, counts: Array) -> Array:
     """``starts[i], starts[i] + 1, …`` with ``counts[i]`` terms, one after the other."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
@@ -209,7 +173,7 @@ def restore_planes(
     scratch = np.zeros(compiled.scratch_size)
     if not insert_all(compiled.problem, form, ws, used, y, scratch):
         raise ValueError("a plane of the stored state is there twice, or is no plane")
-    slots = _spread(ws.slot, ws.used)
+    slots = spread(ws.slot, ws.used)
     ws.alpha[slots] = mass
     ws.drift[slots] = drift
     return ws
