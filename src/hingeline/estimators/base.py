@@ -215,6 +215,50 @@ class BaseModel(BaseEstimator):
         return storage.load(path, cls)
 
 
+class Streams:
+    """What estimators with ``partial_fit`` have: examples that are remembered between calls."""
+
+    def _open_stream(self) -> Any:
+        """What ``partial_fit`` keeps, from the first call on."""
+        known = self.__dict__
+        if known.get("_stream") is None:
+            from hingeline.streaming.stream import Stream
+
+            known["_stream"] = Stream(self)
+        return known["_stream"]
+
+    @property
+    def n_examples_(self) -> int:
+        """Examples remembered, for ``partial_fit`` to go on with."""
+        known = self.__dict__
+        if known.get("_stream") is not None:
+            return len(known["_stream"])
+        kept = known.get("_dual") or known.get("_stored")
+        return 0 if kept is None else len(kept.weights)
+
+    def forget(self, which: Any = None, *, keep_last: int | None = None) -> Any:
+        """Leave examples behind: their multipliers go, and the weights without them remain.
+
+        The weights are those of the multipliers kept, exactly; the next ``partial_fit`` without
+        ``passes`` certifies them for the examples kept.
+
+        Parameters
+        ----------
+        which : array-like of int or bool, optional
+            Numbers of examples in the order in which they came (of those still remembered), or
+            a mask of what to forget.
+        keep_last : int, optional
+            Instead: forget all but so many, the oldest first.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "classes_")
+        self._open_stream().forget(which, keep_last)
+        return self
+
+
 #: A dense (examples, outputs) table of multipliers may take this much memory.
 ENUMERATED_MB = 1024
 
@@ -394,24 +438,7 @@ class BaseSSVM:
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
 
-    def _open_stream(self) -> Any:
-        """What ``partial_fit`` keeps, from the first call on."""
-        known = self.__dict__
-        if known.get("_stream") is None:
-            from hingeline.streaming.stream import Stream
-
-            known["_stream"] = Stream(self)
-        return known["_stream"]
-
-    def _count_kept(self) -> int:
-        """Examples that ``partial_fit`` would go on with."""
-        known = self.__dict__
-        if known.get("_stream") is not None:
-            return len(known["_stream"])
-        kept = known.get("_dual") or known.get("_stored")
-        return 0 if kept is None else len(kept.weights)
-
-    def _previous(self, problem: Any) -> DualMemory | None:
+    def _previous(self: Any, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
         loaded = "_stored" in self.__dict__
         if self.warm_start and self.__dict__.get("_stored") is not None:

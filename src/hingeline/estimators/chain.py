@@ -13,7 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, positive
 from hingeline.core.primitives import Layout
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline.estimators.allowed import (
+    allowed_table,
+    choose_scheme,
+    explain_infeasible,
+    keep_scheme,
+    moves_of,
+)
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features.input import (
     find_classes,
     known_tokens,
@@ -138,15 +145,10 @@ class ChainModel:
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = find_classes(flat)
         labels = number_labels(flat, index)
-        self.scheme_ = self._choose_scheme(self.scheme, labels, offsets)
+        self.scheme_ = None
+        if self.scheme is not None:
+            self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
         return matrix, offsets, labels
-
-    def _choose_scheme(self, scheme: Any, labels: Array, offsets: Array) -> str | None:
-        if scheme is None:
-            return None
-        from hingeline.estimators.allowed import choose_scheme
-
-        return choose_scheme(scheme, self.classes_, labels, offsets)
 
     def _pose(
         self,
@@ -173,32 +175,32 @@ class ChainModel:
         )
         if self.scheme_ is None and allowed is None:
             return problem
-        from hingeline.estimators.allowed import allowed_table, moves_of
-
         table = None if allowed is None else allowed_table(allowed, self.classes_, offsets)
         return chain.constrain(problem, moves_of(self.classes_, self.scheme_), table)
 
     def _prepare(self, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
         """New sequences as the kernels of prediction want them."""
-        check_is_fitted(self, "weights_")
-        encoder = getattr(self, "encoder_", None)
-        matrix, offsets = known_tokens(encoder, X, lengths)
-        if encoder is not None and matrix.shape[1] > self.n_features_in_:
-            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
-        self._check_width(matrix)
+        matrix, offsets = self._read_tokens(X, lengths)
         m = len(self.classes_)
         nothing = np.zeros(matrix.shape[0], dtype=np.int32)
         rows = self._with_constant(matrix)  # type: ignore[attr-defined]
         return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
 
-    def _check_width(self, matrix: sp.csr_matrix) -> None:
+    def _read_tokens(self, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+        """Tokens of new sequences as rows, and where sequences begin."""
+        check_is_fitted(self, "weights_")
+        encoder = getattr(self, "encoder_", None)
+        matrix, offsets = known_tokens(encoder, X, lengths)
+        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}."
             )
+        return matrix, offsets
 
-    def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Array) -> None:
+    def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Any) -> None:
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *out),
@@ -207,8 +209,6 @@ class ChainModel:
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
-            from hingeline.estimators.allowed import explain_infeasible
-
             where = int(np.argmax(infeasible))
             raise ValueError(explain_infeasible(problem, where, self.scheme_))
 
@@ -383,7 +383,7 @@ class SummedSlack:
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
+class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is
@@ -489,7 +489,6 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
         self._check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        from hingeline.estimators.allowed import choose_scheme, keep_scheme
         from hingeline.streaming.stream import add_classes, check_columns
 
         first = not stream
@@ -521,33 +520,6 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
             stream.learn(matrix, offsets, labels, weights, passes, memory, tighter)
         return self
 
-    @property
-    def n_examples_(self) -> int:
-        """Examples remembered, for ``partial_fit`` to go on with."""
-        return self._count_kept()
-
-    def forget(self, which: Any = None, *, keep_last: int | None = None) -> ChainSSVM:
-        """Leave examples behind: their multipliers go, and the weights without them remain.
-
-        The weights are those of the multipliers kept, exactly; the next ``partial_fit`` without
-        ``passes`` certifies them for the examples kept.
-
-        Parameters
-        ----------
-        which : array-like of int or bool, optional
-            Numbers of examples in the order in which they came (of those still remembered), or
-            a mask of what to forget.
-        keep_last : int, optional
-            Instead: forget all but so many, the oldest first.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "classes_")
-        self._open_stream().forget(which, keep_last)
-        return self
-
     def summed_slack_bounds(
         self, X: Any, y: Any, lengths: Any = None, bins: int = 1000
     ) -> SummedSlack:
@@ -572,10 +544,8 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
             ``lower``, ``upper``, ``count_lower`` and ``count_upper`` per sequence;
             ``total_lower`` and ``total_upper``.
         """
-        check_is_fitted(self, "weights_")
         positive("bins", bins, integer=True)
-        matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
-        self._check_width(matrix)
+        matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = stack_labels(y, offsets, lengths)
         for label in flat:
@@ -584,17 +554,11 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
                     f"y holds {label!r}, which is not among classes_: leave its sequence out."
                 )
         labels = number_labels(flat, index)
-        self._choose_scheme(self.scheme_, labels, offsets)  # refuses invalid labels
+        choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
         found = SummedSlack(*(np.empty(len(offsets) - 1) for _ in range(4)))
         out = (found.lower, found.upper, found.count_lower, found.count_upper)
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
-            workers.map(
-                lambda part, scratch: chain_batch.summed_slack_all(
-                    problem, part, self.weights_, int(bins), *out
-                ),
-                np.arange(len(offsets) - 1),
-            )
+        self._over_sequences(chain_batch.summed_slack_all, problem, int(bins), *out)
         return found
 
     # What a fit and a stream ask for -------------------------------------------------------
