@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import one_of
+from hingeline._checks import one_of, require
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 
 Array = np.ndarray[Any, Any]
@@ -220,41 +220,6 @@ def score_spans(counts: SpanCounts) -> SpanScores:
     )
 
 
-def span_scores(
-    y_true: Any, y_pred: Any, *, scheme: str = "auto", mode: str = "default"
-) -> SpanScores:
-    """Precision, recall, F1 and support of spans.
-
-    A span is correct if its bounds and its type are. Equal to conlleval and seqeval
-    (``"default"``) and to seqeval's strict mode (``"strict"``).
-
-    Parameters
-    ----------
-    y_true, y_pred : list of sequences of str
-    scheme : str, default="auto"
-        One of :data:`hingeline.schemes.SCHEMES`; ``"auto"`` finds it by the true labels.
-    mode : {"default", "strict"}, default="default"
-        How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
-
-    Returns
-    -------
-    SpanScores
-
-    Examples
-    --------
-    >>> scores = span_scores([["B-NP", "I-NP", "O"]], [["B-NP", "O", "B-NP"]])
-    >>> scores.micro.precision, scores.micro.recall, scores.micro.support
-    (0.0, 0.0, 1)
-    """
-    found = evaluate(y_true, y_pred, scheme=scheme, mode=mode)
-    if found.spans is None:
-        raise ValueError(
-            f"the labels are not span tags of one scheme ({', '.join(map(str, found.labels[:5]))}"
-            f"{', ...' if len(found.labels) > 5 else ''}): use token_accuracy or per_label."
-        )
-    return found.spans
-
-
 def span_f1_score(
     y_true: Any,
     y_pred: Any,
@@ -267,7 +232,7 @@ def span_f1_score(
 
     Parameters
     ----------
-    y_true, y_pred, scheme, mode : as for :func:`span_scores`
+    y_true, y_pred, scheme, mode : as for :func:`evaluate`
     average : {"micro", "macro", "weighted"}, default="micro"
 
     Examples
@@ -276,51 +241,13 @@ def span_f1_score(
     >>> scorer = make_scorer(span_f1_score, average="macro")
     """
     one_of("average", average, AVERAGES)
-    scores = span_scores(y_true, y_pred, scheme=scheme, mode=mode)
-    return float(getattr(scores, average).f1)
-
-
-def token_accuracy(y_true: Any, y_pred: Any) -> float:
-    """Share of tokens labelled right.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-    """
-    return evaluate(y_true, y_pred, scheme=None).token_accuracy
-
-
-def confusion_matrix(y_true: Any, y_pred: Any) -> tuple[list[Any], Array]:
-    """How often each label is predicted as each.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-
-    Returns
-    -------
-    labels : list
-        All labels that are true or predicted, sorted where they can be.
-    matrix : int ndarray of shape (labels, labels)
-        ``matrix[a, b]``: tokens whose label is a and predicted as b.
-    """
-    found = evaluate(y_true, y_pred, scheme=None)
-    return list(found.labels), found.confusion
-
-
-def per_label(y_true: Any, y_pred: Any) -> list[Score]:
-    """Precision, recall, F1 and support of each label, token by token.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-
-    Returns
-    -------
-    list of Score
-        One for each label that is true or predicted.
-    """
-    return list(evaluate(y_true, y_pred, scheme=None).per_label)
+    found = evaluate(y_true, y_pred, scheme=scheme, mode=mode)
+    if found.spans is None:
+        raise ValueError(
+            f"the labels are not span tags of one scheme ({', '.join(map(str, found.labels[:5]))}"
+            f"{', ...' if len(found.labels) > 5 else ''}): use evaluate, which scores tokens."
+        )
+    return float(getattr(found.spans, average).f1)
 
 
 class MultilabelScores(NamedTuple):
@@ -365,50 +292,15 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
     )
 
 
-def bootstrap_intervals(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    n_resamples: int = 1000,
-    level: float = 0.95,
-    scheme: str | None = "auto",
-    mode: str = "default",
-    random_state: Any = 0,
-) -> dict[str, tuple[float, float]]:
-    """Percentile bootstrap over sequences.
-
-    Tokens of one sequence depend on one another, so whole sequences are drawn.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-    n_resamples : int, default=1000
-    level : float, default=0.95
-        Coverage of each interval.
-    scheme, mode : as for :func:`hingeline.evaluation.metrics.span_scores`
-        ``scheme=None`` leaves spans out.
-    random_state : int or numpy Generator, default=0
-
-    Returns
-    -------
-    dict of str to (low, high)
-        ``token_accuracy`` and ``sequence_accuracy``; ``span_precision``, ``span_recall`` and
-        ``span_f1`` if labels are span tags.
-    """
-    pairs = pair_labels(y_true, y_pred)
-    tags, name = resolve_scheme(pairs, scheme)
-    spans = count_spans(pairs, name, mode) if tags else None
-    return resample(pairs, spans, n_resamples, level, random_state)
-
-
 def resample(
     pairs: LabelPairs, spans: SpanCounts | None, n_resamples: int, level: float, random_state: Any
 ) -> dict[str, tuple[float, float]]:
-    """Intervals from counts: a resample weights the sequences' counts by how often each came."""
-    if n_resamples < 1:
-        raise ValueError(f"the number of resamples must be at least 1, got {n_resamples!r}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+    """Percentile bootstrap from counts: a resample weights them by how often each sequence came.
+
+    Tokens of one sequence depend on one another, so whole sequences are drawn.
+    """
+    require(n_resamples > 0, f"bootstrap must be a number of resamples, got {n_resamples!r}.")
+    require(0 < level < 1, f"level must lie between 0 and 1, got {level!r}.")
     lengths = np.diff(pairs.offsets)
     right, n = pairs.count_right(), len(lengths)
     columns = [right, lengths, right == lengths, np.ones_like(lengths)]
@@ -457,7 +349,7 @@ class Evaluation:
     confusion : int ndarray of shape (labels, labels)
         ``[a, b]``: tokens whose label is a and predicted as b.
     intervals : dict of str to (low, high)
-        95 % bootstrap intervals by score; empty if not asked for.
+        Bootstrap intervals by score; empty if not asked for.
     """
 
     n_sequences: int
@@ -507,7 +399,7 @@ class Evaluation:
         }
 
     def summary(self) -> list[tuple[str, str, str]]:
-        """Rows (score, value, 95 % interval or nothing) for a terminal."""
+        """Rows (score, value, interval or nothing) for a terminal."""
         names = ["token_accuracy", "sequence_accuracy"]
         if self.spans is not None:
             names += SPAN_SCORES
@@ -557,9 +449,13 @@ def evaluate(
     scheme: str | None = "auto",
     mode: str = "default",
     bootstrap: int = 0,
+    level: float = 0.95,
     random_state: Any = 0,
 ) -> Evaluation:
     """Score predicted labels in every way that fits them.
+
+    A span is correct if its bounds and its type are. Spans are scored as conlleval and seqeval do
+    (``mode="default"``), or as seqeval's strict mode (``"strict"``).
 
     Parameters
     ----------
@@ -570,7 +466,9 @@ def evaluate(
     mode : {"default", "strict"}, default="default"
         How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
     bootstrap : int, default=0
-        Resamples for 95 % intervals, say 1000; 0 for none.
+        Resamples for intervals, say 1000; 0 for none.
+    level : float, default=0.95
+        Coverage of each interval.
     random_state : int or numpy Generator, default=0
         Seed of the resamples.
 
@@ -618,5 +516,5 @@ def evaluate(
         per_label=tuple(_scores(pairs.labels, correct, found, true)),
         labels=tuple(pairs.labels),
         confusion=confusion,
-        intervals=resample(pairs, counts, bootstrap, 0.95, random_state) if bootstrap else {},
+        intervals=resample(pairs, counts, bootstrap, level, random_state) if bootstrap else {},
     )
