@@ -6,8 +6,6 @@ import copy
 import math
 import pickle
 import re
-import sys
-import types
 
 import numpy as np
 import pytest
@@ -486,12 +484,8 @@ class FakeEncoder:
 
 @pytest.fixture
 def fake(monkeypatch):
-    module = types.ModuleType("hingeline.features.fake_encoder")
-    module.FakeEncoder = FakeEncoder
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(
-        typed_json.ENCODERS, "FakeEncoder", "hingeline.features.fake_encoder:FakeEncoder"
-    )
+    monkeypatch.setattr("hingeline.features.FakeEncoder", FakeEncoder, raising=False)
+    monkeypatch.setattr(typed_json, "ENCODERS", (*typed_json.ENCODERS, "FakeEncoder"))
     return FakeEncoder
 
 
@@ -505,17 +499,15 @@ class WithFeatures(ChainSSVM):
 
 @pytest.fixture
 def with_features(monkeypatch):
-    module = types.ModuleType("hingeline.estimators.with_features")
-    module.WithFeatures = WithFeatures
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(storage.ESTIMATORS, "WithFeatures", f"{module.__name__}:WithFeatures")
+    monkeypatch.setattr("hingeline.WithFeatures", WithFeatures, raising=False)
+    monkeypatch.setattr(storage, "ESTIMATORS", (*storage.ESTIMATORS, "WithFeatures"))
     return WithFeatures
 
 
 def test_encoders_are_limited_to_our_own_features():
     assert typed_json.ENCODERS
-    for where in typed_json.ENCODERS.values():
-        assert where.startswith("hingeline.features.")
+    for kind in typed_json.ENCODERS:
+        assert typed_json.encoder_class(kind).__module__.startswith("hingeline.features.")
 
 
 def test_encoder_round_trip(path, fake):

@@ -40,13 +40,7 @@ from hingeline.modelfile.typed_json import (
 Array = np.ndarray[Any, Any]
 
 #: Estimators that can be stored.
-ESTIMATORS = {
-    "ChainCRF": "hingeline.estimators.crf:ChainCRF",
-    "ChainSSVM": "hingeline.estimators.chain:ChainSSVM",
-    "GraphSSVM": "hingeline.estimators.graph:GraphSSVM",
-    "MulticlassSSVM": "hingeline.estimators.multiclass:MulticlassSSVM",
-    "MultilabelSSVM": "hingeline.estimators.multilabel:MultilabelSSVM",
-}
+ESTIMATORS = ("ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM")
 #: Fitted attribute -> its key in the stored certificate.
 CERTIFICATE = {
     "primal_objective_": "primal",
@@ -349,8 +343,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
 
 def estimator_class(kind: str) -> Any:
     """The class of an estimator by its name in files."""
-    module, attribute = ESTIMATORS[kind].split(":")
-    return getattr(importlib.import_module(module), attribute)
+    return getattr(importlib.import_module("hingeline"), kind)
 
 
 def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:

@@ -21,10 +21,7 @@ from hingeline.modelfile.files import DTYPE_NAMES
 Array = np.ndarray[Any, Any]
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
-ENCODERS = {
-    "DictEncoder": "hingeline.features.dicts:DictEncoder",
-    "TokenTemplates": "hingeline.features.templates:TokenTemplates",
-}
+ENCODERS = ("DictEncoder", "TokenTemplates")
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 #: Types of numbers that parameters may ask for.
 _SCALAR_TYPES = {
@@ -97,8 +94,7 @@ def encoder_to_json(encoder: Any, arrays: dict[str, Array], name: str) -> dict[s
     kind = type(encoder).__name__
     if kind not in ENCODERS or not isinstance(encoder, encoder_class(kind)):
         raise NotStorable(
-            f"{name} is a {kind}, which is none of Hingeline's own encoders "
-            f"({', '.join(sorted(ENCODERS))})"
+            f"{name} is a {kind}, which is none of Hingeline's own encoders ({', '.join(ENCODERS)})"
         )
     try:
         meta, parts = encoder.to_state()
@@ -124,5 +120,4 @@ def encoder_from_json(stored: Any, arrays: Mapping[str, Array]) -> Any:
 
 def encoder_class(kind: str) -> Any:
     """The class of an encoder, imported when a file needs it."""
-    module, attribute = ENCODERS[kind].split(":")
-    return getattr(importlib.import_module(module), attribute)
+    return getattr(importlib.import_module("hingeline.features"), kind)
