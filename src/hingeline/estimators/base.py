@@ -200,16 +200,7 @@ class BaseModel(BaseEstimator):
 
     @classmethod
     def load(cls, path: Any) -> Any:
-        """The fitted estimator in a model file that :meth:`save` wrote.
-
-        It predicts and can be fitted anew; from a file with its state ``partial_fit`` goes on.
-        Where weights were rounded to save space the
-        certificate is gone: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
-
-        Parameters
-        ----------
-        path : str or path
-        """
+        """The fitted estimator of this class in a model file; see :func:`hingeline.load`."""
         from hingeline.modelfile import estimators as storage
 
         return storage.load(path, cls)

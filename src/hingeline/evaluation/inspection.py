@@ -50,19 +50,19 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     ------
     WeightRow
     """
-    if not hasattr(type(model), "_layout"):
+    layout = _read_layout(model)
+    if not layout:
         raise TypeError(
-            f"{type(model).__name__} has no named weights: its structure alone knows what "
+            f"the weights of {type(model).__name__} have no names: only its structure knows what "
             "weights_ means."
         )
-    check_is_fitted(model, "weights_")
-    if "unary" in model._layout:
+    if "unary" in layout:
         raise TypeError(
             f"the weights of {type(model).__name__} are tables of different shapes: read "
             "unary_coef_ and pairwise_coef_ instead."
         )
     labels = model.classes_.tolist()
-    for block, table in model._layout.split(model.weights_).items():
+    for block, table in layout.split(model.weights_).items():
         names: Any = [""]
         if block in ("emission", "coef"):
             names = find_names(model)
@@ -78,6 +78,14 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
                     yield WeightRow(block, names[first + row], labels[column], weight)
                 else:
                     yield WeightRow(block, labels[column], names[first + row], weight)
+
+
+def _read_layout(model: Any) -> Any:
+    """The layout of a fitted estimator's weights; empty where they have no names."""
+    if not hasattr(type(model), "_layout"):
+        return {}
+    check_is_fitted(model, "weights_")
+    return model._layout
 
 
 def find_names(model: Any, given: Sequence[str] | None = None) -> Sequence[str] | None:
@@ -145,10 +153,7 @@ class Blocks(NamedTuple):
 
 def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
-    layout: Any = {}
-    if hasattr(type(model), "_layout"):
-        check_is_fitted(model, "weights_")
-        layout = model._layout
+    layout = _read_layout(model)
     if "emission" not in layout and "coef" not in layout:  # graphs score pairs of labels besides
         raise TypeError(
             f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."

@@ -307,7 +307,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     -------
     estimator
         It predicts, and can be fitted anew; with training data and multipliers, if the file
-        holds them, ``partial_fit`` goes on from these.
+        holds them, ``partial_fit`` goes on from these. Where weights were rounded to save space,
+        there is no certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
 
     Raises
     ------

@@ -118,18 +118,11 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
     model = ChainSSVM(fit_intercept=False, boundary=False)
     model.classes_ = np.array(list(labels))
     model.n_features_in_ = len(attributes)
-    model.encoder_ = dict_encoder(list(attributes))
+    model.encoder_ = encoder_class("DictEncoder").from_vocabulary(list(attributes))
+    model.encoder_.set_params(dtype=np.float64)  # which CRFsuite computes in
     model.scheme_ = None
     _finish(model, {"emission": emission, "transition": transition}, "CRFsuite")
     return model
-
-
-def dict_encoder(names: list[str]) -> Any:
-    """An encoder of tokens given as dicts whose columns are these features."""
-    encoder = encoder_class("DictEncoder").from_vocabulary(names)
-    if hasattr(encoder, "dtype"):  # CRFsuite computes in float64
-        encoder.set_params(dtype=np.float64)
-    return encoder
 
 
 def _open_section(lines: Lines, name: str) -> None:
