@@ -23,9 +23,7 @@ Array = np.ndarray[Any, Any]
 Valid = tuple[Array, Array, Array]
 
 
-@functools.lru_cache(maxsize=8)
-def _moves_of(classes: tuple[Any, ...], scheme: str) -> Valid:
-    return valid_moves(list(classes), scheme)
+_moves_of = functools.lru_cache(maxsize=8)(valid_moves)
 
 
 def moves_of(classes: Array, scheme: str | None) -> Valid | None:
@@ -36,13 +34,7 @@ def moves_of(classes: Array, scheme: str | None) -> Valid | None:
 def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) -> str | None:
     """The scheme that decoding keeps to, after a look at the training labels.
 
-    Parameters
-    ----------
-    scheme : None, "auto" or a name
-    classes : ndarray
-    labels : int ndarray of shape (tokens,)
-        Numbers into ``classes``.
-    offsets : int ndarray of shape (sequences + 1,)
+    ``scheme`` is None, "auto" or a name; ``labels`` are numbers into ``classes``.
     """
     if scheme is None:
         return None
@@ -110,13 +102,8 @@ def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -
 def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
     """What the caller allows, as one boolean table (tokens, labels).
 
-    Parameters
-    ----------
-    allowed : sequence with one entry per sequence, or bool ndarray (tokens, labels)
-        An entry is None, a boolean array (tokens, labels), a list with None, a label or several
-        labels per token, or a dict from positions to a label or several.
-    classes : ndarray
-    offsets : int ndarray of shape (sequences + 1,)
+    ``allowed`` is such a table, or has one entry per sequence: None, a boolean array, a list with
+    None, a label or several labels per token, or a dict from positions to a label or several.
     """
     n, n_tokens = len(offsets) - 1, int(offsets[-1])
     table = np.ones((n_tokens, len(classes)), dtype=bool)

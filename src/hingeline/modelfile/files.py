@@ -216,20 +216,10 @@ def _parse_integer(digits: str) -> int:
 def write_model(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> int:
-    """Write a model file atomically.
+    """Write a model file atomically; returns the bytes written.
 
-    Parameters
-    ----------
-    path : str or path
-    header : dict
-        What JSON can hold; within the limits of this module.
-    arrays : dict of ndarray
-        Numbers or booleans, of the types in ``DTYPES``.
-
-    Returns
-    -------
-    int
-        Bytes written.
+    The header is what JSON can hold, within the limits of this module; arrays are numbers or
+    booleans, of the types in ``DTYPES``.
     """
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))

@@ -19,17 +19,10 @@ Array = np.ndarray[Any, Any]
 
 
 class LiveWeights:
-    """``w = Σ α·a·Δf`` and the sum ``u`` behind the average of its iterates.
-
-    Parameters
-    ----------
-    shape : estimator
-        Its ``_make_layout`` lays out weights, and ``_roomy_stride`` says how long rows become.
-    n_columns, n_labels : int
-        Features (without the constant one) and labels to begin with.
-    """
+    """``w = Σ α·a·Δf`` and the sum ``u`` behind the average of its iterates."""
 
     def __init__(self, shape: Any, n_columns: int, n_labels: int) -> None:
+        """``shape`` is the estimator; the constant feature is none of its columns."""
         self.shape = shape
         self.n_columns, self.n_labels = n_columns, n_labels
         self.copies = 0  # how often everything had to move

@@ -66,11 +66,8 @@ _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encod
 class Stream:
     """Examples, multipliers and weights that an estimator keeps between calls.
 
-    Parameters
-    ----------
-    owner : estimator
-        The multipliers of its last fit, if it kept any, or those of the file that it was loaded
-        from are the first block.
+    The multipliers of the owner's last fit, if it kept any, or those of the file that it was
+    loaded from are the first block.
     """
 
     def __init__(self, owner: Any) -> None:
