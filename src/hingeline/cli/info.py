@@ -118,8 +118,8 @@ def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
 
 
 def _rows(rows: Any) -> list[list[Any]]:
-    """Rows of dataclasses as lists of text and numbers."""
-    return [[v if isinstance(v, float) else str(v) for v in vars(row).values()] for row in rows]
+    """Rows as lists of text and numbers."""
+    return [[v if isinstance(v, float) else str(v) for v in row] for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -173,8 +173,7 @@ def read_blocks(model: Any) -> Blocks:
     )
 
 
-@dataclass(frozen=True)
-class FeatureWeight:
+class FeatureWeight(NamedTuple):
     """What one feature adds to the score of one label, per unit of its value."""
 
     label: Any
@@ -182,8 +181,7 @@ class FeatureWeight:
     weight: float
 
 
-@dataclass(frozen=True)
-class TransitionWeight:
+class TransitionWeight(NamedTuple):
     """What label ``target`` right after label ``source`` adds to the score of a sequence."""
 
     source: Any
@@ -267,35 +265,17 @@ def transition_table(model: Any) -> list[TransitionWeight]:
     ]
 
 
-@dataclass(frozen=True)
-class Contribution:
-    """What one feature or move adds to the lead of the chosen labels over the other ones.
+class Contribution(NamedTuple):
+    """What one feature or move adds to the lead of the chosen labels over the other ones."""
 
-    Attributes
-    ----------
-    position : int
-        The token; a transition is at its second one.
-    kind : {"feature", "constant", "transition", "start", "end"}
-    name : str
-        The feature, or the kind in brackets.
-    chosen, other : str
-        The labels compared; of a transition both, ``a → b``.
-    value : float
-        Value of the feature; 1 for a constant, a transition, a start or an end.
-    weight : float
-        Weight for the chosen labels less that for the other ones.
-    contribution : float
-        ``value`` times ``weight``: positive if it speaks for the chosen labels.
-    """
-
-    position: int
-    kind: str
-    name: str
-    chosen: str
+    position: int  # the token; a transition is at its second one
+    kind: str  # feature, constant, transition, start or end
+    name: str  # the feature, or the kind in brackets
+    chosen: str  # the labels compared; of a transition both, a → b
     other: str
-    value: float
-    weight: float
-    contribution: float
+    value: float  # of the feature; 1 for a constant, a transition, a start or an end
+    weight: float  # for the chosen labels less that for the other ones
+    contribution: float  # value times weight: positive if it speaks for the chosen labels
 
 
 @dataclass(frozen=True)

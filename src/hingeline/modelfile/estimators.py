@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow
-from hingeline.estimators.base import FINDINGS, NU_FITTED
+from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
 from hingeline.modelfile.files import ModelFileError, read_model, write_model
 from hingeline.modelfile.typed_json import (
     NotStorable,
@@ -41,18 +41,13 @@ Array = np.ndarray[Any, Any]
 
 #: Estimators that can be stored.
 ESTIMATORS = ("ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM")
-#: Fitted attribute -> its key in the stored certificate.
-CERTIFICATE = {
-    "primal_objective_": "primal",
-    "dual_objective_": "dual",
-    "duality_gap_": "gap",
-    "restricted_objective_": "restricted_objective",
-    "restricted_gap_": "restricted_gap",
-    "n_iter_": "n_iter",
-    "converged_": "converged",
-    "oracle_exact_": "oracle_exact",
-    "stop_reason_": "stop_reason",
-}
+#: What every fit leaves.
+CERTIFICATE = (
+    *("primal_objective_", "dual_objective_", "duality_gap_", "restricted_objective_"),
+    *("restricted_gap_", "n_iter_", "converged_", "oracle_exact_", "stop_reason_"),
+)
+#: What only some leave.
+EXTRAS = (*(name for name in NU_FITTED if name != "nu_path_"), *FINDINGS)
 #: Kind of ``classes_`` -> types of its labels.
 LABEL_TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -133,14 +128,11 @@ def save(
     arrays.update(stored)
     if check is not None:
         report.update(compare(model, model._layout.join(restored), *check))
-    header["certificate"] = {
-        key: to_json(getattr(model, name), {}, name) for name, key in CERTIFICATE.items()
-    }
-    if hasattr(model, "nu_"):
-        header["nu"] = nu_to_json(model)
-    found = {name: getattr(model, name) for name in FINDINGS if hasattr(model, name)}
-    if found:
-        header["relaxation"] = {name: to_json(float(v), {}, name) for name, v in found.items()}
+    found = {n: getattr(model, n) for n in (*CERTIFICATE, *EXTRAS) if hasattr(model, n)}
+    found |= {name: float(found[name]) for name in FINDINGS if name in found}
+    header["certificate"] = {name: to_json(value, {}, name) for name, value in found.items()}
+    trials = getattr(model, "nu_path_", None)
+    header["tried"] = trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials]
     header["history"] = list(HistoryRow._fields)
     arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(
         -1, len(HistoryRow._fields)
@@ -194,16 +186,6 @@ def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, 
                 ) from None
             left_out.append(name)
     return stored, left_out
-
-
-def nu_to_json(estimator: Any) -> dict[str, Any]:
-    """What a fit left, for a model file."""
-    trials = getattr(estimator, "nu_path_", None)
-    numbers = {name: getattr(estimator, name) for name in NU_FITTED if name != "nu_path_"}
-    return {
-        "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
-        "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
-    }
 
 
 def classes_to_json(classes: Array) -> dict[str, Any]:
@@ -414,24 +396,6 @@ def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, 
     model.weights_ = layout.join(tables)
 
 
-def nu_from_json(estimator: Any, stored: dict[str, Any]) -> None:
-    """Restore what :func:`nu_to_json` stored; any exception where it is something else."""
-    for name in NU_FITTED:
-        if name == "nu_path_":
-            continue
-        value = from_json(stored["numbers"][name], {})
-        kind = int if name.startswith("n_") else float
-        require(type(value) is kind, f"{name} has the wrong type")
-        setattr(estimator, name, value)
-    if stored["tried"] is not None:
-        from hingeline.estimators.nu import NuTrial
-
-        trials = [NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
-        fine = all(type(value) is float for trial in trials for value in trial)
-        require(fine, "nu_path_ must hold numbers")
-        estimator.nu_path_ = trials
-
-
 def classes_from_json(stored: dict[str, Any]) -> Array:
     """The labels with their types."""
     labels = [from_json(label, {}) for label in stored["labels"]]
@@ -446,21 +410,23 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
 
 def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Certificate and curve; a certificate of other weights is none."""
-    kinds = {"n_iter": int, "converged": bool, "oracle_exact": bool, "stop_reason": str}
-    for name, key in CERTIFICATE.items():
-        value = from_json(header["certificate"][key], {})
-        require(type(value) is kinds.get(key, float), f"{key} has the wrong type")
+    kinds = {"converged_": bool, "oracle_exact_": bool, "stop_reason_": str}
+    stored, report = header["certificate"], header["weights"]
+    known = {*CERTIFICATE} <= {*stored} <= {*CERTIFICATE, *EXTRAS}
+    require(known, "the certificate has other parts than it should")
+    for name, stored_value in stored.items():
+        value = from_json(stored_value, {})
+        kind = kinds.get(name, int if name.startswith("n_") else float)
+        require(type(value) is kind, f"{name} has the wrong type")
         setattr(model, name, value)
-    report = header["weights"]
-    if report["exact"] is True:
-        if "nu" in header:
-            nu_from_json(model, header["nu"])
-        for name, stored_value in header.get("relaxation", {}).items():
-            value = from_json(stored_value, {})
-            fine = name in FINDINGS and type(value) is float
-            require(fine, f"{name!r:.40} is no number of a relaxation")
-            setattr(model, name, value)
-    else:
+    if header["tried"] is not None:
+        from hingeline.estimators.nu import NuTrial
+
+        model.nu_path_ = [NuTrial(*(from_json(v, {}) for v in row)) for row in header["tried"]]
+        fine = all(type(value) is float for trial in model.nu_path_ for value in trial)
+        require(fine, "nu_path_ must hold numbers")
+    if report["exact"] is not True:
+        forget_extras(model)
         model._drop_certificate(
             f"weights were rounded when they were stored (dtype {report['dtype']}, threshold "
             f"{report['threshold']}), so the certificate of the fit is not theirs"
