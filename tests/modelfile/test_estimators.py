@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.estimators.base import BaseModel
 from hingeline.modelfile import estimators as storage
-from hingeline.modelfile import typed_json
 from hingeline.modelfile.estimators import CERTIFICATE, load
 from hingeline.modelfile.files import (
     ModelFileError,
@@ -485,7 +484,7 @@ class FakeEncoder:
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setattr("hingeline.features.FakeEncoder", FakeEncoder, raising=False)
-    monkeypatch.setattr(typed_json, "ENCODERS", (*typed_json.ENCODERS, "FakeEncoder"))
+    monkeypatch.setattr(storage, "ENCODERS", (*storage.ENCODERS, "FakeEncoder"))
     return FakeEncoder
 
 
@@ -505,9 +504,9 @@ def with_features(monkeypatch):
 
 
 def test_encoders_are_limited_to_our_own_features():
-    assert typed_json.ENCODERS
-    for kind in typed_json.ENCODERS:
-        assert typed_json.encoder_class(kind).__module__.startswith("hingeline.features.")
+    assert storage.ENCODERS
+    for kind in storage.ENCODERS:
+        assert storage.encoder_class(kind).__module__.startswith("hingeline.features.")
 
 
 def test_encoder_round_trip(path, fake):

@@ -10,7 +10,7 @@ import numpy as np
 
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM
-from hingeline.modelfile.typed_json import encoder_class
+from hingeline.modelfile.estimators import encoder_class
 
 Array = np.ndarray[Any, Any]
 

@@ -18,7 +18,7 @@ from hingeline._checks import require
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.results import DualMemory
 from hingeline.estimators.allowed import keeps_to, moves_of
-from hingeline.streaming.passes import choose_planes, list_planes, restore_planes
+from hingeline.streaming.memory import choose_planes, list_planes, restore_planes
 from hingeline.streaming.stream import examples_of
 
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,7 @@ nothing that was seen before is copied or read. With ``memory`` the examples kep
 are visited: when others are forgotten, the multipliers of these must follow.
 
 The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
-come one after the other (:class:`hingeline.streaming.live_weights.LiveWeights`).
+come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
@@ -43,8 +43,8 @@ from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.features.input import find_classes, with_constant
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
-from hingeline.streaming.live_weights import LiveWeights
-from hingeline.streaming.passes import (
+from hingeline.streaming.memory import (
+    LiveWeights,
     add_multipliers,
     choose_planes,
     clear_drift,
