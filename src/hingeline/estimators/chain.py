@@ -517,7 +517,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
                 choose_scheme(scheme, self.classes_, old.labels, old.offsets)
             self.scheme_ = scheme
             weights = check_sample_weight(sample_weight, len(offsets) - 1)
-            stream.learn(matrix, offsets, labels, weights, passes, memory, tighter)
+            stream.learn((matrix, offsets, labels), weights, passes, memory, tighter)
         return self
 
     def summed_slack_bounds(

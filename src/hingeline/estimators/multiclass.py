@@ -165,7 +165,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
             weights = check_sample_weight(sample_weight, len(numbers))
-            stream.learn(as_csr(X), None, table[numbers], weights, passes, memory)
+            stream.learn((as_csr(X), None, table[numbers]), weights, passes, memory)
         return self
 
     def _check_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:

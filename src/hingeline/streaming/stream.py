@@ -155,9 +155,7 @@ class Stream:
 
     def learn(
         self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
+        examples: Examples,
         weights: Array,
         passes: int | None,
         memory: int | None,
@@ -182,9 +180,9 @@ class Stream:
                 "without passes=."
             )
         if passes is not None and (memory is None or not self.blocks):
-            self._visit_new(matrix, offsets, labels, weights, passes)
+            self._visit_new(examples, weights, passes)
             return
-        examples, whole = (self.owner._with_constant(matrix), offsets, labels), None
+        examples, whole = (self.owner._with_constant(examples[0]), *examples[1:]), None
         if self.blocks:
             whole = self.merge()
             parts = [examples_of(whole.compiled.problem), examples]
@@ -229,24 +227,16 @@ class Stream:
     def _solver_class(self) -> type[PlaneSolver]:
         return SDCD if self.owner.slack == "sum" else SDM
 
-    def _visit_new(
-        self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
-        weights: Array,
-        passes: int,
-    ) -> None:
+    def _visit_new(self, examples: Examples, weights: Array, passes: int) -> None:
         """Visit new examples only, and keep them as a block."""
         owner, live = self.owner, self.go_live()
+        matrix, offsets, labels = examples
         live.make_room(matrix.shape[1], len(owner.classes_))
         if owner.fit_intercept:
             rows = with_constant(matrix, live.n_columns)
         else:
-            rows = sp.csr_matrix(
-                (matrix.data, matrix.indices, matrix.indptr),
-                shape=(matrix.shape[0], live.n_columns),
-            )
+            shape = (matrix.shape[0], live.n_columns)
+            rows = sp.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=shape)
         problem = owner._make(rows, offsets, labels, live.stride)
         if self.blocks:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
@@ -352,11 +342,8 @@ class Stream:
         """Add the multipliers of a block to the weights; where these have grown, pose it anew."""
         owner, problem = self.owner, block.compiled.problem
         width = live.n_columns + bool(owner.fit_intercept)
-        if (problem.n_features, problem.n_labels, problem.stride) != (
-            width,
-            live.n_labels,
-            live.stride,
-        ):
+        sizes = (problem.n_features, problem.n_labels, problem.stride)
+        if sizes != (width, live.n_labels, live.stride):
             examples = self._stack([examples_of(problem)], width)
             block.compiled = without_tables(owner._compile(owner._make(*examples, live.stride)))
             problem = block.compiled.problem
