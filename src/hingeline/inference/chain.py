@@ -446,6 +446,22 @@ def switch_gains(
 
 
 @helper
+def two_largest(row: Array, n_labels: int) -> tuple[float, float, int]:
+    """The largest number of a row, the second, and where the first is."""
+    first = -np.inf
+    second = -np.inf
+    arg = 0
+    for k in range(n_labels):
+        if row[k] > first:
+            second = first
+            first = row[k]
+            arg = k
+        elif row[k] > second:
+            second = row[k]
+    return first, second, arg
+
+
+@helper
 def augmented_maxima(base: Array, cost: Array, unit: float, n_labels: int, out: Array) -> None:
     """``out[r] = max_k base[k] + cost[r, k]``; ``unit`` is :func:`uniform_cost` of the costs."""
     if unit < 0.0:
@@ -455,16 +471,7 @@ def augmented_maxima(base: Array, cost: Array, unit: float, n_labels: int, out: 
                 best = max(best, base[k] + cost[r, k])
             out[r] = best
         return
-    first = -np.inf
-    second = -np.inf
-    arg = 0
-    for k in range(n_labels):
-        if base[k] > first:
-            second = first
-            first = base[k]
-            arg = k
-        elif base[k] > second:
-            second = base[k]
+    first, second, arg = two_largest(base, n_labels)
     for r in range(n_labels):
         out[r] = first + unit
     out[arg] = max(first, second + unit)
@@ -489,17 +496,7 @@ def against_rest(table: Array) -> None:
     """
     n_labels = table.shape[1]
     for t in range(table.shape[0]):
-        first = -np.inf
-        second = -np.inf
-        arg = 0
-        for k in range(n_labels):
-            value = table[t, k]
-            if value > first:
-                second = first
-                first = value
-                arg = k
-            elif value > second:
-                second = value
+        first, second, arg = two_largest(table[t], n_labels)
         for k in range(n_labels):
             if table[t, k] > -np.inf:  # −inf − (−inf) would be NaN
                 table[t, k] -= second if k == arg else first
