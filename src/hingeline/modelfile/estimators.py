@@ -68,8 +68,6 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
 #: Arrays of what ``partial_fit`` goes on from have names that begin with this.
 STATE = "state/"
 _COUNTS = ("passes", "oracle_calls", "planes")
-#: Columns that the curve of every file has.
-_FIRST_FIELDS = 8
 #: More threads than this are a mistake in a file, and would take memory.
 MAX_JOBS = 4096
 
@@ -535,15 +533,10 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
             f"weights were rounded when they were stored (dtype {report['dtype']}, threshold "
             f"{report['threshold']}), so the certificate of the fit is not theirs"
         )
-    rows = arrays["history"]
-    fields = HistoryRow._fields
-    stored = header["history"]
-    # Files of before a column was added lack it.
-    known = len(stored) >= _FIRST_FIELDS and stored == list(fields)[: len(stored)]
-    fine = rows.dtype == np.float64 and rows.ndim == 2 and known
+    rows, fields = arrays["history"], HistoryRow._fields
+    fine = rows.dtype == np.float64 and rows.ndim == 2 and header["history"] == list(fields)
     require(fine, "history must be a table of numbers")
-    counts = [field in _COUNTS for field in stored]
     model.history_ = [
-        HistoryRow(*(int(v) if count else v for v, count in zip(row, counts, strict=True)))
+        HistoryRow(*(int(v) if f in _COUNTS else v for f, v in zip(fields, row, strict=True)))
         for row in rows.tolist()
     ]
