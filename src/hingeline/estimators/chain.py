@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -350,22 +350,12 @@ class ChainModel:
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
 
 
-@dataclass(frozen=True)
-class SummedSlack:
-    """Bounds on the summed slack of sequences.
-
-    Attributes
-    ----------
-    lower, upper : ndarray of shape (sequences,)
-        Around ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, a sum over all labellings; ``upper`` is ``inf``
-        where there are more than about 1e290 violating ones.
-    count_lower, count_upper : ndarray of shape (sequences,)
-        Around the number of labellings with a positive term. Numbers beyond 2⁵² are rounded.
-    """
+class SummedSlack(NamedTuple):
+    """Bounds on ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, a sum over all labellings, for each sequence."""
 
     lower: Array
-    upper: Array
-    count_lower: Array
+    upper: Array  # inf where more than about 1e290 labellings have a positive term
+    count_lower: Array  # on the number of these labellings; beyond 2⁵² it is rounded
     count_upper: Array
 
     @property
@@ -557,8 +547,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
         found = SummedSlack(*(np.empty(len(offsets) - 1) for _ in range(4)))
-        out = (found.lower, found.upper, found.count_lower, found.count_upper)
-        self._over_sequences(chain_batch.summed_slack_all, problem, int(bins), *out)
+        self._over_sequences(chain_batch.summed_slack_all, problem, int(bins), *found)
         return found
 
     # What a fit and a stream ask for -------------------------------------------------------
