@@ -156,6 +156,10 @@ class BaseModel(BaseEstimator):
         self.converged_ = False
         self.stop_reason_ = reason
 
+    def _check_values(self) -> None:
+        """Check what a prediction needs."""
+        self._check_parameters()
+
     def save(
         self,
         path: Any,
@@ -336,9 +340,12 @@ class BaseSSVM:
         few = few and self.violators in (None, "all")
         return registry.find(self.solver, self.slack, all_outputs=few)
 
+    def _check_values(self) -> None:  # without a solver, which would be imported for it
+        check_common(self)
+
     def _check_parameters(self) -> None:
         solver = self._solver_class(None)
-        check_common(self)
+        self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
         registry.check_options(solver, self.solver_options, self.solver, self.slack)
 

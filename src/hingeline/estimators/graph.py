@@ -78,9 +78,9 @@ class GraphModel:
         """States of all variables as ``predict`` gives them."""
         raise NotImplementedError
 
-    def _check_parameters(self: Any) -> None:
+    def _check_values(self: Any) -> None:
         """Check what does not depend on the data."""
-        super()._check_parameters()  # type: ignore[misc]
+        super()._check_values()  # type: ignore[misc]
         one_of("inference", self.inference, tuple(graph.INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 

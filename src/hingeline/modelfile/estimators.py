@@ -186,7 +186,7 @@ def save(
     if kind not in ESTIMATORS or type(model) is not estimator_class(kind):
         raise TypeError(why_not(model))
     check_is_fitted(model, "weights_")
-    model._check_parameters()
+    model._check_values()
     one_of("dtype", dtype, ("float64", "float32", "float16"))
     threshold = check_sparse(sparse)
     if check is not None and (not isinstance(check, tuple) or len(check) != 2):
@@ -435,7 +435,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
     model = cls(**parameters)
-    model._check_parameters()
+    model._check_values()
     require(model.n_jobs is None or model.n_jobs <= MAX_JOBS, f"n_jobs={model.n_jobs}")
     model.classes_ = classes_from_json(header["classes"])
     n_features = header["n_features_in"]
