@@ -19,9 +19,8 @@ import numpy as np
 
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import add_planes
+from hingeline.core.blocks import FREE_SLOTS_ONLY, WorkingSet, add_planes, empty_working_set, insert
 from hingeline.core.formulations import Formulation
-from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.solvers.enumerated import add_all
 
