@@ -31,24 +31,17 @@ SETS = ("multilabel", "arff")
 _NUMBERED = ("svmhmm", "svmlight", "multilabel")
 #: Options that some formats have no use for, and those that have one.
 _OPTIONS = {
-    "columns": WORDS,
-    "use": WORDS,
+    **dict.fromkeys(
+        ("columns", "use", "template", "hash_bits", "unlabelled", "constraints"), WORDS
+    ),
     "label": (*WORDS, "arff"),
-    "template": WORDS,
-    "hash_bits": WORDS,
     "min_count": NAMED,
-    "scheme": SEQUENCES,
-    "rescale": (*SEQUENCES, *ROWS),
-    "violators": (*SEQUENCES, *ROWS),
-    "keep_state": (*SEQUENCES, *ROWS),
+    **dict.fromkeys(("scheme", "margin", "nbest"), SEQUENCES),
+    **dict.fromkeys(
+        ("rescale", "violators", "keep_state", "strict", "bootstrap", "confusion"),
+        (*SEQUENCES, *ROWS),
+    ),
     "edges": SETS,
-    "unlabelled": WORDS,
-    "constraints": WORDS,
-    "margin": SEQUENCES,
-    "nbest": SEQUENCES,
-    "strict": (*SEQUENCES, *ROWS),
-    "bootstrap": (*SEQUENCES, *ROWS),
-    "confusion": (*SEQUENCES, *ROWS),
 }
 #: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
 _MAX_LABELS = 100_000

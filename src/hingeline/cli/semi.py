@@ -14,7 +14,7 @@ from typer import Option
 from hingeline import ChainSSVM, SemiSupervisedSSVM
 from hingeline.cli import app
 from hingeline.cli.app import blame, check_sources, check_target, split_names, split_numbers
-from hingeline.cli.check import read_constraints, unknown_labels, unknown_text
+from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
 from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
 from hingeline.cli.samples import (
@@ -114,13 +114,12 @@ def semi(
         for name, other in zip(unlabelled, others, strict=True):
             note = "unlabelled" if other.y is None else "its labels are not read"
             progress.say(f"{name}: {other.size_text()} ({note})")
-        known = [] if constraints is None else read_constraints(constraints, samples.y)
+        known: list[Any] = []
+        unknown: list[str] = []
         counts = Counter(label for labels in samples.y for label in labels)
-        unknown = unknown_labels(known, counts)
         if constraints is not None:
+            known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
             progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
-            if unknown:
-                progress.say(unknown_text(constraints, unknown, data))
         held_out = read_held_out(dev, samples.layout, None)
         clock.stop("read")
         estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)

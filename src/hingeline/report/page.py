@@ -27,11 +27,8 @@ def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Pa
     ----------
     path : path
         Ends in ``.html`` or ``.htm``. The file appears whole or not at all.
-    model : fitted ChainSSVM, MulticlassSSVM or SSVM
-    **details
-        What else the page shall say, as for :func:`render_report`: ``evaluation``, ``y_true``,
-        ``y_pred``, ``tokens``, ``command``, ``data``, ``date``, ``title``, ``n_errors``,
-        ``n_features``, ``feature_names``.
+    model, **details
+        As for :func:`render_report`.
 
     Returns
     -------
