@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from hingeline.cli import app
-from hingeline.cli.app import blame, split_names
-from hingeline.cli.samples import Samples, check_options, open_training, read_training
+from hingeline.cli import app, files
+from hingeline.cli.app import blame
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import align
 
@@ -57,14 +56,14 @@ def _flatten(labels: Any) -> list[str]:
     return [a for part in labels for a in _flatten(part)] if isinstance(labels, tuple) else [labels]
 
 
-def constraints_for(estimator: Any, samples: Samples, source: str, y: Any) -> list[Any]:
+def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any) -> list[Any]:
     """Constraints on what a model predicts; labels that it does not know are told."""
-    check_options(["constraints"], samples.layout.format)
+    files.check_options(["constraints"], samples.layout.format)
     classes = estimator.classes_.tolist()
     return read_constraints(source, y, classes, "the model", partial(typer.echo, err=True))[0]
 
 
-def predict_under(estimator: Any, samples: Samples, constraints: list[Any]) -> list[Any]:
+def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]) -> list[Any]:
     """Labels of the highest score minus penalty; corpus-level constraints count for nothing."""
     from hingeline import SemiSupervisedSSVM
 
@@ -91,8 +90,8 @@ def check(
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""
     from hingeline.constraints import check as check_labels
 
-    file = open_training(data, format, ["constraints"])
-    samples = read_training(file, split_names(columns), split_names(use), label)
+    file = files.open_training(data, format, ["constraints"])
+    samples = files.read_training(file, columns, use, label)
     labels = {label for sequence in samples.y for label in sequence}
     say = (lambda text: None) if as_json else partial(typer.echo, err=True)
     found, unknown = read_constraints(constraints, samples.y, labels, data, say)
@@ -128,7 +127,7 @@ def check(
         raise typer.Exit(BROKEN)
 
 
-def _first_lines(data: str, samples: Samples) -> list[int] | None:
+def _first_lines(data: str, samples: files.Samples) -> list[int] | None:
     """The line that each sequence begins at; None for what cannot be read again."""
     if data == "-" or not isfile(data):
         return None

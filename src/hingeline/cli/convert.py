@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import check_target, split_names
-from hingeline.cli.samples import column_of, open_once
 from hingeline.data.formats import FORMATS
 from hingeline.data.formats import convert as convert_file
 from hingeline.data.samples import read_vocabulary, write_vocabulary
@@ -61,9 +60,9 @@ def convert(
             known = read_vocabulary(vocabulary)
         else:
             check_target("--vocabulary", vocabulary)
-    chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
+    chosen = None if columns is None else [files.column_of(c) for c in split_names(columns) or ()]
     used = convert_file(
-        open_once(source), target, to, format=format, columns=chosen, vocabulary=known
+        files.open_once(source), target, to, format=format, columns=chosen, vocabulary=known
     )
     if vocabulary is not None and known is None and used is not None:
         write_vocabulary(vocabulary, used)

@@ -11,7 +11,7 @@ from typer import Argument
 
 from hingeline.cli import app
 from hingeline.cli.app import check_target
-from hingeline.cli.samples import Layout
+from hingeline.cli.files import Layout
 from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
 

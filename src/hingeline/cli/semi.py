@@ -12,19 +12,11 @@ from sklearn.base import clone
 from typer import Option
 
 from hingeline import ChainSSVM, SemiSupervisedSSVM
-from hingeline.cli import app
-from hingeline.cli.app import blame, check_sources, check_target, split_names, split_numbers
+from hingeline.cli import app, files
+from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
 from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
-from hingeline.cli.samples import (
-    Samples,
-    open_training,
-    read_held_out,
-    read_like,
-    read_training,
-    source_of,
-)
 from hingeline.cli.train import check_parameters, make_encoder
 from hingeline.features.tables import TokenTable
 from hingeline.report.words import count_of
@@ -88,7 +80,7 @@ def semi(
             "without --constraints there are no violations to choose a step by: pass --constraints "
             "FILE or --dev FILE."
         )
-    file = open_training(data, format, ["unlabelled"])
+    file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
         0.1 if C is None else C,
         tol=tol,
@@ -106,11 +98,11 @@ def semi(
     estimator._check(None if dev is None else (None, None))
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
-        samples = read_training(file, split_names(columns), split_names(use), label)
+        samples = files.read_training(file, columns, use, label)
         with blame("--template"):  # before the work begins
             clone(base.features).fit(samples.X[:1])
         progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
-        others = [read_like(name, samples.layout, None) for name in unlabelled]
+        others = [files.read_like(name, samples.layout, None) for name in unlabelled]
         for name, other in zip(unlabelled, others, strict=True):
             note = "unlabelled" if other.y is None else "its labels are not read"
             progress.say(f"{name}: {other.size_text()} ({note})")
@@ -120,7 +112,7 @@ def semi(
         if constraints is not None:
             known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
             progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
-        held_out = read_held_out(dev, samples.layout, None)
+        held_out = files.read_held_out(dev, samples.layout, None)
         clock.stop("read")
         estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
         words = _stack([samples, *others])
@@ -138,7 +130,7 @@ def semi(
             "files": [Path(name).name for name in unlabelled],
         },
         "constraints": {
-            **({} if constraints is None else source_of(constraints)),
+            **({} if constraints is None else files.source_of(constraints)),
             "titles": [constraint.title for constraint in known],
         },
         "select": rule,
@@ -168,7 +160,7 @@ def semi(
     )
 
 
-def _stack(parts: list[Samples]) -> TokenTable:
+def _stack(parts: list[files.Samples]) -> TokenTable:
     """The sentences of several files of the same columns."""
     tables = [part.X for part in parts]
     columns = {

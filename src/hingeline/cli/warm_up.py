@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hingeline import _jit
 from hingeline.cli import app
+from hingeline.cli.progress import FitProgress
+from hingeline.report.words import count_of
 
 
 class Kind(StrEnum):
@@ -79,24 +79,22 @@ def warm_up(
     kinds = list(_SECONDS) if kind is Kind.all else [kind.value]
     work = [(name, numbers) for name in kinds for numbers in _NUMBERS]
     processes = min(n_jobs if n_jobs and n_jobs > 0 else os.cpu_count() or 1, len(work))
-    console = Console(stderr=True, quiet=quiet)
     seconds = sum(_SECONDS[name] for name, _ in work)
-    console.print(
-        f"Compiling for {', '.join(kinds)}: about {seconds} s of processor time from an empty "
-        f"cache, in {processes} process{'es' if processes > 1 else ''}."
-    )
     began, total = time.perf_counter(), 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
-        Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
+        FitProgress(quiet) as progress,
         ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
     ):
-        task = progress.add_task("compiling", total=len(work))
+        progress.say(
+            f"Compiling for {', '.join(kinds)}: about {seconds} s of processor time from an empty "
+            f"cache, in {count_of(processes, 'process', 'processes')}."
+        )
+        task = progress.add_task("compiling", total=len(work), state="")
         for done in as_completed([pool.submit(compile_for, *one) for one in work]):
             name, compiled = done.result()
             total += compiled
             progress.update(task, advance=1)
-            progress.print(f"{name}: {compiled} kernels compiled" if compiled else f"{name}: ready")
+            progress.say(f"{name}: {compiled} kernels compiled" if compiled else f"{name}: ready")
     files = list(folder.glob("*.nbc"))
     size = sum(file.stat().st_size for file in files) / 1e6
     typer.echo(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.cli.app import blame
+from hingeline.cli.app import blame, split_names
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import open_text
 from hingeline.features.tables import SparseSequences, TokenTable
@@ -258,14 +258,11 @@ def open_training(path: str, format: str, options: Iterable[str]) -> File:
 
 
 def read_training(
-    file: File,
-    names: list[str] | None = None,
-    use: list[str] | None = None,
-    label: str | None = None,
+    file: File, columns: str | None = None, use: str | None = None, label: str | None = None
 ) -> Samples:
     """A labelled file to train on; the layout follows from the file and the options."""
     path, _, found = file
-    name = found.name
+    name, names = found.name, split_names(columns)
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
     labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
@@ -273,7 +270,7 @@ def read_training(
         _check_beside(path)
     data = _read(file, names=names, zero_based=True, labels=labels)
     if found.kind == "tokens":
-        return _tokens_to_train(path, name, data, use, label)
+        return _tokens_to_train(path, name, data, split_names(use), label)
     layout = Layout(name, found.kind)
     y = _indicators(path, data.Y) if name in SETS else data.y
     if y is None:
