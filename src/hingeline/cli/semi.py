@@ -17,7 +17,7 @@ from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
 from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
-from hingeline.cli.train import check_parameters, make_encoder
+from hingeline.cli.train import make_encoder
 from hingeline.features.tables import TokenTable
 from hingeline.report.words import count_of
 from hingeline.semisupervised.annealing import AnnealingStep
@@ -90,12 +90,11 @@ def semi(
         n_jobs=n_jobs,
         random_state=seed,
     )
-    check_parameters(base)
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
     estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
-    estimator._check(None if dev is None else (None, None))
+    estimator.check_parameters(None if dev is None else (None, None))
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
         samples = files.read_training(file, columns, use, label)

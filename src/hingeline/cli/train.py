@@ -24,7 +24,6 @@ from hingeline.features.dicts import DictEncoder
 from hingeline.features.tables import SparseSequences
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile import ModelFileError, read_header
-from hingeline.schemes import scheme_name
 
 
 def train(
@@ -111,7 +110,7 @@ def train(
         params |= {"rescale": rescale, "violators": several}
         flat = file.format.kind == "flat"
         estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
-    check_parameters(estimator)
+    estimator.check_parameters()
     features = make_encoder(file.format.name, template, min_count, hash_bits)
     encoder = None if features is None else clone(features)
     with FitProgress(quiet or as_json) as progress:
@@ -196,13 +195,6 @@ def _check_checkpoint(
                 f"--checkpoint: {path} exists and is not a checkpoint: name another file, or "
                 "remove it."
             )
-
-
-def check_parameters(estimator: Any) -> None:
-    """Refuse what the fit would refuse."""
-    estimator._check_parameters()
-    if getattr(estimator, "scheme", None) not in (None, "auto"):
-        scheme_name(estimator.scheme)
 
 
 # The fit ------------------------------------------------------------------------------------------
