@@ -29,7 +29,7 @@ def convert(
         str, Argument(metavar="OUTPUT", help="A file; - is the standard output.")
     ] = "-",
     to: Annotated[
-        str, Option("--to", "-t", help="Format to write; auto goes by the name's ending.")
+        str, Option("--to", "-t", help="Format to write; auto goes by the ending of the name.")
     ] = "auto",
     format: app.Format = "auto",
     columns: Annotated[
@@ -37,7 +37,7 @@ def convert(
     ] = None,
     vocabulary: Annotated[
         Path | None,
-        Option(help="File of feature numbers: read if it exists, else written."),
+        Option(help="File of feature numbers; it is read if it exists, else written."),
     ] = None,
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:

@@ -31,7 +31,7 @@ def explain(
     files.refuse_sets("explain", estimator)
     samples = files.read_for(estimator, model, data, format)
     if sequence > samples.n_sequences:
-        raise ValueError(f"--sequence: {data} has {samples.n_sequences} of them, not {sequence}.")
+        raise ValueError(f"--sequence: {data} has only {samples.n_sequences}, got {sequence}.")
     with blame(data):
         found = take_apart(estimator, samples.X[sequence - 1])
     if as_json:

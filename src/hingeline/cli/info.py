@@ -35,7 +35,7 @@ def info(
         int, Option(min=0, help="List this many of the strongest features of each label.")
     ] = 0,
     transitions: Annotated[
-        bool, Option("--transitions", help="List the weights of neighbouring labels.")
+        bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
     ] = False,
     weights: Annotated[
         Path | None, Option(help="Write all weights as a table (.tsv, .tsv.gz).")

@@ -39,7 +39,7 @@ def predict(
     replaced. Other formats give one label per line, with an empty line after each sequence. Models
     of sets of labels give the set of each row, its names separated by commas.
 
-    With --constraints, predict looks for the highest score minus the penalty of broken rules.
+    With --constraints, the labels have the highest score minus the penalty of broken rules.
     """
     estimator = files.load_model(model)
     estimator.set_params(n_jobs=n_jobs)

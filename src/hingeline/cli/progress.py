@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -226,7 +227,7 @@ def write_model(
     """
     before, more = options.pop("before", ()), options.pop("metadata", {})
     metadata = {
-        "layout": layout.to_dict(),
+        "layout": asdict(layout),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
         "data": [*before, *(files.source_of(name) for name in sources)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -30,12 +30,12 @@ def semi(
         list[str], Option(help="Text without labels; repeat the option for more files.")
     ],
     constraints: app.Constraints = None,
-    dev: Annotated[str | None, Option(help="Held-out file, to choose a step by its score.")] = None,
+    dev: Annotated[str | None, Option(help="A held-out file to choose a step by.")] = None,
     unlabelled_C: Annotated[
         str | None,
         Option(
             "--unlabelled-C",
-            help="Weights of the slack of unlabelled text, one step for each.",
+            help="Weights of the unlabelled text, separated by commas; each is a step.",
             show_default="0.0001,0.0003,…,100",
         ),
     ] = None,

@@ -58,7 +58,7 @@ def train(
     scheme: app.Scheme = None,
     edges: Annotated[
         str | None,
-        Option(help="Pairs of labels that sets score: full, tree or none.", show_default="full"),
+        Option(help="Pairs to score in sets of labels: full, tree or none.", show_default="full"),
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,

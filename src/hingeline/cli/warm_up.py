@@ -61,7 +61,7 @@ def compile_for(kind: str, numbers: str) -> tuple[str, int]:
 
 
 def warm_up(
-    kind: Annotated[Kind, typer.Argument(help="The models that will be fitted.")] = Kind.all,
+    kind: Annotated[Kind, typer.Argument(help="The kind of models to compile for.")] = Kind.all,
     n_jobs: app.NJobs = None,
     quiet: app.Quiet = False,
 ) -> None:

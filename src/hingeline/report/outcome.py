@@ -296,8 +296,8 @@ def _confusion(found: Evaluation) -> Matrix:
             cells.append((count(n) if n else "·", f"{kind} d".strip() if a == b else kind))
         rows.append((name, cells))
     note = (
-        "Counts: right in blue on the diagonal, wrong in orange. The shade is the share of the "
-        "row, on a scale of square roots."
+        "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
+        "The shade is the share of the row, on a scale of square roots."
     )
     return Matrix(caption, "true ↓ predicted →", names, rows, note)
 

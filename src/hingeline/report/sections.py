@@ -433,9 +433,9 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     units = f", in units of {power_of_ten(power)}" if power else ""
     forbidden = "" if allowed.all() else f" × is forbidden by {model.scheme_}."
     note = (
-        f"What a label right after another adds to the score{units}. Positive weights are blue, "
-        f"negative ones are orange.{forbidden} The shade is the share of the largest, on a scale "
-        "of square roots."
+        f"A cell is what a label right after another adds to the score{units}. Positive weights "
+        f"are blue, negative ones are orange.{forbidden} The shade is the share of the largest, on "
+        "a scale of square roots."
     )
     shown = [heads[k] for k in columns.tolist()]
     return Matrix(caption, "from ↓ to →", shown, lines, note, title="Transitions")
