@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import shlex
 import signal
 import sys
@@ -20,19 +19,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numba
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from hingeline import PassState, __version__
+from hingeline import PassState
 from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT, blame
 from hingeline.core.results import relative
 from hingeline.estimators.nu import positive_part
+from hingeline.modelfile.estimators import versions
 from hingeline.report.words import brief, count_of
 
 
@@ -231,12 +229,7 @@ def write_model(
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
         "data": [*before, *(files.source_of(name) for name in sources)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "hingeline": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-        },
+        "versions": versions(),
     }
     with blame("--model"):
         written = estimator.save(path, metadata={**metadata, **more}, **options)

@@ -111,15 +111,9 @@ def plot_curve(
 
     Parameters
     ----------
-    history : list of HistoryRow
-        ``history_`` of a fitted estimator.
-    path : path, optional
-        Where to write the picture; its ending, ``.png`` or ``.svg``, says in which format.
+    history : list of HistoryRow, ``history_`` of a fitted estimator
+    path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     if len(history) == 0:
         raise ValueError("history is empty: pass history_ of an estimator that has been fitted.")
@@ -332,13 +326,8 @@ def plot_path(
     ----------
     path : Path
         What :func:`hingeline.nu_path` or :func:`hingeline.C_path` returned.
-    target : path, optional
-        Where to write the picture, ``.png`` or ``.svg``.
+    target : path of a ``.png`` or ``.svg`` file to write, optional
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     if len(path) == 0:
         raise ValueError("the path is empty: pass what nu_path or C_path returned.")
@@ -422,13 +411,8 @@ def plot_segmentation(
         Shown in black, and not counted.
     opacity : float, default=0.6
         Of the labels over an image.
-    path : path, optional
-        Where to write the picture, ``.png`` or ``.svg``.
+    path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     target = check_picture_path(path)
     maps = {
@@ -490,13 +474,8 @@ def plot_affinities(
         of a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
     labels : sequence
         Their names.
-    path : path, optional
-        Where to write the picture, ``.png`` or ``.svg``.
+    path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)

@@ -30,11 +30,6 @@ def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Pa
     model, **details
         As for :func:`render_report`.
 
-    Returns
-    -------
-    Path
-        ``path``.
-
     Examples
     --------
     >>> write_report(                                                      # doctest: +SKIP
@@ -89,10 +84,8 @@ def render_report(
     date : str or date, optional
         Shown as it is; without it the page has no date.
     title : str, optional
-    n_errors : int, default=20
-        Most errors shown.
-    n_features : int, default=15
-        Features shown for and against each label.
+    n_errors, n_features : int, default=20 and 15
+        Most errors shown, and most features for and against each label.
     feature_names : sequence of str, optional
         One per feature; the default is the model's own names, or x0, x1, ... where it has none.
 
