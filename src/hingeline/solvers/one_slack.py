@@ -255,7 +255,7 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
 # example, so that ``b − g·w = Σ_i cap_i·violation_i``: the true primal comes with every cut. S_i
 # is the most violated output, if its hinge is positive (``slack="max"``), or all outputs with a
 # positive hinge (``slack="sum"``), found among all classes, by k-best decoding, or only in a set
-# V_i of outputs met so far, into which decoding puts new ones: then violation is the slack over V_i.
+# V_i of outputs met so far, into which decoding puts new ones: then violation is that over V_i.
 #
 # Examples are cut into blocks of a fixed number, each with a vector of its own, and these are
 # summed in order: the same numbers for any count of threads.
