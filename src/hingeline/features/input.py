@@ -1,4 +1,4 @@
-"""From what people have, text, dicts or numbers, to stacked tokens."""
+"""From what people have, text, dicts or numbers, to stacked tokens; what encoders share."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import numeric_matrix
-from hingeline.features.dicts import DictEncoder
+from hingeline._checks import check_dtype, check_min_count, numeric_matrix
+from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
-from hingeline.features.templates import TokenTemplates
 
 Array = np.ndarray[Any, Any]
 
@@ -242,7 +242,7 @@ def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Arr
 
 def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
     """Whether X are features already, not what the encoder reads."""
-    if not isinstance(encoder, (DictEncoder, TokenTemplates)) or isinstance(X, TokenTable):
+    if not isinstance(encoder, Encoder) or isinstance(X, TokenTable):
         return False
     if _choose_encoder(X, lengths) is not None:
         return False
@@ -263,6 +263,9 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
 
     Tuples of strings are rows of columns, as in a table; lists and sets of strings are attributes.
     """
+    from hingeline.features.dicts import DictEncoder
+    from hingeline.features.templates import TokenTemplates
+
     if isinstance(X, TokenTable):
         return TokenTemplates()
     if not isinstance(X, (list, tuple, np.ndarray)):
@@ -295,3 +298,117 @@ def _cut(X: Any, lengths: Any) -> Any:
         raise ValueError("X is cut into sequences already: leave lengths out.")
     offsets = check_lengths(lengths, X.shape[0] if hasattr(X, "shape") else len(X))
     return [X[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+
+
+# What encoders share ------------------------------------------------------------------------------
+
+
+class Encoder(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
+    """Sentences to sparse tokens, by features that are learned from sentences.
+
+    A subclass has the parameters ``min_count`` and ``dtype``, and ``_learn``, ``_look_up`` and
+    ``_learn_more``, which take sentences and return them encoded.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Learn the features of sentences.
+
+        Parameters
+        ----------
+        X : list of sentences, as the class takes them
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> SparseSequences:
+        """Learn the features of sentences and encode them in the same pass; see :meth:`fit`."""
+        self._check_parameters()
+        return self._learn(X)
+
+    def transform(self, X: Any) -> SparseSequences:
+        """Encode sentences by the features known; others are left out."""
+        check_is_fitted(self, "n_features_out_")
+        return self._look_up(X)
+
+    def partial_fit_transform(self, X: Any) -> SparseSequences:
+        """Encode sentences and learn features that are new; known ones keep their columns.
+
+        New features get the columns behind the known ones, if at least ``min_count`` tokens of
+        these sentences have them. Hashed features have their columns already.
+        """
+        if not hasattr(self, "n_features_out_"):
+            return self.fit_transform(X)
+        return self._learn_more(X)
+
+    def _check_parameters(self) -> None:
+        check_min_count(self.min_count)
+        check_dtype(self.dtype)
+
+    def _describe(self) -> dict[str, Any]:
+        """Which encoder a stored state is of; checked by :func:`check_kind`."""
+        check_is_fitted(self, "n_features_out_")
+        return {"encoder": type(self).__name__, "version": 1}
+
+
+def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
+    """Texts as UTF-8 bytes in one array, and the end of each."""
+    try:
+        return pack_texts(texts, "strict")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the value {error.object!r} is not valid Unicode and cannot be stored."
+        ) from None
+
+
+def get_array(arrays: Mapping[str, Any], name: str, dtype: Any) -> Array:
+    """A one-dimensional array of this very dtype."""
+    if not isinstance(arrays, Mapping) or name not in arrays:
+        raise ValueError(f"the encoder has no array {name!r}.")
+    array = arrays[name]
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != np.dtype(dtype):
+        raise ValueError(f"array {name!r} of the encoder must be a vector of {np.dtype(dtype)}.")
+    return array
+
+
+def get_ends(arrays: Mapping[str, Any], name: str, total: int) -> Array:
+    """Ends of consecutive pieces: not falling, and ending at ``total``."""
+    ends = get_array(arrays, name, np.int64)
+    last = int(ends[-1]) if len(ends) else 0
+    if last != total or (len(ends) and ends[0] < 0) or (np.diff(ends) < 0).any():
+        raise ValueError(f"array {name!r} of the encoder must rise from 0 to {total}.")
+    return ends
+
+
+def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
+    """Texts stored as ``name`` (bytes) and ``name_ends``."""
+    data = get_array(arrays, name, np.uint8)
+    ends = get_ends(arrays, f"{name}_ends", len(data))
+    try:
+        return unpack_texts(data, ends, "strict")
+    except UnicodeDecodeError:
+        raise ValueError(f"array {name!r} of the encoder does not hold UTF-8 text.") from None
+
+
+def get_meta(meta: Any, name: str, kind: type | tuple[type, ...], what: str) -> Any:
+    """An entry of the metadata with its type checked."""
+    if not isinstance(meta, Mapping):
+        raise ValueError("the encoder's metadata must be a mapping.")
+    value = meta.get(name)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"the encoder's metadata need {name!r}, {what}, got {value!r:.100}.")
+    return value
+
+
+def check_kind(meta: Any, kind: str) -> None:
+    """Refuse another encoder's state, or that of a later version."""
+    if get_meta(meta, "encoder", str, "its class") != kind:
+        raise ValueError(f"the state is one of {meta['encoder']}, not of {kind}.")
+    if get_meta(meta, "version", int, "a number") != 1:
+        raise ValueError(f"the encoder's state has version {meta['version']}, this reads 1.")
