@@ -25,29 +25,19 @@ _MAX_COLUMNS = 1000
 def read_conll(
     source: Source, names: Sequence[str] | None = None, separator: str | None = None
 ) -> TokenTable:
-    r"""Read tokens in columns.
+    r"""Read tokens in columns; a line with another number of columns than the first is refused.
 
     Lines that begin with ``-DOCSTART-`` are skipped. One column only is fine: text without labels.
 
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
+    source : path, "-", file object or TextSource; UTF-8, gzipped or not
     names : sequence of str, optional
         Names of the columns. Default: ``word``, ``col1``, ``col2``, …
     separator : str, optional
         ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
         ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
         one, else ``" "``.
-
-    Returns
-    -------
-    TokenTable
-
-    Raises
-    ------
-    ParseError
-        A line whose number of columns differs from the first line's.
 
     Examples
     --------
@@ -141,14 +131,8 @@ def _width(
 def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:
     r"""Write tokens in columns, with a blank line after every sentence.
 
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    table : TokenTable
-    separator : str, optional
-        Between the columns. By default a space, or a tab if a value is empty or has a space. One
-        column of values with spaces must be read back with ``separator="\t"``.
+    The separator is by default a space, or a tab if a value is empty or has a space. One column of
+    values with spaces must be read back with ``separator="\t"``.
     """
     if not table.names:
         raise ValueError("table has no columns: there is nothing to write.")

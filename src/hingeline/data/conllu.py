@@ -24,25 +24,17 @@ _OTHER_ID = re.compile(rb"[0-9]+-[0-9]+|[0-9]+\.[0-9]+")
 class ConlluDocument:
     """The words of a CoNLL-U file, and all else that stands in it.
 
-    Attributes
-    ----------
-    table : TokenTable
-        One row per word, columns ``form, lemma, upos, xpos, feats, head, deprel, deps, misc``, all
-        text. Ranges (``1-2``) and empty nodes (``8.1``) are not words.
-    others : tuple of (int, str)
-        The other lines (comments, ranges, empty nodes, blank lines), those between two words
-        joined by LF, and how many words stand before them, in the order of the file.
-    newline : str
-        How lines end.
-    bom, final_newline : bool
-        Whether the file has a byte order mark, and an end to its last line.
+    The table has one row per word, and all its columns are text. Ranges (``1-2``) and empty nodes
+    (``8.1``) are not words.
     """
 
     table: TokenTable
+    #: The other lines (comments, ranges, empty nodes, blank lines), those between two words joined
+    #: by LF, and how many words stand before them, in the order of the file.
     others: tuple[tuple[int, str], ...]
     newline: str = "\n"
-    bom: bool = False
-    final_newline: bool = True
+    bom: bool = False  # whether the file has a byte order mark
+    final_newline: bool = True  # whether its last line has an end
 
     def comments(self) -> list[list[str]]:
         """The comment lines of every sentence, in order."""

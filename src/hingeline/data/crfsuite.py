@@ -32,20 +32,8 @@ def read_crfsuite(source: Source) -> LabelledSequences:
     Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
     attribute without a value has the value 1; the values of one that is repeated add up.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
-
-    Returns
-    -------
-    LabelledSequences
-        ``X`` is a list of lists of dicts, as python-crfsuite takes them.
-
-    Raises
-    ------
-    ParseError
-        An attribute with two colons, or a value that is not a finite number.
+    An attribute with two colons is refused, and a value that is not a finite number. The result is
+    a list of lists of dicts, as python-crfsuite takes them, and the labels.
 
     Examples
     --------
@@ -142,8 +130,7 @@ def write_crfsuite(
 
     Parameters
     ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
+    target : path, "-" or file object; compressed if its name ends in ``.gz``
     X : sequence of sequences of dicts or of lists of str
         Each token as a dict from attributes to numbers, or a list of attributes. A text as value
         makes the attribute ``name:value``, as in python-crfsuite.

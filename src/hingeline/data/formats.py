@@ -100,22 +100,15 @@ def targets_of(name: str) -> list[str]:
 
 
 def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Format, Any]:
-    """Read a file of any format.
+    """Read a file of any format: the format, and data of the format's kind.
 
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
+    source : path, "-", file object or TextSource; UTF-8, gzipped or not
     format : str, default="auto"
         Name of the format, or ``"auto"`` to guess it from the beginning of the file.
     **options
         For the reader of that format; None counts as not given.
-
-    Returns
-    -------
-    format : Format
-    data
-        Of the format's kind.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if format == "auto":
@@ -142,6 +135,8 @@ def convert(
 ) -> Vocabulary | None:
     """Convert a file to another format that holds data of the same kind, or of a simpler one.
 
+    The vocabulary that was used is returned, for the next file and for the way back.
+
     Trees become tokens with their tags, without traces. Tokens become sequences whose attributes
     are ``name=value`` for every column but the last, which is the label. Names become numbers and
     numbers names by way of a vocabulary.
@@ -149,10 +144,8 @@ def convert(
     Parameters
     ----------
     source, target : path, "-" or file object
-    to : str
-        Name of the format to write.
-    format : str, default="auto"
-        Name of the source's format.
+    to, format : str
+        Names of the formats to write and to read; ``"auto"`` guesses the latter.
     columns : sequence of str or int, optional
         Columns of tokens to keep, in this order.
     vocabulary : Vocabulary, optional
@@ -160,11 +153,6 @@ def convert(
         without it numbers stay the names of attributes.
     **options
         For the reader, see :func:`read_any`.
-
-    Returns
-    -------
-    Vocabulary or None
-        The one that was used, for the next file and for the way back.
     """
     goal = find_format(to)
     found, data = read_any(source, format, **options)
@@ -239,7 +227,10 @@ _MANY = 30
 
 
 def detect_format(source: Source) -> str:
-    r"""Guess the format of a file from its beginning.
+    r"""Guess the format of a file from its beginning: a name in :data:`FORMATS`.
+
+    Lines with ``qid:N`` are taken for SVM^hmm; two columns separated by tabs for CoNLL. Where no
+    format fits, or two do, a ``ParseError`` says which and why.
 
     Parameters
     ----------
@@ -247,18 +238,6 @@ def detect_format(source: Source) -> str:
         A file that cannot be opened twice, such as standard input, must be opened with
         :func:`~hingeline.data.text.open_text` first; nothing is taken from it, so that the same
         source can be read afterwards.
-
-    Returns
-    -------
-    str
-        ``"conll"``, ``"conllu"``, ``"svmlight"``, ``"svmhmm"``, ``"crfsuite"``, ``"multilabel"``,
-        ``"arff"``, ``"trees"``, ``"letters"`` or ``"idx"``. Lines with ``qid:N`` are taken for
-        SVM^hmm; two columns separated by tabs for CoNLL.
-
-    Raises
-    ------
-    ParseError
-        No format fits, or two do; the message says which and why.
 
     Examples
     --------

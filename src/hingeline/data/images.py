@@ -66,11 +66,8 @@ def read_idx(source: Source) -> Array:
 def read_images(source: Source, labels: Source | None = None) -> FlatData:
     """Images of an IDX file as rows of pixels, with the labels of another IDX file.
 
-    Parameters
-    ----------
-    source, labels : path, "-", file object or TextSource
-        Default for labels: the file beside the images that MNIST names alike
-        (``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``). Without one, ``y`` is None.
+    By default that is the file beside the images that MNIST names alike
+    (``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``). Without one, ``y`` is None.
     """
     if labels is None:
         labels = file_beside(source, ("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"))
@@ -102,24 +99,12 @@ _WIDTH = 2 * _N_PIXELS - 1
 
 @dataclass(frozen=True)
 class LetterWords:
-    """Handwritten words.
+    """Handwritten words: word i has the letters ``offsets[i]`` to ``offsets[i + 1] − 1``."""
 
-    Attributes
-    ----------
-    pixels : uint8 ndarray of shape (letters, 128)
-        0 or 1, row by row of 16 × 8 images.
-    letters : list of str
-        What each image shows.
-    offsets : int64 ndarray of shape (words + 1,)
-        Word i has the letters ``offsets[i]`` to ``offsets[i + 1] − 1``.
-    folds : int64 ndarray of shape (words,)
-        Fold of cross-validation of each word.
-    """
-
-    pixels: Array
-    letters: list[str]
+    pixels: Array  # uint8, (letters, 128): 0 or 1, row by row of 16 × 8 images
+    letters: list[str]  # what each image shows
     offsets: Array
-    folds: Array
+    folds: Array  # of cross-validation, (words,)
 
     def sequences(self) -> SparseSequences:
         """The pixels as sequences of sparse rows; what ``ChainSSVM`` takes."""

@@ -273,16 +273,11 @@ def open_text(
 
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        ``"-"`` is standard input. A source that is open already is returned as it is.
+    source : path, "-" for standard input, file object or TextSource
     max_line : int, default=1048576
         Bytes of the longest line allowed.
     max_expansion : float, default=50
         Largest ratio of decompressed to compressed bytes allowed, beyond the first megabyte.
-
-    Returns
-    -------
-    TextSource
 
     Examples
     --------

@@ -24,7 +24,32 @@ def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
     return np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts
 
 
-class SparseSequences:
+class _Cut:
+    """Tokens in a row, cut into sequences at ``offsets``."""
+
+    offsets: Array
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of sequences; scikit-learn then cuts folds by indexing, not one by one."""
+        return (len(self),)
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens of each sequence."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, which: Any) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+
+class SparseSequences(_Cut):
     """Sequences of sparse tokens, stacked; what encoders return and ``ChainSSVM`` takes.
 
     Stacked once by the encoder, it spares the estimator checking and stacking one matrix per
@@ -47,19 +72,6 @@ class SparseSequences:
                 f"{self.matrix.shape[0]} rows: they must run from 0 to that."
             )
 
-    @property
-    def shape(self) -> tuple[int]:
-        """The number of sequences; scikit-learn then cuts folds by indexing, not one by one."""
-        return (len(self),)
-
-    @property
-    def lengths(self) -> Array:
-        """Tokens of each sequence."""
-        return np.diff(self.offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
             i = range(len(self))[int(which)]
@@ -67,24 +79,14 @@ class SparseSequences:
         rows, offsets = choose(self.offsets, which)
         return SparseSequences(self.matrix[rows], offsets)
 
-    def __iter__(self) -> Iterator[sp.csr_matrix]:
-        return (self[i] for i in range(len(self)))
-
 
 def sequences_from_columns(
     columns: Array, offsets: Array, n_features: int, dtype: Any, tidy: bool
 ) -> SparseSequences:
     """Sequences whose tokens have a one in each of their columns.
 
-    Parameters
-    ----------
-    columns : int32 ndarray of shape (entries per token, tokens)
-        −1 for no entry.
-    offsets, n_features, dtype
-        Cuts of the sequences, width and type of the matrix.
-    tidy : bool
-        Whether the columns of each token rise; otherwise they are sorted, and repeated ones
-        added up.
+    ``columns`` is (entries per token, tokens), −1 for no entry. If they are ``tidy``, those of each
+    token rise; otherwise they are sorted, and repeated ones added up.
     """
     per_token, n_tokens = columns.shape
     index_dtype = np.int32 if columns.size < 2**31 else np.int64
@@ -109,7 +111,7 @@ def sequences_from_columns(
 
 
 @dataclass(frozen=True)
-class TokenTable:
+class TokenTable(_Cut):
     """Tokens of many sentences, column by column, each column as numbers of its distinct values.
 
     A word that occurs a thousand times is stored once, so features of a column are computed on
@@ -186,16 +188,6 @@ class TokenTable:
         """Tokens of all sentences."""
         return int(self.offsets[-1])
 
-    @property
-    def shape(self) -> tuple[int]:
-        """The number of sentences; scikit-learn then cuts folds by indexing, not one by one."""
-        return (len(self),)
-
-    @property
-    def lengths(self) -> Array:
-        """Tokens of each sentence."""
-        return np.diff(self.offsets)
-
     def position(self, column: str | int) -> int:
         """The number of a column given by name or number (from the end if negative)."""
         if isinstance(column, str):
@@ -233,11 +225,8 @@ class TokenTable:
     def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
         """A table with a column replaced, or appended if there is none of that name.
 
-        Parameters
-        ----------
-        name : str
-        values : sequence of sequences of str, or sequence of str
-            One sequence per sentence, as ``predict`` returns, or all tokens' values in a row.
+        ``values`` are one sequence per sentence, as ``predict`` returns, or those of all tokens in
+        a row.
         """
         flat: list[Any] = list(values)
         if not all(isinstance(value, str) for value in flat):
@@ -265,9 +254,6 @@ class TokenTable:
         columns[k], codes[k] = added.values[0], added.codes[0]
         return TokenTable(tuple(names), codes, tuple(columns), self.offsets)
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
             i = range(len(self))[int(which)]
@@ -280,9 +266,6 @@ class TokenTable:
         tokens, offsets = choose(self.offsets, which)
         return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
 
-    def __iter__(self) -> Iterator[list[tuple[str, ...]]]:
-        return (self[i] for i in range(len(self)))
-
 
 def default_names(width: int) -> tuple[str, ...]:
     """Names of unnamed columns: the word, then numbers."""
@@ -293,11 +276,6 @@ class TableBuilder:
     """Gathers a table from blocks of columns of bytes; for readers of large files.
 
     Values are numbered as they come, so what is kept of a token is four bytes a column.
-
-    Parameters
-    ----------
-    width : int
-        Number of columns.
     """
 
     def __init__(self, width: int) -> None:
@@ -327,16 +305,7 @@ class TableBuilder:
 
 
 def sentence_offsets(blank: Array) -> Array:
-    """Where sentences begin among the tokens, from which lines hold no token.
-
-    Parameters
-    ----------
-    blank : bool ndarray of shape (lines,)
-
-    Returns
-    -------
-    int64 ndarray of shape (sentences + 1,)
-    """
+    """Where sentences begin among the tokens, from which lines hold no token."""
     ended = np.append(blank, True)
     ends = ended & ~np.append(True, blank)
     tokens = np.cumsum(~ended)
@@ -367,10 +336,8 @@ def from_frame(
 
     Returns
     -------
-    X : TokenTable, or list of arrays (tokens, columns)
-        A table where the columns hold strings, arrays where they hold numbers.
-    y : list of lists, or None
-        The labels of each sentence.
+    X : TokenTable where the columns hold strings, arrays (tokens, columns) where they hold numbers
+    y : labels of each sentence, or None
     """
     names = [str(name) for name in getattr(frame, "columns", ())]
     if not names or not hasattr(frame, "__getitem__"):
