@@ -360,7 +360,8 @@ class Vocabulary(Layout):
         """
         sizes = [self.sources[s].room + 2 * self.reach for s in group.sources] or [1]
         stages: list[tuple[slice, list[int]]] = []
-        start, radices = 0, []
+        start = 0
+        radices: list[int] = []
         for k, size in enumerate(sizes):
             if k > start and prod(radices) * size >= LIMIT:
                 stages.append((slice(start, k), radices))
