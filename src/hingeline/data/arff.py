@@ -73,8 +73,7 @@ def write_mulan_labels(target: Target, names: Sequence[str]) -> None:
     with atomic_text(target) as out:
         out.write('<?xml version="1.0" encoding="utf-8"?>\n')
         out.write('<labels xmlns="http://mulan.sourceforge.net/labels">\n')
-        for name in names:
-            out.write(f"<label name={quoteattr(name)}></label>\n")
+        out.writelines(f"<label name={quoteattr(name)}></label>\n" for name in names)
         out.write("</labels>\n")
 
 
@@ -193,9 +192,6 @@ def _read_attribute(text: TextSource, number: int, declaration: str) -> _Attribu
         return _Attribute(name, {value: float(k) for k, value in enumerate(values)}, plain=False)
 
 
-# Rows ---------------------------------------------------------------------------------------------
-
-
 def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None) -> MultilabelData:
     r"""Read an ARFF file, dense or sparse.
 
@@ -251,12 +247,12 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
 def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]:
     if labels is None:
         return []
+    columns = list(range(len(names)))
     if isinstance(labels, (int, np.integer)):
         if abs(int(labels)) > len(names):
             raise text.error(
                 None, f"labels is {labels}, but there are {len(names)} attributes; give fewer."
             )
-        columns = list(range(len(names)))
         return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
@@ -290,7 +286,14 @@ class _Rows:
         sparse = row.startswith("{")
         if self.sparse is None:
             self.sparse = sparse
-            self._check_omitted(number)
+            # In sparse rows what is left out is the first nominal value, which must be 0 for us.
+            for attribute in self.attributes if sparse else ():
+                if attribute.values is not None and next(iter(attribute.values.values())) != 0.0:
+                    raise self.text.error(
+                        number,
+                        f"sparse rows leave out the first value of {shown(attribute.name)}, which "
+                        "is not 0; declare 0 first.",
+                    )
         if sparse != self.sparse:
             raise self.text.error(
                 number, "sparse rows {…} and dense rows are mixed; write all rows in one way."
@@ -362,16 +365,6 @@ class _Rows:
             f"there is no attribute {shown(column)}, they are numbered 0 to "
             f"{len(self.attributes) - 1}; correct the line.",
         )
-
-    def _check_omitted(self, number: int) -> None:
-        """In sparse rows what is left out is the first nominal value, which must be 0 for us."""
-        for attribute in self.attributes if self.sparse else ():
-            if attribute.values is not None and next(iter(attribute.values.values())) != 0.0:
-                raise self.text.error(
-                    number,
-                    f"sparse rows leave out the first value of {shown(attribute.name)}, which is "
-                    "not 0; declare 0 first.",
-                )
 
     def matrix(self) -> Any:
         """All rows, checked: finite numbers, and for nominal attributes declared ones."""

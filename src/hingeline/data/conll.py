@@ -53,14 +53,28 @@ def read_conll(
     blanks = [np.empty(0, dtype=bool)]
     with open_text(source) as text:
         for first, lines in text.blocks():
-            lines = _without_docstart(lines)
+            if _DOCSTART in b"\n".join(lines):
+                lines = [b"" if line.startswith(_DOCSTART) else line for line in lines]
             if builder is None:
                 k = next((k for k, line in enumerate(lines) if line.strip()), None)
                 if k is None:
                     continue
                 if separator is None and b"\t" in lines[k]:
                     exact = b"\t"
-                builder = TableBuilder(_width(text, first + k, lines[k], exact, names))
+                width = len(lines[k].split(exact))
+                problem = ""
+                if width > _MAX_COLUMNS:
+                    problem = (
+                        f"and at most {_MAX_COLUMNS:,} are read; is this a file of CoNLL columns?"
+                    )
+                elif names is not None and len(names) != width:
+                    problem = (
+                        f"but names has {len(names)} entries; name every column or check the "
+                        "separator."
+                    )
+                if problem:
+                    raise text.error(first + k, f"there are {width:,} columns, {problem}")
+                builder = TableBuilder(width)
             flat, counts = _fields(lines, exact)
             blank = counts == 0
             wrong = np.flatnonzero(~blank & (counts != builder.width))
@@ -100,32 +114,6 @@ def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array
         rows = [line.split(exact) if line.strip() else [] for line in lines]
         flat, counts = list(chain.from_iterable(rows)), list(map(len, rows))
     return flat, np.array(counts, dtype=np.int64)
-
-
-def _without_docstart(lines: list[bytes]) -> list[bytes]:
-    """The lines, with those that begin a document made blank."""
-    if _DOCSTART in b"\n".join(lines):
-        return [b"" if line.startswith(_DOCSTART) else line for line in lines]
-    return lines
-
-
-def _width(
-    text: TextSource, number: int, line: bytes, exact: bytes | None, names: Sequence[str] | None
-) -> int:
-    width = len(line.split(exact))
-    if width > _MAX_COLUMNS:
-        raise text.error(
-            number,
-            f"there are {width:,} columns, and at most {_MAX_COLUMNS:,} are read; is this a file "
-            "of CoNLL columns?",
-        )
-    if names is not None and len(names) != width:
-        raise text.error(
-            number,
-            f"there are {width} columns, but names has {len(names)} entries; name every column "
-            "or check the separator.",
-        )
-    return width
 
 
 def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:

@@ -57,8 +57,7 @@ def read_crfsuite(source: Source) -> LabelledSequences:
             if not inside:
                 X.append([])
                 y.append([])
-                inside = True
-                size += _SEQUENCE
+                inside, size = True, _SEQUENCE
             label, *items = line.split("\t")
             attributes: dict[str, float] = {}
             for item in items:
@@ -128,14 +127,9 @@ def write_crfsuite(
 ) -> None:
     """Write labelled sequences of attributes.
 
-    Parameters
-    ----------
-    target : path, "-" or file object; compressed if its name ends in ``.gz``
-    X : sequence of sequences of dicts or of lists of str
-        Each token as a dict from attributes to numbers, or a list of attributes. A text as value
-        makes the attribute ``name:value``, as in python-crfsuite.
-    y : sequence of sequences of labels, optional
-        Default: the label ``O`` everywhere, for text that is to be tagged.
+    A token is a dict from attributes to numbers, or a list of attributes. A text as value makes
+    the attribute ``name:value``, as in python-crfsuite. Without y the label is ``O`` everywhere,
+    for text that is to be tagged.
     """
     if y is not None and len(y) != len(X):
         raise ValueError(f"X has {len(X)} sequences and y has {len(y)}.")

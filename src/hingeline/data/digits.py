@@ -60,7 +60,6 @@ def load_digit_dates(
 
     Examples
     --------
-    >>> from hingeline.data.digits import load_digit_dates
     >>> data = load_digit_dates(n_train=3, n_test=1)
     >>> len(data.X_train), data.X_train[0].shape, data.y_train[0].shape
     (3, (8, 64), (8,))
@@ -90,7 +89,9 @@ def _compose(
     """Sequences from the ``allowed`` rows of ``images``: pixels, digits, dates and rows."""
     random = np.random.RandomState(seed)
     by_digit = [allowed[digits[allowed] == digit] for digit in range(10)]
-    days, last_digits = _working_days()
+    days = np.arange(_FIRST_DAY, _AFTER_LAST_DAY, dtype="datetime64[D]")
+    days = days[np.is_busday(days)]
+    last_digits = ((days - days.astype("datetime64[M]")).astype(np.int64) + 1) % 10
     X, y, dates, chosen = [], [], [], []
     for start in random.randint(len(days) - LENGTH + 1, size=count):
         shown = last_digits[start : start + LENGTH].copy()
@@ -103,11 +104,3 @@ def _compose(
         dates.append(tuple(str(day) for day in days[start : start + LENGTH]))
         chosen.append(rows)
     return X, y, dates, chosen
-
-
-def _working_days() -> tuple[Array, Array]:
-    """All days from Monday to Friday, and the last digit of each one's day of the month."""
-    days = np.arange(_FIRST_DAY, _AFTER_LAST_DAY, dtype="datetime64[D]")
-    days = days[np.is_busday(days)]
-    in_month = (days - days.astype("datetime64[M]")).astype(np.int64) + 1
-    return days, in_month % 10

@@ -52,13 +52,8 @@ class LabelledSequences(NamedTuple):
 class Vocabulary:
     """Names in the order of their numbers.
 
-    Attributes
-    ----------
-    attributes : tuple of str
-        Attribute k is column k of a matrix and number k + 1 in a file. If there are none, numbers
-        are their own names.
-    labels : tuple of str
-        Label k has the number k + 1 in a file.
+    Attribute k is column k of a matrix and number k + 1 in a file; if there are none, numbers are
+    their own names. Label k has the number k + 1 in a file.
 
     Examples
     --------

@@ -39,16 +39,10 @@ def write_svmlight(
     *,
     zero_based: bool = False,
 ) -> None:
-    """Write labelled rows as ``label index:value …``.
+    """Write labelled rows as ``label index:value …``; labels are numbers.
 
-    Parameters
-    ----------
-    target : path, "-" or file object; compressed if its name ends in ``.gz``
-    X : sparse matrix or array of shape (rows, features)
-    y : numbers of shape (rows,)
-    qid : array of int of shape (rows,), optional
-    comments : sequence of str, optional; written after ``#`` where not empty
-    zero_based : bool, default=False; whether to number features from 0
+    Comments are written after ``#`` where they are not empty. Features are numbered from 1 unless
+    ``zero_based``. A target whose name ends in ``.gz`` is compressed.
     """
     labels = np.asarray(y)
     if labels.dtype.kind not in "biuf" or not np.all(np.isfinite(labels)):
@@ -78,7 +72,7 @@ def write_multilabel(
     columns = indicator.indices.tolist()
     starts = indicator.indptr.tolist()
     heads = [",".join(map(str, columns[lo:hi])) for lo, hi in pairwise(starts)]
-    _write_rows(target, X, heads, comments, zero_based, may_be_empty=True)
+    _write_rows(target, X, heads, comments, zero_based)
 
 
 def write_svmhmm(
@@ -119,7 +113,6 @@ def _write_rows(
     heads: list[str],
     comments: Sequence[str] | None,
     zero_based: bool,
-    may_be_empty: bool = False,
 ) -> None:
     matrix = sp.csr_matrix(X, copy=True)
     matrix.sum_duplicates()
@@ -138,15 +131,14 @@ def _write_rows(
             values = matrix.data[part].tolist()
             items = [f"{k}:{number_text(v)}" for k, v in zip(indices, values, strict=True)]
             comment = comments[i] if comments is not None else ""
-            if any(c in "\n\r" for c in comment):
+            if "\n" in comment or "\r" in comment:
                 raise ValueError(f"comment {i} has a line end: it must fit into the line.")
-            if comment:
-                items.append(f"# {comment}")
-            if may_be_empty and not head and not any(":" in item for item in items[:1]):
+            if not head and not items:
                 raise ValueError(
                     f"row {i} has neither labels nor features: a blank line would be skipped."
                 )
-            out.write(" ".join([head, *items] if head else items) + "\n")
+            note = f"# {comment}" if comment else ""
+            out.write(" ".join(filter(None, [head, *items, note])) + "\n")
 
 
 class _Rows:

@@ -59,10 +59,8 @@ class GaussianEmissions(  # type: ignore[call-arg]
 
     Attributes
     ----------
-    n_features_in_ : int
-        d.
-    n_features_out_ : int
-        Width of the result.
+    n_features_in_, n_features_out_ : int
+        d, and the width of the result.
 
     Examples
     --------

@@ -41,19 +41,20 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     if isinstance(X, SparseSequences):
         if lengths is not None:
             raise ValueError("X is cut into sequences already: leave lengths out.")
-        return numeric_matrix(X.matrix, "X"), _check_offsets(X.offsets)
+        empty = np.flatnonzero(np.diff(X.offsets) <= 0)
+        if len(empty):
+            raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
+        if not len(X):
+            raise ValueError("X is empty: there are no sequences.")
+        return numeric_matrix(X.matrix, "X"), X.offsets
     if lengths is not None:
         matrix = numeric_matrix(X, "X")
         return matrix, check_lengths(lengths, matrix.shape[0])
-    if sp.issparse(X):
+    if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object):
+        one = "sparse matrix" if sp.issparse(X) else "two-dimensional array"
         raise ValueError(
-            "X is one sparse matrix: pass lengths= to say where its sequences end, or a list of "
-            "matrices, one per sequence."
-        )
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object:
-        raise ValueError(
-            "X is one two-dimensional array: pass lengths= to say where its sequences end, or a "
-            "list of arrays, one per sequence."
+            f"X is one {one}: pass lengths= to say where its sequences end, or a list of "
+            f"{'matrices' if sp.issparse(X) else 'arrays'}, one per sequence."
         )
     if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
         raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
@@ -64,10 +65,9 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         return at_once
     parts: list[Any] = []
     for i, x in enumerate(X):
-        if not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0:
-            raise ValueError(f"X[{i}] is an empty sequence: drop it.")
-        part = numeric_matrix(x, f"X[{i}]")
-        if part.shape[0] == 0:
+        nothing = not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0
+        part = None if nothing else numeric_matrix(x, f"X[{i}]")
+        if part is None or part.shape[0] == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
@@ -75,20 +75,9 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
                 "sequences must have the same features."
             )
         parts.append(part)
-    offsets = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])])
+    offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
     dtype = np.result_type(*{part.dtype for part in parts})
-    matrix = sp.vstack(parts, format="csr", dtype=dtype)
-    return matrix, offsets.astype(np.int64)
-
-
-def _check_offsets(offsets: Array) -> Array:
-    """Offsets without empty sequences."""
-    empty = np.flatnonzero(np.diff(offsets) <= 0)
-    if len(empty):
-        raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
-    if len(offsets) < 2:
-        raise ValueError("X is empty: there are no sequences.")
-    return offsets
+    return sp.vstack(parts, format="csr", dtype=dtype), offsets
 
 
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
@@ -217,20 +206,13 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
 
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
     """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
-    if features is not None:
-        if isinstance(features, type) or not (
-            hasattr(features, "fit_transform") and hasattr(features, "transform")
-        ):
-            raise TypeError(
-                f"features must be an encoder such as TokenTemplates(), got {features!r}."
-            )
-        encoder = clone(features)
-    else:
-        encoder = _choose_encoder(X, lengths)
+    encodes = hasattr(features, "fit_transform") and hasattr(features, "transform")
+    if features is not None and (isinstance(features, type) or not encodes):
+        raise TypeError(f"features must be an encoder such as TokenTemplates(), got {features!r}.")
+    encoder = _choose_encoder(X, lengths) if features is None else clone(features)
     if encoder is None:
         return None, *stack_sequences(X, lengths)
-    encoded = encoder.fit_transform(_cut(X, lengths))
-    return encoder, *stack_sequences(encoded)
+    return encoder, *stack_sequences(encoder.fit_transform(_cut(X, lengths)))
 
 
 def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
@@ -246,7 +228,7 @@ def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
         return False
     if _choose_encoder(X, lengths) is not None:
         return False
-    if isinstance(X, SparseSequences) or sp.issparse(X) or isinstance(X, np.ndarray):
+    if isinstance(X, (SparseSequences, np.ndarray)) or sp.issparse(X):
         return True
     return bool(len(X)) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray))
 
@@ -313,17 +295,7 @@ class Encoder(  # type: ignore[call-arg]
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Learn the features of sentences.
-
-        Parameters
-        ----------
-        X : list of sentences, as the class takes them
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Learn the features of sentences, given as the class takes them; y is ignored."""
         self.fit_transform(X)
         return self
 

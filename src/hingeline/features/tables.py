@@ -59,8 +59,7 @@ class SparseSequences(_Cut):
     Parameters
     ----------
     matrix : csr_matrix of shape (tokens, features)
-    offsets : int64 ndarray of shape (sequences + 1,)
-        Sequence i has the rows ``offsets[i]`` to ``offsets[i + 1] − 1``.
+    offsets : int64 ndarray; sequence i has the rows ``offsets[i]`` to ``offsets[i + 1] − 1``
     """
 
     def __init__(self, matrix: sp.csr_matrix, offsets: Any) -> None:
@@ -119,17 +118,6 @@ class TokenTable(_Cut):
     sentences: ``table[i]`` is a list of tuples, one per token; a slice, a mask or an array of
     numbers gives a table.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Names of the columns.
-    codes : int32 ndarray of shape (columns, tokens)
-        Numbers into ``values``.
-    values : tuple of lists of str
-        The distinct values of each column.
-    offsets : int64 ndarray of shape (sentences + 1,)
-        Sentence i has the tokens ``offsets[i]`` to ``offsets[i + 1] − 1``.
-
     Examples
     --------
     >>> table = TokenTable.from_sentences([[("He", "PRP"), ("ran", "VBD")]], ["word", "pos"])
@@ -139,10 +127,10 @@ class TokenTable(_Cut):
     [('He', 'PRP'), ('ran', 'VBD')]
     """
 
-    names: tuple[str, ...]
-    codes: Array
-    values: tuple[list[str], ...]
-    offsets: Array
+    names: tuple[str, ...]  # of the columns
+    codes: Array  # int32, (columns, tokens): numbers into values
+    values: tuple[list[str], ...]  # the distinct ones of each column
+    offsets: Array  # sentence i has the tokens offsets[i] to offsets[i + 1] − 1
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[str]], offsets: Any) -> TokenTable:
@@ -245,14 +233,13 @@ class TokenTable(_Cut):
                 f"values has {len(flat)} entries, but there are {self.n_tokens} tokens."
             )
         added = TokenTable.from_columns({name: flat}, self.offsets)
-        names, columns, codes = list(self.names), list(self.values), self.codes.copy()
-        if name not in names:
-            names.append(name)
-            columns.append([])
-            codes = np.concatenate([codes, added.codes])
-        k = names.index(name)
-        columns[k], codes[k] = added.values[0], added.codes[0]
-        return TokenTable(tuple(names), codes, tuple(columns), self.offsets)
+        if name not in self.names:
+            codes = np.concatenate([self.codes, added.codes])
+            added_to = (*self.names, name), codes, (*self.values, *added.values)
+            return TokenTable(*added_to, self.offsets)
+        k, texts, codes = self.names.index(name), list(self.values), self.codes.copy()
+        texts[k], codes[k] = added.values[0], added.codes[0]
+        return TokenTable(self.names, codes, tuple(texts), self.offsets)
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):

@@ -153,11 +153,6 @@ class Term:
     offset: int
 
     @property
-    def source(self) -> tuple[int, tuple[Call, ...]]:
-        """The term without its position."""
-        return self.column, self.calls
-
-    @property
     def is_test(self) -> bool:
         """Whether the term has no value of its own."""
         return bool(self.calls) and self.calls[-1].is_test
@@ -177,7 +172,7 @@ class Template:
     @property
     def sources(self) -> tuple[tuple[int, tuple[Call, ...]], ...]:
         """The terms without their positions."""
-        return tuple(term.source for term in self.terms)
+        return tuple((term.column, term.calls) for term in self.terms)
 
 
 def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> list[Template]:
@@ -551,7 +546,7 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
     def _known_columns(self, table: TokenTable) -> TokenTable:
         if table.names == self.column_names_ or len(table.names) == len(self.column_names_) == 1:
             return table
-        used = self._encoding.used_columns()
+        used = self._encoding.used_columns
         wanted = [self.column_names_[k] for k in used]
         if set(wanted) <= set(table.names):
             # Columns that no template reads may be missing; any other stands in for them.

@@ -227,13 +227,9 @@ class Layout:
             group = groups.setdefault(template.literals, Group(template.literals, which, []))
             group.offsets.append(tuple(term.offset for term in template.terms))
         self.sources = [Source(column, calls) for column, calls in numbers]
+        self.used_columns = sorted({source.column for source in self.sources})
         self.groups = list(groups.values())
-        reaches = [abs(o) for group in self.groups for offsets in group.offsets for o in offsets]
-        self.reach = max(reaches, default=0)
-
-    def used_columns(self) -> list[int]:
-        """The columns that templates read."""
-        return sorted({source.column for source in self.sources})
+        self.reach = max((abs(term.offset) for t in templates for term in t.terms), default=0)
 
     def read_codes(
         self, table: TokenTable, read: Callable[[Source, Sequence[str]], Array]
@@ -243,7 +239,7 @@ class Layout:
         ``read`` gives the codes of distinct values. Edges are, for k < reach, the tokens at place k
         of their sentence, and at place k from its end.
         """
-        found = {k: _find_values(table, k) for k in self.used_columns()}
+        found = {k: _find_values(table, k) for k in self.used_columns}
         codes = []
         for source in self.sources:
             values, tokens = found[source.column]
