@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.text import Source, Target, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
 
 Array = np.ndarray[Any, Any]
