@@ -236,12 +236,8 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
                 "0 or 1.",
             )
         kept = np.setdiff1d(np.arange(len(names)), wanted)
-        return MultilabelData(
-            matrix[:, kept],
-            Y.astype(np.uint8),
-            [names[k] for k in kept],
-            [names[k] for k in wanted],
-        )
+        features, chosen = ([names[k] for k in columns] for columns in (kept, wanted))
+        return MultilabelData(matrix[:, kept], Y.astype(np.uint8), features, chosen)
 
 
 def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]:

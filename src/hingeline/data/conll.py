@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, atomic_text, open_text, shown
+from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
 
 Array = np.ndarray[Any, Any]
@@ -62,18 +62,8 @@ def read_conll(
                 if separator is None and b"\t" in lines[k]:
                     exact = b"\t"
                 width = len(lines[k].split(exact))
-                problem = ""
-                if width > _MAX_COLUMNS:
-                    problem = (
-                        f"and at most {_MAX_COLUMNS:,} are read; is this a file of CoNLL columns?"
-                    )
-                elif names is not None and len(names) != width:
-                    problem = (
-                        f"but names has {len(names)} entries; name every column or check the "
-                        "separator."
-                    )
-                if problem:
-                    raise text.error(first + k, f"there are {width:,} columns, {problem}")
+                if width > _MAX_COLUMNS or (names is not None and len(names) != width):
+                    raise _bad_width(text, first + k, width, names)
                 builder = TableBuilder(width)
             flat, counts = _fields(lines, exact)
             blank = counts == 0
@@ -114,6 +104,13 @@ def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array
         rows = [line.split(exact) if line.strip() else [] for line in lines]
         flat, counts = list(chain.from_iterable(rows)), list(map(len, rows))
     return flat, np.array(counts, dtype=np.int64)
+
+
+def _bad_width(text: TextSource, line: int, width: int, names: Sequence[str] | None) -> Exception:
+    problem = f"and at most {_MAX_COLUMNS:,} are read; is this a file of CoNLL columns?"
+    if width <= _MAX_COLUMNS and names is not None:
+        problem = f"but names has {len(names)} entries; name every column or check the separator."
+    return text.error(line, f"there are {width:,} columns, {problem}")
 
 
 def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:

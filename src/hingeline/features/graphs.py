@@ -106,12 +106,7 @@ class Graph:
         return len(self.edges)
 
     def subgraph(self, kept: Any) -> Graph:
-        """The graph of some nodes, with the edges and factors that lie among them.
-
-        Parameters
-        ----------
-        kept : bool array-like of shape (nodes,)
-        """
+        """The graph of the nodes where ``kept`` is true, with the edges and factors among them."""
         kept = np.asarray(kept, dtype=bool)
         if kept.shape != (self.n_nodes,):
             raise ValueError(f"kept has shape {kept.shape}, but there are {self.n_nodes} nodes.")

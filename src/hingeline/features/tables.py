@@ -305,8 +305,10 @@ def from_frame(
     label: str | None = "tag",
     columns: Sequence[str] | None = None,
 ) -> tuple[TokenTable | list[Array], list[list[Any]] | None]:
-    """Cut a pandas or polars frame of tokens into sentences.
+    """Cut a pandas or polars frame of tokens into sentences, and the labels of each.
 
+    Sentences are a TokenTable where the columns hold strings, arrays (tokens, columns) where they
+    hold numbers.
     Rows of a group need not be neighbours: they are gathered, groups in the order of their first
     row, rows of a group in the order of the frame.
 
@@ -320,11 +322,6 @@ def from_frame(
         The column of labels; None if there is none.
     columns : list of str, optional
         The columns to read; by default all others.
-
-    Returns
-    -------
-    X : TokenTable where the columns hold strings, arrays (tokens, columns) where they hold numbers
-    y : labels of each sentence, or None
     """
     names = [str(name) for name in getattr(frame, "columns", ())]
     if not names or not hasattr(frame, "__getitem__"):
