@@ -14,7 +14,7 @@ Averaging. With iterates ``w_1 … w_K`` (one a visit) the average with weights 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,23 +39,24 @@ def register_rule(rule: type, step: Callable[..., tuple[bool, float]]) -> None:
     _STEPS[rule] = step
 
 
+class Mass(NamedTuple):
+    """The mass of one example, and what bounds it."""
+
+    total: float  # the sum of its multipliers
+    cap: float
+    ridge: float
+
+
 def step(
-    rule: Any,
-    gram: Array,
-    alpha: Array,
-    before: Array,
-    gradient: Array,
-    total: float,
-    cap: float,
-    ridge: float,
+    rule: Any, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
     """Move mass between the planes of one example; whether there was a reason to, and a result.
 
-    ``gram`` holds their inner products without the ridge, ``total`` sums ``alpha``, of which
-    ``before`` is a copy, and ``gradient`` is ``h − ridge·total``; both change in place. What the
-    result means is the rule's own affair.
+    ``gram`` holds their inner products without the ridge, ``before`` is a copy of ``alpha``, and
+    ``gradient`` is ``h − ridge·total``; both change in place. What the result means is the rule's
+    own affair.
     """
-    return _STEPS[type(rule)](rule, gram, alpha, before, gradient, total, cap, ridge)
+    return _STEPS[type(rule)](rule, gram, alpha, before, gradient, mass)
 
 
 by_class(step, _STEPS.get)
@@ -104,7 +105,7 @@ def visit(
     if ridge > 0.0:
         for j in range(m):
             values[j] -= ridge * total
-    moved, result = step(rule, gram, alpha, before, values, total, form.cap[i], ridge)
+    moved, result = step(rule, gram, alpha, before, values, Mass(total, form.cap[i], ridge))
     if not moved:
         return result
     changed = False

@@ -385,8 +385,6 @@ class BaseSSVM:
         )
         with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
-            if start is not None and multipliers is not None:
-                solver.resume(start.form)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
 
