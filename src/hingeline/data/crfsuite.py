@@ -139,7 +139,7 @@ def write_crfsuite(
             if len(labels) != len(tokens) or not tokens:
                 raise ValueError(
                     f"X[{i}] has {len(tokens)} tokens and y[{i}] has {len(labels)} labels: they "
-                    "must have one length, and not none."
+                    "must have the same length, at least 1."
                 )
             for t, (token, label) in enumerate(zip(tokens, labels, strict=True)):
                 items = [_escape(label, f"y[{i}][{t}]")]

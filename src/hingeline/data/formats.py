@@ -187,7 +187,7 @@ def convert(
 def tokens_to_sequences(table: TokenTable) -> LabelledSequences:
     """Attributes ``name=value`` of all columns but the last, which is the label."""
     if len(table.names) < 2:
-        raise ValueError("there is one column only: a label is wanted in the last column.")
+        raise ValueError("there is only one column: put the label into a last column.")
     columns = [
         [f"{name}={value}" for value in values]
         for name, values in zip(table.names[:-1], table.values, strict=False)

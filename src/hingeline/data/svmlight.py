@@ -95,7 +95,7 @@ def write_svmhmm(
         if len(labels) != length or not length:
             raise ValueError(
                 f"X[{i}] has {length} tokens and y[{i}] has {len(labels)} labels: they must have "
-                "one length, and not none."
+                "the same length, at least 1."
             )
         for label in map(str, labels):
             if not label or any(c in "#: \t\n\r\v\f" for c in label):

@@ -265,7 +265,7 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
     def _know(self, names: list[str]) -> DictEncoder:
         self.vocabulary_ = {name: k for k, name in enumerate(names)}
         if len(self.vocabulary_) != len(names):
-            raise ValueError("an attribute of the encoder is there twice.")
+            raise ValueError("the encoder has an attribute twice: give each once.")
         self.n_features_out_ = len(names)
         return self
 

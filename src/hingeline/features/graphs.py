@@ -144,7 +144,7 @@ def _features(values: Any, name: str) -> Any:
         try:
             matrix = dense = np.asarray(values)
         except ValueError as error:
-            raise ValueError(f"{name} is ragged: its rows must have one length.") from error
+            raise ValueError(f"{name} is ragged: its rows must have the same length.") from error
         if dense.ndim != 2:
             raise ValueError(
                 f"{name} has shape {dense.shape}, expected two dimensions: one row each, one "

@@ -152,7 +152,7 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
     if len(y) != len(offsets) - 1:
         raise ValueError(
-            f"X has {len(offsets) - 1} sequences and y has {len(y)}: they must have one length."
+            f"X has {len(offsets) - 1} sequences and y has {len(y)}: there must be as many."
         )
     flat = []
     for i, labels in enumerate(y):
@@ -161,7 +161,7 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
         if len(labels) != offsets[i + 1] - offsets[i]:
             raise ValueError(
                 f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)} "
-                "labels: they must have one length."
+                "labels: they must have the same length."
             )
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
