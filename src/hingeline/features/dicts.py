@@ -55,7 +55,8 @@ class _Atoms(dict[Any, int]):
         if not isinstance(item, tuple):
             self[item] = atom = self.add(_text(item))
             return atom
-        name, value = _text(item[0]), item[1]
+        key, value = item
+        name = _text(key)
         if isinstance(value, (str, bytes)):
             self[item] = atom = self.add(f"{name}:{_text(value)}")
         elif isinstance(value, (tuple, frozenset)):
