@@ -13,11 +13,11 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import one_of, positive
+from hingeline._checks import effective_n_jobs, one_of, positive
 from hingeline.constraints.decode import decode_compiled
 from hingeline.constraints.penalties import Penalties
+from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
-from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import WarmSolver

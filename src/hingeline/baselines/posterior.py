@@ -28,7 +28,7 @@ from hingeline._checks import positive
 from hingeline.baselines.base import Baseline, Rounds
 from hingeline.baselines.relaxation import Relaxation, SoftTask
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.estimators.crf import ChainCRF
 from hingeline.semisupervised.starting import PartlyLabelled
 

@@ -46,8 +46,8 @@ from hingeline.constraints.switches import (
     SHARE,
     CompiledConstraints,
 )
+from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
-from hingeline.core.workers import Workers
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import ChainProblem, layout_of
 

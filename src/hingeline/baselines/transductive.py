@@ -32,7 +32,7 @@ from hingeline.baselines.base import (
     make_learner,
 )
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.semisupervised.starting import PartlyLabelled
 
 

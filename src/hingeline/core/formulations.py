@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
+from hingeline._jit import by_reference, helper, kernel
 from hingeline.core.primitives import (
     decode_by_loss,
     decode_excess,
@@ -55,6 +55,7 @@ SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")
 
 
+@by_reference
 class Formulation(NamedTuple):
     """Feasible set and plane transformation, as flat data for the kernels."""
 

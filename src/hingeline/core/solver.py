@@ -24,9 +24,18 @@ import numpy as np
 
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
+    FIRST_CAPACITY,
+    FREE_SLOTS_ONLY,
+    KEEP,
+    WorkingSet,
     add_planes,
+    check_planes,
+    copy_planes,
+    empty_working_set,
+    fill_gram,
     find_planes,
     find_planes_above,
+    make_room,
     move_mass,
     score_planes,
 )
@@ -37,21 +46,9 @@ from hingeline.core.formulations import (
     feasible_stretch,
     total_slack_cost,
 )
-from hingeline.core.planes import (
-    FIRST_CAPACITY,
-    FREE_SLOTS_ONLY,
-    KEEP,
-    WorkingSet,
-    check_planes,
-    copy_planes,
-    empty_working_set,
-    fill_gram,
-    make_room,
-)
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
-from hingeline.core.workers import Workers
 
 Array = np.ndarray[Any, Any]
 

@@ -50,9 +50,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.core.blocks import Mass, longest_output, register_rule
+from hingeline.core.blocks import (
+    Mass,
+    WorkingSet,
+    insert,
+    longest_output,
+    make_room,
+    plane,
+    planes,
+    register_rule,
+)
 from hingeline.core.formulations import Formulation, example_gap, most_violated
-from hingeline.core.planes import WorkingSet, insert, make_room, plane, planes
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver

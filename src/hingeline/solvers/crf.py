@@ -21,8 +21,8 @@ import scipy.sparse as sp
 
 from hingeline._jit import kernel, strict_helper
 from hingeline.core.loop import warn_unfinished
+from hingeline.core.primitives import Workers
 from hingeline.core.results import HistoryRow, Result, relative
-from hingeline.core.workers import Workers
 from hingeline.structures.chain import ChainProblem, compile_problem, layout_of
 from hingeline.structures.chain_batch import add_by_feature, expect_all
 

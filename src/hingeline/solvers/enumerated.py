@@ -26,7 +26,7 @@ import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import Mass, step
+from hingeline.core.blocks import Mass, WorkingSet, step
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -35,7 +35,6 @@ from hingeline.core.formulations import (
     plane_scale,
     total_slack_cost,
 )
-from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
@@ -306,6 +305,40 @@ def visit(
     return gap
 
 
+@helper
+def prefetch_next(problem: Any, order: Array, t: int, w: Array, work: Work) -> None:
+    """Send for what the visits after the t-th will read."""
+    m = work.chosen.shape[0]
+    if t + 2 < order.shape[0]:
+        all_prefetch(problem, order[t + 1], order[t + 2], w)
+        for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
+            prefetch(work.alpha, p)
+            prefetch(work.drift, p)
+
+
+@kernel
+def move_isotropic(
+    problem: Any,
+    form: Formulation,
+    rule: Any,
+    order: Array,
+    alpha: Array,
+    drift: Array,
+    w: Array,
+    visits: float,
+    gaps: Array,
+) -> None:
+    """:func:`move_all` where every visit has the closed form, which is quicker to compile."""
+    work = make_work(alpha, drift)
+    k = visits
+    for t in range(order.shape[0]):
+        prefetch_next(problem, order, t, w, work)
+        i = order[t]
+        k += 1.0
+        square = all_isotropy(problem, i)
+        gaps[i] = visit_isotropic(problem, form, i, w, k * (k - 1.0), square, work)
+
+
 @kernel
 def move_all(
     problem: Any,
@@ -319,15 +352,10 @@ def move_all(
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    m = alpha.shape[1]
     work = make_work(alpha, drift)
     k = visits
     for t in range(order.shape[0]):
-        if t + 2 < order.shape[0]:
-            all_prefetch(problem, order[t + 1], order[t + 2], w)
-            for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
-                prefetch(work.alpha, p)
-                prefetch(work.drift, p)
+        prefetch_next(problem, order, t, w, work)
         i = order[t]
         k += 1.0
         square = all_isotropy(problem, i) if form.rescaled == 0 else 0.0
@@ -370,26 +398,18 @@ def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, o
         out[p] = plane_scale(form, losses[k]) * scores[k]
 
 
-@kernel
-def measure_all(problem: Any, form: Formulation, offsets: Array) -> tuple[float, float]:
-    """``b`` of every output; the mean ``‖a·Δf‖²`` of wrong ones and the largest ``‖a·Δf‖/b``."""
-    n, m = offsets.shape
-    losses = np.empty(m)
-    total = 0.0
-    reach = 0.0
-    count = 0
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            b = plane_offset(form, losses[k])
-            offsets[i, k] = b
-            if losses[k] > 0.0:
-                scale = plane_scale(form, losses[k])
-                inner = all_inner(problem, i, k, k)
-                total += scale * scale * inner
-                reach = max(reach, scale * np.sqrt(inner) / b)
-                count += 1
-    return total / max(count, 1), reach
+def measure_all(form: Formulation, losses: Array, squares: Array) -> tuple[Array, float, float]:
+    """``b`` of every output; the mean ``‖a·Δf‖²`` of wrong ones and the largest ``‖a·Δf‖/b``.
+
+    ``squares`` are ``‖Δf‖²`` of wrong outputs.
+    """
+    offsets = np.sqrt(losses) if form.root else losses
+    wrong = losses > 0.0
+    scales = offsets**2 if form.rescaled else wrong
+    square = float(squares @ scales.sum(axis=1)) / max(int(wrong.sum()), 1)
+    least = np.where(wrong, offsets, np.inf).min(axis=1)
+    per_norm = np.isfinite(least) if form.rescaled else 1.0 / least  # rescaling makes a = b
+    return offsets, square, float((np.sqrt(squares) * per_norm).max(initial=0.0))
 
 
 def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
@@ -425,12 +445,16 @@ class EnumeratedSDM(CertifiedSolver):
     def _begin(self, start: Array | None) -> None:
         compiled, form = self.compiled, self.form
         assert compiled.n_outputs is not None
+        assert compiled.output_losses is not None
+        assert compiled.output_squares is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
-        self.offsets = np.empty(shape)
-        self.square, self.reach = measure_all(compiled.problem, form, self.offsets)
+        losses = compiled.output_losses()
+        self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
+        if compiled.isotropic and not form.rescaled and self.mover is move_all:
+            self.mover = move_isotropic
         self.rule: Any = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
         self._distance = math.inf  # of the last look's primal from the dual
@@ -519,7 +543,7 @@ class EnumeratedSDM(CertifiedSolver):
         )
         self.oracle_calls += self.compiled.n
 
-    mover = staticmethod(move_all)
+    mover: Any = staticmethod(move_all)
 
     def move(self, examples: Array, form: Formulation) -> None:
         """Visit examples in a random order."""

@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
+from hingeline.core.blocks import KEEP, WorkingSet, make_room, planes
 from hingeline.core.formulations import Formulation, example_gap
-from hingeline.core.planes import KEEP, WorkingSet, make_room, planes
 from hingeline.core.primitives import planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver

@@ -35,6 +35,7 @@ from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import (
     Compiled,
+    Workers,
     decode_excess,
     output_length,
     plane_loss,
@@ -42,7 +43,6 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
-from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.sdm import SDM, Pair

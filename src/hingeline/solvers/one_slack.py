@@ -44,7 +44,15 @@ import scipy.sparse as sp
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import longest_output
+from hingeline.core.blocks import (
+    KEEP,
+    WorkingSet,
+    check_planes,
+    empty_working_set,
+    longest_output,
+    make_room,
+    planes,
+)
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -53,14 +61,6 @@ from hingeline.core.formulations import (
     plane_offset,
     plane_scale,
     total_slack_cost,
-)
-from hingeline.core.planes import (
-    KEEP,
-    WorkingSet,
-    check_planes,
-    empty_working_set,
-    make_room,
-    planes,
 )
 from hingeline.core.primitives import (
     PADDING,
@@ -103,6 +103,12 @@ Array = np.ndarray[Any, Any]
 
 #: Up to so many weights the g of cuts are rows of an array, beyond of a sparse matrix.
 SHORT = 2**17
+
+
+@kernel
+def move_between_cuts(gram: Array, beta: Array, hinge: Array, tolerance: float, limit: int) -> None:
+    """Pair steps on the small dual."""
+    pair_steps(gram, beta, hinge, 1.0, 0.0, tolerance, limit)
 
 
 class Cuts(NamedTuple):
@@ -168,7 +174,7 @@ class Cuts(NamedTuple):
                 break
             # A spread of the hinges with mass bounds the gap, because β sums up to 1 at most.
             limit = 10 * self.known + 10 if newton else 1000 * (self.known + 10)
-            pair_steps(self.gram, self.beta, hinge, 1.0, 0.0, tolerance, limit)
+            move_between_cuts(self.gram, self.beta, hinge, tolerance, limit)
             if newton:
                 for _ in range(50):
                     if not self._newton():

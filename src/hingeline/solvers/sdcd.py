@@ -37,7 +37,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel
-from hingeline.core.blocks import Mass, register_rule, slack_of_known
+from hingeline.core.blocks import (
+    FREE_SLOTS_ONLY,
+    KEEP,
+    Mass,
+    WorkingSet,
+    insert,
+    make_room,
+    register_rule,
+    slack_of_known,
+)
 from hingeline.core.blocks import visit as visit_planes
 from hingeline.core.formulations import (
     Formulation,
@@ -47,7 +56,6 @@ from hingeline.core.formulations import (
     plane_offset,
     plane_scale,
 )
-from hingeline.core.planes import FREE_SLOTS_ONLY, KEEP, WorkingSet, insert, make_room
 from hingeline.core.primitives import (
     all_add,
     all_isotropy,

@@ -24,9 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
-from hingeline.core.blocks import Mass, register_rule
-from hingeline.core.planes import WorkingSet
+from hingeline._jit import helper
+from hingeline.core.blocks import Mass, WorkingSet, register_rule
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
@@ -34,7 +33,7 @@ from hingeline.solvers.conjugate_gradients import Accelerator
 Array = np.ndarray[Any, Any]
 
 
-@kernel
+@helper
 def pair_steps(
     gram: Array,
     alpha: Array,
