@@ -157,7 +157,7 @@ class BaseModel(BaseEstimator):
 
     def _check_values(self) -> None:
         """Check what a prediction needs."""
-        self._check_parameters()
+        self.check_parameters()
 
     def save(
         self,
@@ -342,7 +342,8 @@ class BaseSSVM:
     def _check_values(self) -> None:  # without a solver, which would be imported for it
         check_common(self)
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
         solver = self._solver_class(None)
         self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
