@@ -28,8 +28,6 @@ from hingeline.solvers import newton
 Array = np.ndarray[Any, Any]
 
 
-#: More weights than this make the matrix of a Newton step too large.
-MOST_WEIGHTS = 2000
 #: With this few multipliers the step costs next to nothing.
 SMALL = 200
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
@@ -54,7 +52,7 @@ class Accelerator:
         "accelerate.idle",
     )
 
-    def __init__(self, iterations: int, n_weights: float = np.inf) -> None:
+    def __init__(self, iterations: int, n_weights: float = math.inf) -> None:
         self.iterations = iterations
         self.n_weights = n_weights
         self.newton = False  # Newton steps are under way
@@ -98,7 +96,7 @@ class Accelerator:
 
     def _crawls(self, gap: float, work: float) -> bool:
         """Whether Newton steps promise more than sweeps for the same work; then they begin."""
-        if self.n_weights > MOST_WEIGHTS or not math.isfinite(gap):
+        if not math.isfinite(self.n_weights + gap):
             return False
         self.sweeps += 1
         price = self.price(work)

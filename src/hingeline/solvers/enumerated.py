@@ -460,7 +460,9 @@ class EnumeratedSDM(CertifiedSolver):
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
-        newton: bool = option(True, "Newton steps over all planes where passes crawl")
+        newton_weights: int = option(
+            2000, "Newton steps over all planes where passes crawl and weights are no more", least=0
+        )
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
@@ -480,9 +482,9 @@ class EnumeratedSDM(CertifiedSolver):
         if compiled.isotropic and not form.rescaled and self.mover is move_all:
             self.mover = move_isotropic
         self.rule: Any = Pair(self.options.precision)
-        order = compiled.matrix_order if self.options.newton and not self.hard else None
-        n_weights = math.inf if order is None else len(order)
-        self.accelerate = Accelerator(self.options.cg_steps, n_weights)
+        n_weights = math.inf if compiled.matrix_order is None else len(compiled.matrix_order)
+        few = n_weights <= self.options.newton_weights and not self.hard
+        self.accelerate = Accelerator(self.options.cg_steps, n_weights if few else math.inf)
         self._distance = math.inf  # of the last look's primal from the dual
         self.certifies = not self.hard
         if start is not None:

@@ -166,7 +166,9 @@ class SDM(PlaneSolver):
             2.0, "large C is approached in up to two stages, each at so many times less"
         )
         stage_sweeps: int = option(1, "sweeps of a stage")
-        newton: bool = option(True, "Newton steps over all planes where passes crawl")
+        newton_weights: int = option(
+            2000, "Newton steps over all planes where passes crawl and weights are no more", least=0
+        )
         cg_steps: int = option(
             30, "conjugate gradient steps over all planes with mass, late in the run", least=0
         )
@@ -176,6 +178,6 @@ class SDM(PlaneSolver):
     def _begin(self, start: WorkingSet | None) -> None:
         super()._begin(start)
         self.rule = Pair(self.options.precision)
-        few = self.options.newton and not self.hard and not self.streaming
+        few = len(self.w) <= self.options.newton_weights and not self.hard and not self.streaming
         self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
         self.plan_stages_by_sample()

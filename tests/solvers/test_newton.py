@@ -1,0 +1,178 @@
+"""Newton steps over all planes: each part against its definition, the whole against the QP."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from hingeline import ChainSSVM, MulticlassSSVM
+from hingeline.core.formulations import make_formulation
+from hingeline.solvers.conjugate_gradients import Accelerator
+from hingeline.solvers.newton import Curvature, respond
+from hingeline.structures.multiclass import compile_problem, make_problem
+
+# isort: split
+from reference import EnumeratedProblem, by_output, primal, random_chains, random_multiclass, solve
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newton steps from the second sweep on."""
+
+    def crawls(self: Accelerator, gap: float, work: float) -> bool:
+        self.newton = np.isfinite(self.n_weights)
+        return self.newton
+
+    monkeypatch.setattr(Accelerator, "_crawls", crawls)
+
+
+def flat(model: Any) -> Any:
+    if isinstance(model, MulticlassSSVM):
+        return model.coef_.T.ravel()
+    return np.concatenate([model.emission_coef_.T.ravel(), model.transition_coef_.ravel()])
+
+
+@pytest.mark.parametrize(("slack", "C"), list(product(("max", "squared", "sum"), (0.1, 10.0))))
+def test_response_is_the_maximiser(slack: str, C: float) -> None:
+    rng = np.random.default_rng(3)
+    n, m = 6, 4
+    form = make_formulation(C, slack, "margin", rng.uniform(0.5, 2.0, n))
+    sigma = rng.uniform(0.1, 3.0, n)
+    centre = rng.uniform(0.0, 0.3 * C, n * m)
+    hinges = rng.normal(size=n * m)
+    alpha, free = np.empty(n * m), np.empty(n * m, dtype=bool)
+    rho, slacks = np.empty(n), np.empty(n)
+    total = respond(form, np.arange(n + 1) * m, sigma, centre, hinges, alpha, free, rho, slacks)
+    best = 0.0
+    for i in range(n):
+        at = slice(i * m, (i + 1) * m)
+
+        def loss(a: Any, at: slice = at, i: int = i) -> float:
+            away = a - centre[at]
+            value = hinges[at] @ a - 0.5 * form.ridge[i] * a.sum() ** 2
+            return float(-value + 0.5 * away @ away / sigma[i])
+
+        cap = form.cap[i] if np.isfinite(form.cap[i]) else 1e6
+        bounds = [(0.0, cap if slack == "sum" else None)] * m
+        sums = [] if slack == "sum" else [{"type": "ineq", "fun": lambda a, c=cap: c - a.sum()}]
+        found = minimize(
+            loss,
+            np.full(m, cap / (2 * m) if cap < 1e6 else 0.1),
+            bounds=bounds,
+            constraints=sums,
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        np.testing.assert_allclose(alpha[at], found.x, atol=2e-5 * max(1.0, C))
+        best -= found.fun
+        hinge = np.maximum(hinges[at], 0.0)
+        assert slacks[i] == pytest.approx(hinge.sum() if slack == "sum" else hinge.max())
+    assert total == pytest.approx(best, rel=1e-6)
+
+
+def test_curvature_of_classes_is_that_of_their_rows() -> None:
+    rng = np.random.default_rng(0)
+    n, d, k = 5, 3, 4
+    X = rng.normal(size=(n, d))
+    X[2, 1] = 0.0
+    labels = rng.integers(k, size=n).astype(np.int32)
+    import scipy.sparse as sp
+
+    csr = sp.csr_matrix(X)
+    problem = make_problem(csr.indptr, csr.indices, csr.data, labels, d, 1.0 - np.eye(k))
+    compiled = compile_problem(problem)
+    order = compiled.matrix_order
+    from hingeline.solvers.enumerated import add_curvature
+
+    free = rng.random((n, k)) < 0.6
+    free[np.arange(n), labels] = False
+    rho, sigma = rng.uniform(0.0, 0.2, n), rng.uniform(0.5, 2.0, n)
+    form = make_formulation(1.0, "max", "margin", np.ones(n))
+    matrix = np.zeros((d * k, d * k))
+    add_curvature(problem, form, free, rho, sigma, matrix)
+    rows, owners = [], []
+    for i, c in zip(*np.nonzero(free), strict=True):
+        row = np.zeros((k, d))
+        row[labels[i]] += X[i]
+        row[c] -= X[i]
+        rows.append(row.ravel())
+        owners.append(i)
+    expected = Curvature(free, rho, sigma).multiply_rows(np.array(rows), np.array(owners))
+    upper = np.triu_indices(d * k)
+    np.testing.assert_allclose(matrix[upper], expected[upper], atol=1e-12)
+    naive = sum(
+        sigma[i]
+        * (R := np.array([r for r, o in zip(rows, owners, strict=True) if o == i])).T
+        @ (np.eye(len(R)) - rho[i])
+        @ R
+        for i in set(owners)
+    )
+    np.testing.assert_allclose(expected, naive, atol=1e-12)
+    assert sorted(order) == [f * problem.stride + c for f in range(d) for c in range(k)]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize(
+    ("slack", "rescale"),
+    [("max", "margin"), ("max", "slack"), ("squared", "margin"), ("sum", "margin")],
+)
+def test_optimum_of_classes(slack: str, rescale: str, C: float) -> None:
+    X, y = random_multiclass(np.random.default_rng(1), 30, 4, 3, False)
+    y[:3] = np.arange(3)
+    problem = EnumeratedProblem.from_multiclass(X, y, 3)
+    if slack == "sum":
+        problem = by_output(problem)
+    kind = "max" if slack == "sum" else slack
+    best = solve(problem, C, kind, rescale).objective
+    model = MulticlassSSVM(C=C, slack=slack, rescale=rescale, fit_intercept=False, tol=1e-8)
+    model.fit(X, y)
+    assert model.converged_
+    assert model.primal_objective_ == pytest.approx(best, rel=1e-6)
+    assert model.primal_objective_ == pytest.approx(
+        primal(problem, flat(model), C, kind, rescale), rel=1e-9
+    )
+    assert model.dual_objective_ <= best * (1 + 1e-9)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(("slack", "C"), [("max", 0.1), ("max", 10.0), ("squared", 1.0)])
+def test_optimum_of_chains(slack: str, C: float) -> None:
+    X, y = random_chains(np.random.default_rng(2), 10, 4, 3, 3, False)
+    problem = EnumeratedProblem.from_chains(X, y, 3, boundary=False)
+    best = solve(problem, C, slack, "margin").objective
+    model = ChainSSVM(C=C, slack=slack, boundary=False, fit_intercept=False, tol=1e-7).fit(X, y)
+    assert model.converged_
+    assert model.primal_objective_ == pytest.approx(best, rel=1e-6)
+    assert model.dual_objective_ <= best * (1 + 1e-9)
+
+
+def uneven_table() -> tuple[Any, Any]:
+    rng = np.random.default_rng(5)
+    y = rng.integers(4, size=600)
+    X = rng.normal(size=(4, 8))[y] + 2.0 * rng.normal(size=(600, 8))
+    return (X + 3.0) * 10.0 ** np.linspace(-2.0, 3.0, 8), y
+
+
+def test_features_as_they_come() -> None:
+    X, y = uneven_table()
+    model = MulticlassSSVM(C=1.0, tol=1e-3).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ <= 40
+    with pytest.warns(UserWarning, match="stopped after 40 passes"):
+        slow = MulticlassSSVM(
+            C=1.0, tol=1e-3, max_iter=40, solver_options={"newton_weights": 0}
+        ).fit(X, y)
+    assert slow.duality_gap_ > 10 * model.duality_gap_
+    assert model.primal_objective_ <= slow.primal_objective_
+
+
+def test_same_bits_for_any_number_of_threads() -> None:
+    X, y = uneven_table()
+    one = MulticlassSSVM(C=1.0, random_state=0).fit(X, y)
+    two = MulticlassSSVM(C=1.0, random_state=0, n_jobs=2).fit(X, y)
+    assert np.array_equal(one.weights_, two.weights_)
