@@ -143,8 +143,8 @@ class Compiled:
 
     @property
     def size(self) -> int:
-        """Numbers in the arrays of the problem: about what one look at all of it costs."""
-        return sum(part.size for part in self.problem if isinstance(part, np.ndarray))
+        """Numbers in the problem's arrays, 1 per example at least: what a look at all costs."""
+        return max(sum(part.size for part in self.problem if isinstance(part, np.ndarray)), self.n)
 
 
 # Threads over examples ---------------------------------------------------------------------------

@@ -558,7 +558,7 @@ class PlaneSolver(CertifiedSolver):
             self.move(part, stage, self.gaps)
         if stage is self.form and self.clock > 1:
             per_plane = self.compiled.size / self.compiled.n
-            work = 2.0 * per_plane * self.n_planes * (1 + passes)
+            work = 2.0 * per_plane * max(self.n_planes, 1) * (1 + passes)
             if self.accelerate(self, estimate, work) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
