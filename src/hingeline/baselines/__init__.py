@@ -3,8 +3,7 @@
 Nothing else in the package imports this folder.
 """
 
-from hingeline.baselines.codl import CODL
+from hingeline.baselines.margin import CODL, TransductiveSSVM
 from hingeline.baselines.posterior import DASO, PosteriorRegularization
-from hingeline.baselines.transductive import TransductiveSSVM
 
 __all__ = ["CODL", "DASO", "PosteriorRegularization", "TransductiveSSVM"]

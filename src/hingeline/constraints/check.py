@@ -4,48 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from hingeline.constraints.build import as_constraints
-from hingeline.constraints.corpus import CorpusConstraint
-from hingeline.constraints.rules import Constraint, InstanceConstraint, pick_words
+from hingeline.constraints.base import Constraint, CorpusConstraint, InstanceConstraint, pick_words
+from hingeline.constraints.penalties import as_constraints
 
 
-@dataclass(frozen=True)
-class CheckRow:
-    """What one constraint found.
-
-    Attributes
-    ----------
-    constraint : Constraint
-    sequences : tuple of int
-        The sequences that break it; empty for a corpus constraint.
-    violation : float
-        Sum over all sequences.
-    cost : float
-        Sum of the penalties.
-    value : float or None
-        The number that a corpus constraint bounds.
-    """
+class CheckRow(NamedTuple):
+    """What one constraint found."""
 
     constraint: Constraint
-    sequences: tuple[int, ...]
-    violation: float
-    cost: float
-    value: float | None
+    sequences: tuple[int, ...]  # those that break it; none for a corpus constraint
+    violation: float  # sum over all sequences
+    cost: float  # sum of the penalties
+    value: float | None  # the number that a corpus constraint bounds
 
 
-@dataclass(frozen=True)
-class CheckReport:
-    """Counts per constraint; ``str(report)`` is a table.
-
-    Attributes
-    ----------
-    rows : tuple of CheckRow
-        One per constraint, in their order.
-    n_sequences : int
-    """
+class CheckReport(NamedTuple):
+    """Counts per constraint, in their order; ``str(report)`` is a table."""
 
     rows: tuple[CheckRow, ...]
     n_sequences: int

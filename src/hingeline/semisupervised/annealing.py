@@ -64,17 +64,7 @@ class AnnealingStep(NamedTuple):
 
 
 #: The table that ``verbose=1`` prints, a row for every step.
-_HEADINGS = (
-    "C_u",
-    "objective",
-    "violations",
-    "dev",
-    "seconds",
-    "penalty",
-    "switches",
-    "rounds",
-    "",
-)
+_HEADINGS = ("C_u", "objective", "violations", "dev", "seconds", "penalty", "switches", "rounds")
 _ROW = "{:>8}  {:>11}  {:>11}  {:>8}  {:>7}  {:>11}  {:>8}  {:>6}  {}"
 
 
@@ -105,9 +95,8 @@ class WarmSolver:
         start, self._memory = self._memory, None
         if start is not None and len(changed):
             retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
-        model = self.model
         result: Result
-        result, self._memory, _ = model._solve_with(self.compiled, weights, start)
+        result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result
 
 
@@ -247,7 +236,7 @@ class Annealing:
         path.labels.append(labels)
         if self.settings.verbose:
             if len(path.steps) == 1:
-                print(_ROW.format(*_HEADINGS).rstrip(), file=sys.stderr)
+                print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
             dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
             counts = (
