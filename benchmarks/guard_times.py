@@ -384,7 +384,8 @@ def print_row(row: dict[str, Any]) -> None:
 def add_commands(commands: Any) -> None:
     """Add ``time`` and ``compile`` to a parser."""
     for name, known in (("time", JOBS), ("compile", COLD)):
-        command = commands.add_parser(name, help=f"two versions in alternation: {', '.join(known)}")
+        jobs = ", ".join(known).replace("%", "%%")
+        command = commands.add_parser(name, help=f"two versions in alternation: {jobs}")
         for side in ("--old", "--new"):
             command.add_argument(side, required=True, help="Python executable or source folder")
         command.add_argument("--job", action="append", choices=known, help="default: all")

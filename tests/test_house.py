@@ -117,3 +117,20 @@ def test_nothing_imports_baselines():
         if name.split(".")[0] != "baselines":
             parts = {part.split(".")[0] for part in imports_of(name, file, modules)}
             assert "baselines" not in parts, name
+
+
+# Words ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ChainSSVM", "ChainCRF", "MulticlassSSVM", "SSVM"])
+def test_the_docstring_describes_every_parameter_once(name):
+    cls = getattr(hingeline, name)
+    section = cls.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0]
+    described = [
+        word
+        for line in section.split("\n")
+        if line and line[0] not in " -"
+        for word in line.partition(" : ")[0].split(", ")
+    ]
+    assert sorted(described) == sorted(cls().get_params())
+    assert cls.__doc__.count("duality_gap_ : float") == 1

@@ -9,6 +9,7 @@ from os.path import isfile
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from hingeline.cli import app
 from hingeline.cli.app import blame, split_names
@@ -71,22 +72,18 @@ def predict_under(estimator: Any, samples: Samples, constraints: list[Any]) -> l
 
 
 def check(
-    data: Annotated[
-        str, typer.Argument(metavar="FILE", help="A labelled file; - is the standard input.")
-    ],
-    constraints: Annotated[
-        str, typer.Option(help="A TOML file of constraints, citations or seminars.")
-    ],
+    data: app.Data,
+    constraints: Annotated[str, Option(help="A TOML file of constraints, citations or seminars.")],
     format: app.Format = "auto",
     columns: app.Columns = None,
     use: Annotated[
-        str | None, typer.Option(help="Column of the words.", show_default="the first")
+        str | None, Option(help="Column of the words.", show_default="the first")
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="Column of the labels.", show_default="the last; upos in CoNLL-U"),
+        Option(help="Column of the labels.", show_default="the last; upos in CoNLL-U"),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=0, help="Places to name for each constraint.")] = 3,
+    n: Annotated[int, Option("-n", min=0, help="Places to name for each constraint.")] = 3,
     as_json: app.Json = False,
 ) -> None:
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""
@@ -98,48 +95,36 @@ def check(
     with blame(data):
         report = check_labels(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
-    rows = [
-        {
+    rows: list[dict[str, Any]] = []
+    table = [["constraint", "violations", "sequences", "first in"]]
+    for row in report.rows:
+        at = None if lines is None else [lines[i] for i in row.sequences]
+        facts: dict[str, Any] = {
             "name": row.constraint.title,
             "violation": row.violation,
             "cost": row.cost,
-            "value": row.value,
-            "sequences": [i + 1 for i in row.sequences],
-            "lines": None if lines is None else [lines[i] for i in row.sequences],
         }
-        for row in report.rows
-    ]
-    labels = {label for sequence in samples.y for label in sequence}
-    unknown = unknown_labels(found, labels)
+        facts |= {"value": row.value, "sequences": [i + 1 for i in row.sequences], "lines": at}
+        rows.append(facts)
+        count = f"{len(row.sequences)} of {report.n_sequences}"
+        places = [f"sequence {i + 1}" for i in row.sequences] if at is None else []
+        places += [f"{data}:{line}" for line in at or ()]
+        where = ", ".join(places[:n])
+        if row.value is not None:
+            count, where = "all together", f"is {row.value:.4g}"
+        table.append([facts["name"], f"{row.violation:.6g}", count, where])
+    broken = f"{len(report.sequences)} of {report.n_sequences}"
+    table.append(["total", f"{report.violation:.6g}", broken, ""])
+    unknown = unknown_labels(found, {label for sequence in samples.y for label in sequence})
     if as_json:
         total = {"sequences": report.n_sequences, "ok": report.ok, "cost": report.cost}
         typer.echo(json.dumps({**total, "unknown_labels": unknown, "constraints": rows}))
     else:
         if unknown:
             typer.echo(unknown_text(constraints, unknown, data), err=True)
-        cells = [["constraint", "violations", "sequences", "first in"]]
-        cells += [[*_cells(row, report.n_sequences), _places(data, row, n)] for row in rows]
-        broken = f"{len(report.sequences)} of {report.n_sequences}"
-        cells.append(["total", f"{report.violation:.6g}", broken, ""])
-        typer.echo(align(cells, left=(0, 3)))
+        typer.echo(align(table, left=(0, 3)))
     if not report.ok:
         raise typer.Exit(BROKEN)
-
-
-def _cells(row: dict[str, Any], n: int) -> list[str]:
-    count = "all together" if row["value"] is not None else f"{len(row['sequences'])} of {n}"
-    return [row["name"], f"{row['violation']:.6g}", count]
-
-
-def _places(data: str, row: dict[str, Any], most: int) -> str:
-    """Where the first sequences begin that break a constraint, or the value of all together."""
-    if row["value"] is not None:
-        return f"is {row['value']:.4g}"
-    if row["lines"] is None:
-        found = [f"sequence {number}" for number in row["sequences"][:most]]
-    else:
-        found = [f"{data}:{line}" for line in row["lines"][:most]]
-    return ", ".join(found)
 
 
 def _first_lines(data: str, samples: Samples) -> list[int] | None:
@@ -159,6 +144,5 @@ def _first_lines(data: str, samples: Samples) -> list[int] | None:
                     yield number
                 inside = token
 
-    with blame():
-        found = list(islice(starts(), samples.n_sequences + 1))
+    found = list(islice(starts(), samples.n_sequences + 1))
     return found if len(found) == samples.n_sequences else None

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from hingeline.cli import app
-from hingeline.cli.app import CommandError, blame, check_target, split_names
+from hingeline.cli.app import check_target, split_names
 from hingeline.cli.samples import column_of, open_once
 from hingeline.data.formats import FORMATS
 from hingeline.data.formats import convert as convert_file
@@ -16,35 +17,30 @@ from hingeline.data.samples import read_vocabulary, write_vocabulary
 
 #: Formats by the ending of a file's name, for --to auto.
 _ENDINGS = {
-    ".conll": "conll",
-    ".conllu": "conllu",
-    ".crfsuite": "crfsuite",
-    ".svmhmm": "svmhmm",
-    ".svmlight": "svmlight",
-    ".arff": "arff",
     ".mrg": "trees",
+    **{f".{name}": name for name in ("conll", "conllu", "crfsuite", "svmhmm", "svmlight", "arff")},
 }
 
 
 def convert(
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="A file; - is the standard input.")
+        str, Argument(metavar="INPUT", help="A file; - is the standard input.")
     ] = "-",
     target: Annotated[
-        str, typer.Argument(metavar="OUTPUT", help="A file; - is the standard output.")
+        str, Argument(metavar="OUTPUT", help="A file; - is the standard output.")
     ] = "-",
     to: Annotated[
-        str, typer.Option("--to", "-t", help="Format to write; auto goes by the name's ending.")
+        str, Option("--to", "-t", help="Format to write; auto goes by the name's ending.")
     ] = "auto",
     format: app.Format = "auto",
     columns: Annotated[
-        str | None, typer.Option(help="Columns of tokens to keep, separated by commas.")
+        str | None, Option(help="Columns of tokens to keep, separated by commas.")
     ] = None,
     vocabulary: Annotated[
         Path | None,
-        typer.Option(help="File of feature numbers: read if it exists, else written."),
+        Option(help="File of feature numbers: read if it exists, else written."),
     ] = None,
-    formats: Annotated[bool, typer.Option("--formats", help="List the formats.")] = False,
+    formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
     """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""
     if formats:
@@ -54,20 +50,20 @@ def convert(
     if to == "auto":
         ending = Path(target.removesuffix(".gz")).suffix
         if ending not in _ENDINGS:
-            raise CommandError(
+            raise ValueError(
                 f"--to: the name {target!r} does not tell the format: pass one of "
                 f"{', '.join(name for name, f in FORMATS.items() if f.write is not None)}."
             )
         to = _ENDINGS[ending]
-    if vocabulary is not None and not vocabulary.exists():
-        check_target("--vocabulary", vocabulary)
-    with blame():
-        known = None
-        if vocabulary is not None and vocabulary.exists():
+    known = None
+    if vocabulary is not None:
+        if vocabulary.exists():
             known = read_vocabulary(vocabulary)
-        chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
-        used = convert_file(
-            open_once(source), target, to, format=format, columns=chosen, vocabulary=known
-        )
-        if vocabulary is not None and known is None and used is not None:
-            write_vocabulary(vocabulary, used)
+        else:
+            check_target("--vocabulary", vocabulary)
+    chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
+    used = convert_file(
+        open_once(source), target, to, format=format, columns=chosen, vocabulary=known
+    )
+    if vocabulary is not None and known is None and used is not None:
+        write_vocabulary(vocabulary, used)

@@ -5,91 +5,83 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Option
 
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.cli import app
-from hingeline.cli.app import CommandError, blame
-from hingeline.cli.progress import FitProgress, percent, relative_gap
-from hingeline.data.digits import DigitDates, load_digit_dates
+from hingeline.cli.app import blame
+from hingeline.cli.progress import FitProgress, outcome_of, percent
+from hingeline.data.digits import load_digit_dates
 from hingeline.report.figures import check_picture_path, plot_curve
 
-Array = np.ndarray[Any, Any]
-
-
-_DEMO_ABOUT = """\
+_ABOUT = """\
 Handwritten digits (scikit-learn's, 8 x 8 pixels): the last digit of the date on eight working days
 in a row. {n_train} rows to learn from, {n_test} to test on, with images of their own."""
 
 
 def demo(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The chain's training curve, .png or .svg.")
+        Path, Option("--output", "-o", help="Picture of the chain's training curve, .png or .svg.")
     ] = Path("hingeline-demo.png"),
     n_jobs: app.NJobs = None,
     seed: app.Seed = 0,
     quiet: app.Quiet = False,
-    n_train: Annotated[int, typer.Option(min=10, help="Rows to learn from.")] = 1000,
-    n_test: Annotated[int, typer.Option(min=1, help="Rows to test on.")] = 400,
-    noise: Annotated[float, typer.Option(min=0.0, help="Noise added to the pixels.")] = 0.0,
+    n_train: Annotated[int, Option(min=10, help="Rows to learn from.")] = 1000,
+    n_test: Annotated[int, Option(min=1, help="Rows to test on.")] = 400,
+    noise: Annotated[float, Option(min=0.0, help="Noise added to the pixels.")] = 0.0,
 ) -> None:
     """Learn to read handwritten dates, digit by digit and as a sequence."""
     with blame("--output"):
         check_picture_path(output)
     if not math.isfinite(noise):
-        raise CommandError(f"--noise: must be a finite number, got {noise}.")
+        raise ValueError(f"--noise: must be a finite number, got {noise}.")
     data = load_digit_dates(n_train, n_test, noise=noise, random_state=seed)
+    flat_data = np.vstack(data.X_train), np.concatenate(data.y_train)
     # Each C is the best of 0.003 to 1 on training images 600 to 899, trained on 0 to 599.
     flat = MulticlassSSVM(C=0.1, tol=1e-3, n_jobs=n_jobs, random_state=seed)
     chain = ChainSSVM(C=0.3, tol=1e-3, n_jobs=n_jobs, random_state=seed)
     with FitProgress(quiet) as progress:
-        progress.say(_DEMO_ABOUT.format(n_train=n_train, n_test=n_test))
+        progress.say(_ABOUT.format(n_train=n_train, n_test=n_test))
         began = time.perf_counter()
-        progress.prepare(flat, np.vstack(data.X_train[:10]), np.concatenate(data.y_train[:10]))
+        progress.prepare(flat, *(part[:80] for part in flat_data))
         progress.prepare(chain, data.X_train[:10], data.y_train[:10])
         prepared = time.perf_counter() - began
         if prepared > 2.0:
             progress.say(f"kernels are ready after {prepared:.0f} s")
-        seconds = [
+        seconds = (
+            progress.fit("digit by digit", flat, lambda: flat.fit(*flat_data), interruptible=False),
             progress.fit(
-                "digit by digit", flat, np.vstack(data.X_train), np.concatenate(data.y_train)
+                "as a sequence",
+                chain,
+                lambda: chain.fit(data.X_train, data.y_train),
+                interruptible=False,
             ),
-            progress.fit("as a sequence", chain, data.X_train, data.y_train),
-        ]
-    alone = flat.predict(np.vstack(data.X_test)).reshape(n_test, -1)
-    together = np.array(chain.predict(data.X_test))
+        )
     said = f"The chain's training curve is in {output}"
     try:
         with blame("--output"):
             plot_curve(chain.history_, output, title="ChainSSVM on handwritten dates")
     except ImportError as error:
         said = f"No plot was written: {error}"
-    Console().print(_demo_table(data, (flat, chain), (alone, together), seconds))
-    typer.echo(said)
-
-
-def _demo_table(
-    data: DigitDates, models: tuple[Any, Any], predicted: tuple[Array, Array], seconds: list[float]
-) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for heading in ("digits\nright", "all eight\nright", "training", "passes", "certified\ngap"):
         table.add_column(heading, justify="right", vertical="bottom")
-    truth = np.array(data.y_test)
-    names = ("digit by digit", "as a sequence")
-    for name, model, labels, spent in zip(names, models, predicted, seconds, strict=True):
-        right = labels == truth
-        table.add_row(
-            f"{name} ({type(model).__name__})",
-            percent(right.mean(), ".1f"),
-            percent(right.all(axis=1).mean(), ".1f"),
-            f"{spent:.1f} s",
-            str(model.n_iter_),
-            percent(relative_gap(model)) + ("" if model.converged_ else " (not converged)"),
-        )
-    return table
+    alone = flat.predict(np.vstack(data.X_test)).reshape(n_test, -1)
+    for name, model, labels, spent in (
+        ("digit by digit (MulticlassSSVM)", flat, alone, seconds[0]),
+        ("as a sequence (ChainSSVM)", chain, np.array(chain.predict(data.X_test)), seconds[1]),
+    ):
+        right = labels == np.array(data.y_test)
+        shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))
+        gap = percent(outcome_of(model)["relative_gap"])
+        gap += "" if model.converged_ else " (not converged)"
+        table.add_row(name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap)
+    Console().print(table)
+    typer.echo(said)

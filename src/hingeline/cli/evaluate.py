@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from typer import Option
 
 from hingeline.cli import app
 from hingeline.cli.app import blame, given
@@ -16,32 +17,29 @@ from hingeline.cli.samples import (
     check_options,
     load_model,
     predict_sets,
-    read_labelled,
+    read_for,
+    require_labels,
     score_sets,
 )
-from hingeline.evaluation.metrics import Evaluation, align
+from hingeline.evaluation.metrics import Evaluation, align, precision_recall_f1
 from hingeline.evaluation.metrics import evaluate as score
 
 
 def evaluate(
     context: typer.Context,
     model: app.Model,
-    data: Annotated[
-        str, typer.Argument(metavar="TEST", help="A labelled file; - is the standard input.")
-    ],
+    data: app.Data,
     format: app.KnownFormat = "auto",
     scheme: Annotated[
-        str, typer.Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
+        str, Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
     ] = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Count only spans that are valid in the scheme.")
+        bool, Option("--strict", help="Count only spans that are valid in the scheme.")
     ] = False,
-    bootstrap: Annotated[
-        int, typer.Option(min=0, help="Resamples for 95 % intervals; 0 for none.")
-    ] = 0,
-    labels: Annotated[bool, typer.Option("--labels", help="Add a row for each label.")] = False,
+    bootstrap: app.Bootstrap = 0,
+    labels: Annotated[bool, Option("--labels", help="Add a row for each label.")] = False,
     confusion: Annotated[
-        bool, typer.Option("--confusion", help="Add the most frequent confusions.")
+        bool, Option("--confusion", help="Add the most frequent confusions.")
     ] = False,
     constraints: app.Constraints = None,
     n_jobs: app.NJobs = None,
@@ -55,7 +53,7 @@ def evaluate(
     """
     estimator = load_model(model)
     estimator.set_params(n_jobs=n_jobs)
-    samples = read_labelled(estimator, model, data, format)
+    samples = require_labels(read_for(estimator, model, data, format), data)
     check_options(given(context), samples.layout.format)
     if samples.layout.format in SETS:
         with blame(data):
@@ -78,19 +76,22 @@ def evaluate(
             bootstrap=bootstrap,
             random_state=seed,
         )
-    broken = _violations(known, samples, predicted) if known else []
+    broken = _count_violations(known, samples, predicted) if known else []
     if as_json:
         typer.echo(json.dumps({**result.to_dict(), **({"constraints": broken} if known else {})}))
         return
     typer.echo(align(result.summary()))
     if known:
-        typer.echo("\n" + _violation_table(broken))
+        rows = [[row["name"], row["true"], row["predicted"]] for row in broken]
+        rows.append(["total", *(sum(row[k] for row in rows) for k in (1, 2))])
+        table = [[name, f"{true:.6g}", f"{found:.6g}"] for name, true, found in rows]
+        typer.echo("\n" + align([["violations of", "true", "predicted"], *table]))
     if result.spans is not None:
         typer.echo("\n" + align(result.table(by="type")))
     if labels or result.spans is None:
         typer.echo("\n" + align(result.table(by="label")))
     if confusion:
-        typer.echo("\n" + _confusion_table(result))
+        typer.echo("\n" + align([("true", "predicted", "tokens"), *result.confusions(20)]))
 
 
 def judge(
@@ -105,19 +106,6 @@ def judge(
     return score(true, found, **{**options, "scheme": None}), predicted
 
 
-def _confusion_table(result: Evaluation, most: int = 20) -> str:
-    """The most frequent pairs of a true and another predicted label."""
-    counts = np.array(result.confusion)
-    np.fill_diagonal(counts, 0)
-    order = np.argsort(counts, axis=None, kind="stable")[::-1][:most]
-    rows: list[list[Any]] = [["true", "predicted", "tokens"]]
-    for flat in order:
-        a, b = divmod(int(flat), len(result.labels))
-        if counts[a, b]:
-            rows.append([result.labels[a], result.labels[b], int(counts[a, b])])
-    return align(rows)
-
-
 # Constraints --------------------------------------------------------------------------------------
 
 
@@ -130,58 +118,40 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
         return otherwise
 
 
-def _violations(
+def _count_violations(
     constraints: list[Any], samples: Samples, predicted: list[Any]
 ) -> list[dict[str, Any]]:
     """How much true and predicted labels break each constraint."""
     from hingeline.constraints import check
 
     words = samples.X.sentences(0)
-    reports = [
-        check(constraints, words, y).rows
-        for y in (samples.y, [labels.tolist() for labels in predicted])
-    ]
+    true, found = (check(constraints, words, y).rows for y in (samples.y, predicted))
     return [
         {"name": a.constraint.title, "true": a.violation, "predicted": b.violation}
-        for a, b in zip(*reports, strict=True)
+        for a, b in zip(true, found, strict=True)
     ]
-
-
-def _violation_table(rows: list[dict[str, Any]]) -> str:
-    cells = [["violations of", "true", "predicted"]]
-    cells += [[row["name"], f"{row['true']:.6g}", f"{row['predicted']:.6g}"] for row in rows]
-    total = [f"{sum(row[side] for row in rows):.6g}" for side in ("true", "predicted")]
-    return align([*cells, ["total", *total]])
 
 
 # Sets of labels -----------------------------------------------------------------------------------
 
 
 def _print_sets(samples: Samples, predicted: Any, every: bool, as_json: bool) -> None:
-    """Print the measures, and with ``every`` a row for every label."""
+    """Print the measures, and with ``every`` precision, recall and F1 of every label."""
     y = samples.y
     scores = score_sets(y, predicted)._asdict()
-    table = _set_table(y, predicted, samples.layout.labels)
+    right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))
+    columns = (*precision_recall_f1(right, found, true), true, found)
+    header = ("precision", "recall", "f1", "support", "predicted")
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
     if as_json:
-        header, *rows = table
-        more = {str(row[0]): dict(zip(header[1:], row[1:], strict=True)) for row in rows}
-        typer.echo(json.dumps({"rows": len(y), **scores, "by_label": more}))
+        by_label = {
+            name: dict(zip(header, row, strict=True))
+            for name, row in zip(samples.layout.labels, rows, strict=True)
+        }
+        typer.echo(json.dumps({"rows": len(y), **scores, "by_label": by_label}))
         return
     summary = [[name.replace("_", " "), value] for name, value in scores.items()]
     typer.echo(align([["rows", len(y)], *summary]))
     if every:
-        typer.echo("\n" + align(table))
-
-
-def _set_table(y: Any, predicted: Any, labels: list[str]) -> list[list[Any]]:
-    """Precision, recall and F1 of every label, 0 where they are not defined."""
-    right = (y & predicted).sum(axis=0)
-    true, found = y.sum(axis=0), predicted.sum(axis=0)
-    precision = right / np.maximum(found, 1)
-    recall = right / np.maximum(true, 1)
-    f1 = 2 * right / np.maximum(true + found, 1)
-    rows: list[list[Any]] = [["label", "precision", "recall", "f1", "support", "predicted"]]
-    for k, name in enumerate(labels):
-        shares = [float(share[k]) for share in (precision, recall, f1)]
-        rows.append([name, *shares, int(true[k]), int(found[k])])
-    return rows
+        named = [(name, *row) for name, row in zip(samples.layout.labels, rows, strict=True)]
+        typer.echo("\n" + align([("label", *header), *named]))

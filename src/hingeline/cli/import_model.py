@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from hingeline.cli import app
-from hingeline.cli.app import blame, check_target
+from hingeline.cli.app import check_target
 from hingeline.cli.samples import Layout
 from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
@@ -22,18 +23,17 @@ class Origin(StrEnum):
 
 
 def import_model(
-    origin: Annotated[Origin, typer.Argument(metavar="TOOL", help="crfsuite or liblinear.")],
+    origin: Annotated[Origin, Argument(metavar="TOOL", help="crfsuite or liblinear.")],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="`crfsuite dump` text, or a LIBLINEAR model.")
+        Path, Argument(metavar="FILE", help="`crfsuite dump` text, or a LIBLINEAR model.")
     ],
     model: app.NewModel,
 ) -> None:
     """Take over a model of CRFsuite or LIBLINEAR; it predicts the same."""
     check_target("--model", model, str(file))
-    with blame():
-        if origin is Origin.crfsuite:
-            estimator, layout = import_crfsuite(file), Layout("crfsuite", "sequences")
-        else:
-            estimator, layout = import_liblinear(file), Layout("svmlight", "flat", zero_based=False)
-        estimator.save(model, metadata={"layout": layout.to_dict(), "imported": file.name})
+    if origin is Origin.crfsuite:
+        estimator, layout = import_crfsuite(file), Layout("crfsuite", "sequences")
+    else:
+        estimator, layout = import_liblinear(file), Layout("svmlight", "flat", zero_based=False)
+    estimator.save(model, metadata={"layout": layout.to_dict(), "imported": file.name})
     typer.echo(f"{model}: {len(estimator.classes_)} labels, {estimator.n_features_in_:,} features")

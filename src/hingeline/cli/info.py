@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from hingeline.cli import app
-from hingeline.cli.app import CommandError, blame
+from hingeline.cli.app import blame
 from hingeline.cli.samples import holds_sets, layout_of, load_model
 from hingeline.evaluation.inspection import top_features, transition_table, write_weights
 from hingeline.evaluation.metrics import align
 from hingeline.modelfile import read_header
 
 WHY_NO_GAP = (
-    "the labels of unlabelled sequences were chosen with the weights, and both together are not a "
-    "convex problem, which has no certificate"
+    "the labels of unlabelled sequences were chosen together with the weights, which is not a "
+    "convex problem, so there is no certificate"
 )
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
@@ -33,19 +33,18 @@ _RULES = {
 def info(
     model: app.Model,
     top: Annotated[
-        int, typer.Option(min=0, help="List this many of the strongest features of each label.")
+        int, Option(min=0, help="List this many of the strongest features of each label.")
     ] = 0,
     transitions: Annotated[
-        bool, typer.Option("--transitions", help="List the weights of neighbouring labels.")
+        bool, Option("--transitions", help="List the weights of neighbouring labels.")
     ] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="Write all weights as a table (.tsv, .tsv.gz).")
+        Path | None, Option(help="Write all weights as a table (.tsv, .tsv.gz).")
     ] = None,
     as_json: app.Json = False,
 ) -> None:
     """Show what a model file holds: parameters, labels, certificate, and where it came from."""
-    with blame():
-        header, tensors = read_header(model)
+    header, tensors = read_header(model)
     kind = header.get("kind", header.get("estimator", "unknown"))
     facts: dict[str, Any] = {
         "file": str(model),
@@ -58,20 +57,19 @@ def info(
     else:
         estimator = load_model(model)
         facts |= _facts(estimator)
+        wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
+        named = [option for option, value in wanted.items() if value]
         if holds_sets(estimator):
-            options = {"--top": top, "--transitions": transitions, "--weights": weights}
-            for name in (name for name, value in options.items() if value):
-                raise CommandError(
-                    f"{name} is not for sets of labels: read coef_ and pairwise_coef_ in Python."
+            if named:
+                raise ValueError(
+                    f"{named[0]} is not for sets of labels: read coef_ and pairwise_coef_."
                 )
             facts["labels"] = layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)
-        annealed = Annealed.of(estimator)
-        if annealed is not None:
-            facts |= annealed.facts()
+        facts |= describe_annealing(estimator)
         if "state/weights" in tensors:
             facts["training state"] = f"{tensors['state/weights'].shape[0]} examples"
-        with blame():
+        with blame(", ".join(named)):
             if top:
                 facts["top features"] = _rows(top_features(estimator, top))
             if transitions:
@@ -136,83 +134,39 @@ def _plain(value: Any) -> Any:
 # Semi-supervised fits -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Annealed:
-    """The record of a semi-supervised fit in a model file."""
-
-    steps: list[dict[str, float]]  # C_u, objective, violations and dev_score of each
-    selected: int
-    rule: str  # empty where nothing says how the step was chosen
-    unlabelled: str
-    constraints: str
-
-    @classmethod
-    def of(cls, model: Any) -> Annealed | None:
-        """The record of a model; None where there is none, or none that makes sense."""
-        metadata = getattr(model, "metadata_", {})
-        try:
-            record = metadata["semisupervised"]
-            names = ("C_u", "objective", "violations", "dev_score")
-            steps = [
-                {name: math.nan if row[name] is None else float(row[name]) for name in names}
-                for row in record["steps"]
-            ]
-            rule = metadata.get("select")
-            return cls(
-                steps,
-                range(len(steps))[int(record["selected"])],
-                rule if rule in _RULES else "",
-                _unlabelled_text(metadata.get("unlabelled")),
-                _constraints_text(metadata.get("constraints")),
-            )
-        except (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError):
-            return None
-
-    def why_no_gap(self) -> str:
-        """Why there is no certificate, and what was learnt from."""
-        return (
-            f"{WHY_NO_GAP} ({self.unlabelled} unlabelled; constraints: {self.constraints}; "
-            f"chosen: {self.choice()})"
-        )
-
-    def choice(self) -> str:
-        """Which step was chosen, and how."""
-        C_u = [step["C_u"] for step in self.steps]
-        return choice_text(C_u, self.selected, self.rule)
-
-    def facts(self) -> dict[str, Any]:
-        """What ``hingeline info`` shows."""
-        table = [["C_u", "objective", "violations", "dev", ""]]
-        for k, step in enumerate(self.steps):
-            C_u, objective, violations, dev = step.values()
-            score = "" if math.isnan(dev) else f"{dev:.4f}"
-            row = [f"{C_u:g}", f"{objective:.6g}", f"{violations:.6g}", score]
-            table.append([*row, "chosen" if k == self.selected else ""])
-        return {
-            "unlabelled": self.unlabelled,
-            "constraints": self.constraints,
-            "chosen": self.choice(),
-            "why no gap": WHY_NO_GAP,
-            "annealing": table,
-        }
+def describe_annealing(model: Any) -> dict[str, Any]:
+    """What a model file says of a semi-supervised fit; nothing where it makes no sense."""
+    metadata = getattr(model, "metadata_", {})
+    names = ("C_u", "objective", "violations", "dev_score")
+    try:
+        record = metadata["semisupervised"]
+        steps = [
+            [math.nan if row[name] is None else float(row[name]) for name in names]
+            for row in record["steps"]
+        ]
+        selected = range(len(steps))[int(record["selected"])]
+        text, rules = metadata.get("unlabelled"), metadata.get("constraints")
+        size, constraints = "an unknown number of sequences", "unknown"
+        if text is not None:
+            size = f"{int(text['sequences']):,} sequences, {int(text['tokens']):,} tokens"
+        if rules is not None:
+            count = len(rules["titles"])
+            constraints = f"{count} of {rules['name']}" if count else "none"
+        chosen = choice_text([step[0] for step in steps], selected, metadata.get("select"))
+    except (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError):
+        return {}
+    table = [["C_u", "objective", "violations", "dev", ""]]
+    for k, (C_u, objective, violations, dev) in enumerate(steps):
+        row = [f"{C_u:g}", f"{objective:.6g}", f"{violations:.6g}"]
+        row.append("" if math.isnan(dev) else f"{dev:.4f}")
+        table.append([*row, "chosen" if k == selected else ""])
+    facts = {"unlabelled": size, "constraints": constraints, "chosen": chosen}
+    return facts | {"why no gap": WHY_NO_GAP, "annealing": table}
 
 
-def choice_text(C_u: Sequence[float], selected: int, rule: str) -> str:
-    """Which of the steps was chosen, and how."""
+def choice_text(C_u: Sequence[float], selected: int, rule: Any) -> str:
+    """Which of the steps was chosen, and how where that is known."""
     what = f"step {selected} of {len(C_u) - 1}, C_u={C_u[selected]:g}"
     if selected == 0:
         what = "the labelled sequences alone"
-    return f"{what}, {_RULES[rule]}" if rule else what
-
-
-def _unlabelled_text(found: Any) -> str:
-    if found is None:
-        return "an unknown number of sequences"
-    return f"{int(found['sequences']):,} sequences, {int(found['tokens']):,} tokens"
-
-
-def _constraints_text(found: Any) -> str:
-    if found is None:
-        return "unknown"
-    count = len(found["titles"])
-    return f"{count} of {found['name']}" if count else "none"
+    return f"{what}, {_RULES[rule]}" if rule in _RULES else what

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from typer import Option
 
 from hingeline.cli import app
-from hingeline.cli.app import CommandError, blame, given
+from hingeline.cli.app import blame, given
 from hingeline.cli.samples import (
     SETS,
     Samples,
     check_options,
+    free_name,
     load_model,
     predict_sets,
     read_for,
@@ -25,21 +27,16 @@ from hingeline.features.tables import TokenTable
 def predict(
     context: typer.Context,
     model: app.Model,
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT", help="File, with or without labels; - is the standard input."
-        ),
-    ] = "-",
+    data: app.Input = "-",
     output: Annotated[
-        str, typer.Option("--output", "-o", help="Where to write; - is the standard output.")
+        str, Option("--output", "-o", help="Where to write; - is the standard output.")
     ] = "-",
     format: app.KnownFormat = "auto",
     margin: Annotated[
-        bool, typer.Option("--margin", help="Add each label's lead over the next best one.")
+        bool, Option("--margin", help="Add each label's lead over the next best one.")
     ] = False,
     nbest: Annotated[
-        int, typer.Option(min=1, help="Write the n best labellings of each sequence, with scores.")
+        int, Option(min=1, help="Write the n best labellings of each sequence, with scores.")
     ] = 1,
     constraints: app.Constraints = None,
     n_jobs: app.NJobs = None,
@@ -56,9 +53,10 @@ def predict(
     estimator.set_params(n_jobs=n_jobs)
     samples = read_for(estimator, model, data, format)
     check_options(given(context), samples.layout.format)
-    chosen = [margin, nbest > 1, constraints is not None]
-    if sum(chosen) > 1:
-        raise CommandError("--margin, --nbest and --constraints exclude each other: use one.")
+    if margin + (nbest > 1) + (constraints is not None) > 1:
+        raise ValueError("--margin, --nbest and --constraints exclude each other: use one.")
+    if margin and hasattr(samples.source, "comments"):
+        raise ValueError("--margin adds a column, and CoNLL-U has no room for one.")
     if samples.layout.format in SETS:
         with blame(data):
             found = predict_sets(estimator, samples.X)
@@ -108,8 +106,6 @@ def _write(output: str, samples: Samples, labels: Any, margins: Any) -> None:
         return
     flat = _texts(np.concatenate(labels))
     if hasattr(source, "with_column") and not isinstance(source, TokenTable):
-        if margins is not None:
-            raise CommandError("--margin adds a column, and CoNLL-U has no room for one.")
         from hingeline.data.conllu import write_conllu
 
         write_conllu(output, source.with_column(samples.layout.label, flat))
@@ -120,12 +116,9 @@ def _write(output: str, samples: Samples, labels: Any, margins: Any) -> None:
     if isinstance(source, TokenTable):
         from hingeline.data.conll import write_conll
 
-        columns = {name: source.column(name).tolist() for name in source.names}
         for name, values in more.items():
-            while name in columns:
-                name += "_"
-            columns[name] = values
-        write_conll(output, TokenTable.from_columns(columns, source.offsets))
+            source = source.with_column(free_name(name, source.names), values)
+        write_conll(output, source)
         return
     ends = set(np.cumsum([len(part) for part in labels]).tolist())
     with atomic_text(output) as file:

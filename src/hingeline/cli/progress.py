@@ -32,6 +32,7 @@ from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT, blame
 from hingeline.cli.samples import source_of
 from hingeline.core.results import relative
 from hingeline.estimators.nu import positive_part
+from hingeline.report.words import brief, count_of
 
 
 class FitProgress:
@@ -69,13 +70,11 @@ class FitProgress:
         self,
         title: str,
         estimator: Any,
-        X: Any,
-        y: Any,
+        learn: Callable[[], Any],
         callbacks: Sequence[Any] = (),
-        interruptible: bool = False,
-        learn: Callable[[Any, Any], Any] | None = None,
+        interruptible: bool = True,
     ) -> float:
-        """Fit the estimator, or call ``learn`` with X and y; seconds it took.
+        """Call ``learn``, which fits the estimator, and show its progress; seconds it took.
 
         A fit that is ``interruptible`` keeps its best weights where Ctrl-C ended it, else Ctrl-C
         ends the command.
@@ -86,15 +85,18 @@ class FitProgress:
         began = time.perf_counter()
         try:
             with self.show_warnings():
-                (learn or estimator.fit)(X, y)
+                learn()
         finally:
             estimator.set_params(callbacks=None)
         if estimator.stop_reason_ == "interrupted" and not interruptible:
             raise KeyboardInterrupt
         seconds = time.perf_counter() - began
-        ending = count(estimator.n_iter_, "pass", "passes") + _gap_text(estimator)
+        found = outcome_of(estimator)
+        gap = _gap_text(found["relative_gap"], found["restricted_gap"])
+        ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
         if not self.show(task, 1.0, ending):
-            self.say(f"{title}: {estimator.stop_reason_} after {seconds:.1f} s, {ending}")
+            why = found["stop_reason"].removeprefix("callback: ")
+            self.say(f"{title}: {why} after {seconds:.1f} s, {ending}")
         return seconds
 
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
@@ -133,34 +135,26 @@ class _Watcher:
 
     def __init__(self, progress: FitProgress, title: str, task: TaskID | None, tol: float) -> None:
         self.progress, self.title, self.task, self.tol = progress, title, task, tol
-        self.first = math.nan
-        self.done = 0.0
-        self.certified = self.told = math.inf
-        self.whose = ""
+        self.first, self.done, self.told = math.nan, 0.0, math.inf
+        self.certified: tuple[float | None, float | None] = (None, None)
 
     def __call__(self, state: PassState) -> None:
-        gap = state.relative_gap
-        if math.isnan(gap):
-            gap = state.restricted_gap
-        if math.isnan(gap):
+        certified = finite(state.relative_gap), finite(state.restricted_gap)
+        gap = next((gap for gap in certified if gap is not None), math.nan)
+        news = self.tol < gap <= self.told / 2
+        if not math.isnan(gap):
+            self.certified = certified
+        else:
             size = abs(state.row.dual) + 0.5 * state.row.estimate
             gap = state.row.estimate / max(size, 1e-300)
-        else:
-            self.certified = gap
         if math.isfinite(gap):
             if math.isnan(self.first):
                 self.first = max(gap, 2.0 * self.tol)
             way = math.log(self.first / self.tol)
             self.done = max(self.done, 1.0 - math.log(max(gap / self.tol, 1.0)) / way)
-        text = f"pass {state.row.passes}"
-        news = False
-        if math.isfinite(self.certified):
-            if not math.isnan(state.restricted_gap):
-                self.whose = " over the outputs found"
-            text += f", {percent(self.certified)} gap{self.whose}"
-            news = self.tol < self.certified <= self.told / 2
+        text = ", ".join(filter(None, (f"pass {state.row.passes}", _gap_text(*self.certified))))
         if news:
-            self.told = self.certified
+            self.told = gap
         # The bar is full only once the fit is over.
         if not self.progress.show(self.task, min(self.done, 0.99), text) and news:
             self.progress.say(f"{self.title}: {text}")
@@ -190,40 +184,17 @@ def _exit_on_interrupt() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-# Numbers in words ---------------------------------------------------------------------------------
+# What training leaves besides the model: where it came from, and a line about it ------------------
 
 
-def percent(share: float, digits: str = ".2g") -> str:
-    """A share in per cent."""
-    return f"{100 * share:{digits}} %"
-
-
-def count(n: int, one: str, many: str = "") -> str:
-    """``1 pass``, ``2 passes``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def relative_gap(estimator: Any) -> float:
-    """Certified gap of a fitted estimator as a share of its primal objective."""
-    return relative(estimator.duality_gap_, positive_part(estimator))
-
-
-def _gap_text(estimator: Any) -> str:
-    """The gap in words, saying whose it is; nothing where there is none."""
-    found = getattr(estimator, "restricted_gap_", math.nan)
-    if not math.isnan(found):
-        share = relative(found, estimator.restricted_objective_)
-        return f", {percent(share)} gap over the outputs found"
-    gap = relative_gap(estimator)
-    return "" if math.isnan(gap) else f", {percent(gap)} gap"
+def percent(share: float) -> str:
+    """A share in per cent, by two digits."""
+    return f"{brief(100 * share, 2)} %"
 
 
 def finite(value: float) -> float | None:
     """JSON has neither NaN nor infinity."""
     return value if math.isfinite(value) else None
-
-
-# What training leaves besides the model: where it came from, and a line about it ------------------
 
 
 class Clock:
@@ -233,47 +204,35 @@ class Clock:
         self.seconds: dict[str, float] = {}
         self.began = time.perf_counter()
 
-    def stop(self, phase: str) -> None:
-        """End a phase now; the next one begins."""
+    def stop(self, phase: str) -> float:
+        """End a phase now, and say what it took; the next one begins."""
         now = time.perf_counter()
         self.seconds[phase] = round(now - self.began, 3)
         self.began = now
-
-    def split(self, phase: str, first: str, seconds: float) -> None:
-        """Count the first seconds of a phase as one of its own."""
-        whole = self.seconds.pop(phase)
-        self.seconds |= {first: round(seconds, 3), phase: round(whole - seconds, 3)}
+        return self.seconds[phase]
 
 
 def outcome_of(model: Any) -> dict[str, Any]:
-    """How a fit ended: the gap as a share of the primal, or that over the outputs found."""
-    found = relative(model.restricted_gap_, model.restricted_objective_)
-    return {
-        "relative_gap": finite(relative_gap(model)),
-        "restricted_gap": finite(found),
-        "converged": model.converged_,
-        "stop_reason": model.stop_reason_,
-        "passes": model.n_iter_,
-    }
+    """How a fit ended, with the certified gap as a share of the primal.
 
-
-def balance_of(model: Any) -> dict[str, Any]:
-    """C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks."""
-    if not hasattr(model, "nu_"):
-        return {"C": float(model.C)}
-    facts = {
-        "C": finite(model.C_),
-        "nu": model.nu_,
-        "rho": model.rho_,
-        "margin_error_risk": model.margin_error_risk_,
-        "support_vector_risk": model.support_vector_risk_,
-    }
+    Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
+    """
+    facts: dict[str, Any] = {"C": float(model.C)}
+    if hasattr(model, "nu_"):
+        risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
+        facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
     if hasattr(model, "nu_path_"):
         facts["nu_tried"] = [
             {name: finite(value) for name, value in trial._asdict().items()}
             for trial in model.nu_path_
         ]
-    return facts
+    return facts | {
+        "relative_gap": finite(relative(model.duality_gap_, positive_part(model))),
+        "restricted_gap": finite(relative(model.restricted_gap_, model.restricted_objective_)),
+        "converged": model.converged_,
+        "stop_reason": model.stop_reason_,
+        "passes": model.n_iter_,
+    }
 
 
 def write_model(
@@ -300,12 +259,12 @@ def write_model(
     with blame("--model"):
         written = estimator.save(path, metadata={**metadata, **more}, **options)
     clock.stop("write")
-    return {"model": str(path), "bytes": written["bytes"]}
+    return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
 
 
 def print_result(result: dict[str, Any], as_json: bool) -> None:
     """Print the outcome in a line, or as JSON; exit code 130 where Ctrl-C ended the fit."""
-    interrupted = result["stop_reason"] == "interrupted"
+    reason = result["stop_reason"]
     if as_json:
         typer.echo(json.dumps(result))
     else:
@@ -314,13 +273,13 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
             f"{result['model']}: {_balance_text(result)}, {_bound_text(result)}; {seconds}; "
             f"{result['bytes'] / 1e6:.1f} MB"
         )
-        if result["stop_reason"].startswith(("max_iter", "max_time")) and "C_u" not in result:
+        if reason.startswith(("max_iter", "max_time")) and "C_u" not in result:
             typer.echo(
                 "The gap was not reached: raise --max-iter or --max-time, lower -C, or scale the "
                 "features to similar sizes.",
                 err=True,
             )
-    if interrupted:
+    if reason == "interrupted":
         raise typer.Exit(INTERRUPTED)
 
 
@@ -334,11 +293,18 @@ def _balance_text(result: dict[str, Any]) -> str:
 
 
 def _bound_text(result: dict[str, Any]) -> str:
+    reason = result["stop_reason"].removeprefix("callback: ")
     if "why_no_gap" in result:
-        stopped = ", interrupted" if result["stop_reason"] == "interrupted" else ""
+        stopped = ", interrupted" if reason == "interrupted" else ""
         return f"no certificate (not convex{stopped})"
-    gap, found = result["relative_gap"], result["restricted_gap"]
-    bound = "no certificate" if gap is None else f"certified gap {percent(gap)}"
+    gap = _gap_text(result["relative_gap"], result["restricted_gap"])
+    certified = "certified " if result["restricted_gap"] is None else ""
+    bound = f"{certified}{gap}" if gap else "no certificate"
+    return f"{bound} ({reason}, {count_of(result['passes'], 'pass', 'passes')})"
+
+
+def _gap_text(gap: float | None, found: float | None) -> str:
+    """The gap in words, saying where it is only that over the outputs found."""
     if found is not None:
-        bound = f"gap over the outputs found {percent(found)}"
-    return f"{bound} ({result['stop_reason']}, {count(result['passes'], 'pass', 'passes')})"
+        return f"gap over the outputs found {percent(found)}"
+    return "" if gap is None else f"gap {percent(gap)}"

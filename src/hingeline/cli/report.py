@@ -6,26 +6,25 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from hingeline.cli import app
-from hingeline.cli.app import CommandError, blame
+from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
-from hingeline.cli.info import Annealed
-from hingeline.cli.samples import load_model, read_labelled, refuse_sets, source_of
+from hingeline.cli.info import describe_annealing
+from hingeline.cli.samples import load_model, read_for, refuse_sets, require_labels, source_of
 from hingeline.features.tables import TokenTable
 
 
 def report(
     model: app.Model,
-    test: Annotated[str | None, typer.Option(help="A labelled file to evaluate on.")] = None,
+    test: Annotated[str | None, Option(help="A labelled file to evaluate on.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The page to write.", show_default="MODEL.html"),
+        Option("--output", "-o", help="The page to write.", show_default="MODEL.html"),
     ] = None,
     format: app.KnownFormat = "auto",
-    bootstrap: Annotated[
-        int, typer.Option(min=0, help="Resamples for 95 % intervals; 0 for none.")
-    ] = 0,
+    bootstrap: app.Bootstrap = 0,
     n_jobs: app.NJobs = None,
 ) -> None:
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
@@ -34,14 +33,16 @@ def report(
     estimator = load_model(model)
     refuse_sets("report", estimator)
     estimator.set_params(n_jobs=n_jobs)
-    annealed = Annealed.of(estimator)
-    if annealed is not None:
-        estimator.stop_reason_ = annealed.why_no_gap()
+    if found := describe_annealing(estimator):
+        estimator.stop_reason_ = (
+            f"{found['why no gap']} ({found['unlabelled']} without labels; constraints: "
+            f"{found['constraints']}; chosen: {found['chosen']})"
+        )
     known: dict[str, Any] = {}
     metadata = getattr(estimator, "metadata_", {})
     files = [file for file in metadata.get("data", []) if file.get("sha256")]  # no pipes
     if test is not None:
-        samples = read_labelled(estimator, model, test, format)
+        samples = require_labels(read_for(estimator, model, test, format), test)
         with blame(test):
             result, predicted = judge(estimator, samples, bootstrap=bootstrap)
         known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
@@ -54,5 +55,5 @@ def report(
         with blame("--output"):
             write_report(path, estimator, **known)
     except ImportError as error:  # what to install
-        raise CommandError(str(error)) from None
+        raise ValueError(str(error)) from None
     typer.echo(f"The report is in {path}")

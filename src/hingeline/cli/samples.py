@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from os.path import isfile
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.cli.app import CommandError, blame
+from hingeline.cli.app import blame
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import open_text
 from hingeline.features.tables import SparseSequences, TokenTable
@@ -58,7 +59,7 @@ def check_options(names: Iterable[str], format: str) -> None:
     for name in names:
         formats = _OPTIONS.get(name, (format,))
         if format not in formats:
-            raise CommandError(
+            raise ValueError(
                 f"--{name.replace('_', '-')} is for {', '.join(formats)} files, not for {format}: "
                 "leave it out."
             )
@@ -111,16 +112,13 @@ class Samples:
     @property
     def n_sequences(self) -> int:
         """Sequences, or rows."""
-        return self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
+        return _length(self.X)
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of all sequences, or rows."""
-        if isinstance(self.X, TokenTable):
-            return self.X.n_tokens
-        if isinstance(self.X, SparseSequences):
-            return int(self.X.offsets[-1])
-        return self.X.shape[0] if hasattr(self.X, "shape") else sum(map(len, self.X))
+        """Tokens of all sequences."""
+        lists = isinstance(self.X, list)
+        return sum(map(len, self.X)) if lists else int(self.X.offsets[-1])
 
     def size_text(self) -> str:
         """Its size in words."""
@@ -131,6 +129,10 @@ class Samples:
         return f"{self.n_sequences:,} sequences, {self.n_tokens:,} tokens"
 
 
+def _length(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
 # Models -------------------------------------------------------------------------------------------
 
 
@@ -138,8 +140,7 @@ def load_model(path: Path) -> Any:
     """The model of a file, or one sentence on what is wrong with it."""
     from hingeline.modelfile.estimators import load
 
-    with blame():
-        return load(path)
+    return load(path)
 
 
 def holds_sets(model: Any) -> bool:
@@ -150,7 +151,7 @@ def holds_sets(model: Any) -> bool:
 def refuse_sets(command: str, model: Any) -> None:
     """Refuse models of sets of labels, which only some commands know."""
     if holds_sets(model):
-        raise CommandError(
+        raise ValueError(
             f"{command} does not know models of sets of labels (MultilabelSSVM): use hingeline "
             "evaluate or hingeline info."
         )
@@ -168,7 +169,7 @@ def score_sets(y: Array, predicted: Array) -> Any:
     if y.shape[1] > 1:
         return multilabel_scores(y, predicted)
     right = float((y == predicted).mean())
-    f1 = float(2 * (y & predicted).sum() / max(1, int(y.sum() + predicted.sum())))
+    f1 = float(2 * (y & predicted).sum() / max(1, y.sum() + predicted.sum()))
     return MultilabelScores(1.0 - right, right, right, f1, f1)
 
 
@@ -178,19 +179,16 @@ def layout_of(model: Any, path: Path) -> Layout:
     if found is None:
         return _usual_layout(model)
     own = {"MulticlassSSVM": ("flat",), "MultilabelSSVM": ("multilabel",)}
-    try:
+    kinds = own.get(type(model).__name__, ("tokens", "sequences"))
+    with suppress(TypeError):
         layout = Layout(**found)
-        kinds = own.get(type(model).__name__, ("tokens", "sequences"))
-        if not layout.makes_sense() or layout.kind not in kinds:
-            raise TypeError
-        if layout.kind == "multilabel" and len(layout.labels) != model.n_labels_:
-            raise TypeError
-    except TypeError:
-        raise CommandError(
-            f"{path} describes the files it was trained on in a way that makes no sense: get a "
-            "fresh copy of the model."
-        ) from None
-    return layout
+        whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
+        if layout.makes_sense() and layout.kind in kinds and whole:
+            return layout
+    raise ValueError(
+        f"{path} describes the files it was trained on in a way that makes no sense: get a fresh "
+        "copy of the model."
+    )
 
 
 def _usual_layout(model: Any) -> Layout:
@@ -198,10 +196,7 @@ def _usual_layout(model: Any) -> Layout:
     encoder = getattr(model, "encoder_", None)
     columns = list(getattr(encoder, "column_names_", []))
     if columns:
-        label = "label"
-        while label in columns:
-            label += "_"
-        return Layout("conll", "tokens", columns, label)
+        return Layout("conll", "tokens", columns, free_name("label", columns))
     if type(model).__name__ == "MulticlassSSVM":
         return Layout("svmlight", "flat")
     if holds_sets(model):
@@ -212,21 +207,26 @@ def _usual_layout(model: Any) -> Layout:
     return Layout("svmhmm" if encoder is None else "crfsuite", "sequences")
 
 
-def read_for(model: Any, path: Path, file: str, format: str) -> Samples:
-    """A file for a model that was loaded from ``path``."""
+def free_name(name: str, taken: Collection[str]) -> str:
+    """A name that no column has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def read_for(model: Any, path: Path, file: str, format: str, grow: bool = False) -> Samples:
+    """A file for a model that was loaded from ``path``; ``grow`` as for :func:`read_like`."""
     layout = layout_of(model, path)
     if format == "auto" and "layout" not in getattr(model, "metadata_", {}) and isfile(file):
-        with blame():
-            format = detect_format(file)  # the model was saved in Python: the file must tell
+        format = detect_format(file)  # the model was saved in Python: the file must tell
     width = None if getattr(model, "encoder_", None) is not None else int(model.n_features_in_)
-    return read_like(file, layout, width, format)
+    return read_like(file, layout, width, format, grow)
 
 
-def read_labelled(model: Any, path: Path, file: str, format: str) -> Samples:
-    """The same for a file that must have labels."""
-    samples = read_for(model, path, file, format)
+def require_labels(samples: Samples, file: str, purpose: str = "compare with") -> Samples:
+    """Refuse a file without labels."""
     if samples.y is None:
-        raise CommandError(f"{file} has no labels to compare with.")
+        raise ValueError(f"{file} has no labels to {purpose}.")
     return samples
 
 
@@ -243,10 +243,8 @@ class File(NamedTuple):
 
 def open_file(path: str, format: str) -> File:
     """Open a file, and find its format where it is not given."""
-    with blame():
-        source = open_once(path)
-        found = find_format(detect_format(source) if format == "auto" else format)
-        return File(path, source, found)
+    source = open_once(path)
+    return File(path, source, find_format(detect_format(source) if format == "auto" else format))
 
 
 def open_once(path: str) -> Any:
@@ -258,7 +256,7 @@ def open_training(path: str, format: str, options: Iterable[str]) -> File:
     """Open a file to train on, and refuse options that its format has no use for."""
     file = open_file(path, format)
     if file.format.name not in (*SEQUENCES, *ROWS, *SETS):
-        raise CommandError(
+        raise ValueError(
             f"{path}: {file.format.name} holds {file.format.kind}, and models are trained on "
             "sequences or rows: convert it first (hingeline convert)."
         )
@@ -276,7 +274,7 @@ def read_training(
     path, _, found = file
     name = found.name
     if names is not None and len(set(names)) < len(names):
-        raise CommandError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
+        raise ValueError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
     labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
     if name == "arff" and label is None:
         _check_beside(path)
@@ -286,7 +284,7 @@ def read_training(
     layout = Layout(name, found.kind)
     y = _indicators(path, data.Y) if name in SETS else data.y
     if y is None:
-        raise CommandError(
+        raise ValueError(
             f"{path} has no labels to learn from: put the file of labels beside it, named as "
             "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
         )
@@ -312,13 +310,13 @@ def _tokens_to_train(
     if chosen is None:
         chosen = ["form"] if format == "conllu" else [c for c in table.names if c != label]
     if not chosen:
-        raise CommandError(
+        raise ValueError(
             f"{path} has a single column, the labels: training needs a column with the words, too."
         )
     if label in chosen:
-        raise CommandError(f"--use names the column of the labels, {label!r}: leave it out.")
+        raise ValueError(f"--use names the column of the labels, {label!r}: leave it out.")
     if _is_blank(table, label, format):
-        raise CommandError(
+        raise ValueError(
             f"{path} has no labels to learn from: {label} is _ everywhere; name another column "
             "with --label."
         )
@@ -330,18 +328,10 @@ def _tokens_to_train(
 def read_like(
     path: str, layout: Layout, width: int | None, format: str = "auto", grow: bool = False
 ) -> Samples:
-    """A file for a trained model: as it was in training, with or without labels.
+    """A file for a trained model: laid out as in training, with or without labels.
 
-    Parameters
-    ----------
-    path, format : str
-        The file.
-    layout : Layout
-        Of the training file.
-    width : int or None
-        Features of the model; None where it encodes named ones by itself.
-    grow : bool, default=False
-        Keep features beyond those of the model.
+    ``width`` is the number of the model's features, None where it encodes named ones by itself;
+    ``grow`` keeps features beyond those.
     """
     file = open_file(path, layout.format if format == "auto" else format)
     found = file.format
@@ -351,7 +341,7 @@ def read_like(
     based = None if layout.zero_based is None else True
     data = _read(file, zero_based=based, labels=[] if by_name else None)
     if found.kind != layout.kind:
-        raise CommandError(
+        raise ValueError(
             f"{path} holds {found.kind} ({found.name}), but the model takes {layout.kind} "
             f"({layout.format})."
         )
@@ -367,7 +357,7 @@ def read_like(
     named = isinstance(data.X, list)
     if named != (width is None) and found.kind == "sequences":
         words = ("named", "numbered") if named else ("numbered", "named")
-        raise CommandError(
+        raise ValueError(
             f"{path} has {words[0]} features ({found.name}), but the model was trained on "
             f"{words[1]} ones ({layout.format}): convert the file (hingeline convert)."
         )
@@ -376,12 +366,9 @@ def read_like(
 
 def read_held_out(path: str | None, layout: Layout, width: int | None) -> Samples | None:
     """The file of ``--dev``, which must have labels; None where none is named."""
-    if path is None:
-        return None
-    samples = read_like(path, layout, width)
-    if samples.y is None:
-        raise CommandError(f"--dev: {path} has no labels to compare with.")
-    return samples
+    return (
+        None if path is None else require_labels(read_like(path, layout, width), f"--dev: {path}")
+    )
 
 
 def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
@@ -406,7 +393,7 @@ def _column_names(path: str, width: int, layout: Layout) -> list[str]:
         if len(names) == width:
             return names
     counts = ["one column" if n == 1 else f"{n} columns" for n in (width, len(every))]
-    raise CommandError(
+    raise ValueError(
         f"{path} has {counts[0]}, but the model was trained on {counts[1]} ({', '.join(every)}): "
         f"give those, with or without {layout.label}, or only those it reads "
         f"({', '.join(inputs)})."
@@ -421,20 +408,19 @@ def _is_blank(table: TokenTable, label: str, format: str) -> bool:
 def _read(file: File, **options: Any) -> Any:
     """The data of a file, all of a CoNLL-U document; a file without any is refused."""
     path, source, found = file
-    with blame():
-        data: Any
-        if found.name == "conllu":
-            from hingeline.data.conllu import read_conllu
+    data: Any
+    if found.name == "conllu":
+        from hingeline.data.conllu import read_conllu
 
-            data = read_conllu(source)
-            inputs = data.table
-        else:
-            known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
-            _, data = read_any(source, found.name, **known)
-            inputs = data if found.kind in ("tokens", "trees") else data[0]
-        if (inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)) == 0:
-            raise ValueError(f"{path} is empty: there is nothing to read.")
-        return data
+        data = read_conllu(source)
+        inputs = data.table
+    else:
+        known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
+        _, data = read_any(source, found.name, **known)
+        inputs = data if found.kind in ("tokens", "trees") else data[0]
+    if _length(inputs) == 0:
+        raise ValueError(f"{path} is empty: there is nothing to read.")
+    return data
 
 
 def column_of(name: str) -> str | int:
@@ -467,7 +453,7 @@ def source_of(path: str) -> dict[str, Any]:
     """Name and SHA-256 of a file, the latter None for what cannot be read again."""
     digest = None
     if path != "-" and isfile(path):
-        with blame(), open(path, "rb") as file:
+        with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"name": Path(path).name, "sha256": digest}
 
@@ -481,7 +467,7 @@ def _check_beside(path: str) -> None:
     stem = file.name.removesuffix(".gz").removesuffix(".arff")
     stems = (stem, stem.removesuffix("-train"), stem.removesuffix("-test"))
     if path == "-" or not any(file.with_name(f"{name}.xml").is_file() for name in stems):
-        raise CommandError(
+        raise ValueError(
             f"{path} does not say which of its attributes are labels: put Mulan's XML file beside "
             f"it ({stem if path != '-' else 'NAME'}.xml), or train with --label FILE.xml."
         )
@@ -490,9 +476,9 @@ def _check_beside(path: str) -> None:
 def _indicators(path: str, Y: sp.csr_matrix) -> Array:
     """Dense indicators to learn from."""
     if Y.shape[1] == 0:
-        raise CommandError(f"{path} has no labels to learn from.")
+        raise ValueError(f"{path} has no labels to learn from.")
     if Y.shape[1] > _MAX_LABELS:
-        raise CommandError(
+        raise ValueError(
             f"{path} has a label {Y.shape[1] - 1}, and at most {_MAX_LABELS:,} labels are learnt: "
             "number them from 0."
         )
@@ -508,16 +494,16 @@ def _sets_by_name(
     found = [name for name in labels if name in at]
     if found and len(found) < len(labels):
         missing = next(name for name in labels if name not in at)
-        raise CommandError(
+        raise ValueError(
             f"{path} has the label {found[0]} but not {missing}: give all labels of the model, or "
             "none."
         )
     chosen = layout.columns or [name for name in at if name not in set(labels)]
     for name in chosen:
         if name not in at:
-            raise CommandError(f"{path} has no attribute {name}, which the model was trained on.")
+            raise ValueError(f"{path} has no attribute {name}, which the model was trained on.")
     if width is not None and len(chosen) != width:
-        raise CommandError(
+        raise ValueError(
             f"{path} has {len(chosen)} attributes that are not labels, but the model was trained "
             f"on {width}."
         )
@@ -529,7 +515,7 @@ def _sets_by_name(
     wrong = np.argwhere((Y != 0) & (Y != 1))
     if len(wrong):
         row, k = wrong[0].tolist()
-        raise CommandError(
+        raise ValueError(
             f"{path}: the label {labels[k]} is {Y[row, k]:g} in row {row + 1} of the data; labels "
             "must be 0 or 1."
         )
@@ -539,10 +525,8 @@ def _sets_by_name(
 def _sets_by_number(path: str, Y: sp.csr_matrix, n_labels: int) -> Array:
     """Indicators of as many labels as a model has."""
     if Y.shape[1] > n_labels:
-        raise CommandError(
+        raise ValueError(
             f"{path} has a label {Y.shape[1] - 1}, but the model was trained on labels 0 to "
             f"{n_labels - 1}: leave others out."
         )
-    wide = np.zeros((Y.shape[0], n_labels), dtype=np.int64)
-    wide[:, : Y.shape[1]] = Y.toarray()
-    return wide
+    return np.pad(Y.toarray().astype(np.int64), ((0, 0), (0, n_labels - Y.shape[1])))

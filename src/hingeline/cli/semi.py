@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from sklearn.base import clone
+from typer import Option
 
 from hingeline import ChainSSVM, SemiSupervisedSSVM
 from hingeline.cli import app
-from hingeline.cli.app import CommandError, blame, check_sources, check_target, split_names
+from hingeline.cli.app import blame, check_sources, check_target, split_names, split_numbers
 from hingeline.cli.check import read_constraints, unknown_labels, unknown_text
 from hingeline.cli.info import WHY_NO_GAP, choice_text
-from hingeline.cli.progress import Clock, FitProgress, count, finite, print_result, write_model
+from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
 from hingeline.cli.samples import (
     Samples,
     open_training,
@@ -24,26 +25,23 @@ from hingeline.cli.samples import (
     read_training,
     source_of,
 )
-from hingeline.cli.train import check_parameters, check_template, make_encoder
+from hingeline.cli.train import check_parameters, make_encoder
 from hingeline.features.tables import TokenTable
+from hingeline.report.words import count_of
 from hingeline.semisupervised.annealing import AnnealingStep
 
 
 def semi(
-    data: Annotated[
-        str, typer.Argument(metavar="TRAIN", help="Labelled file; - is the standard input.")
-    ],
+    data: app.Data,
     model: app.NewModel,
     unlabelled: Annotated[
-        list[str], typer.Option(help="Text without labels; repeat the option for more files.")
+        list[str], Option(help="Text without labels; repeat the option for more files.")
     ],
     constraints: app.Constraints = None,
-    dev: Annotated[
-        str | None, typer.Option(help="Held-out file, to choose a step by its score.")
-    ] = None,
+    dev: Annotated[str | None, Option(help="Held-out file, to choose a step by its score.")] = None,
     unlabelled_C: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--unlabelled-C",
             help="Weights of the slack of unlabelled text, one step for each.",
             show_default="0.0001,0.0003,…,100",
@@ -51,7 +49,7 @@ def semi(
     ] = None,
     select: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Which step to keep: dev, violations or last.",
             show_default="dev with --dev, else violations",
         ),
@@ -83,10 +81,10 @@ def semi(
     check_sources("--unlabelled", data, dev, *unlabelled)
     check_target("--model", model, data, dev, *unlabelled)
     if select == "dev" and dev is None:
-        raise CommandError("--select dev chooses by the score on held-out data: pass --dev FILE.")
+        raise ValueError("--select dev chooses by the score on held-out data: pass --dev FILE.")
     rule = select or ("violations" if dev is None else "dev")
     if constraints is None and rule == "violations":
-        raise CommandError(
+        raise ValueError(
             "without --constraints there are no violations to choose a step by: pass --constraints "
             "FILE or --dev FILE."
         )
@@ -101,15 +99,16 @@ def semi(
         random_state=seed,
     )
     check_parameters(base)
-    estimator = SemiSupervisedSSVM(
-        base, C_u=_parse_schedule(unlabelled_C), select=select, random_state=seed
-    )
-    with blame():
-        estimator._check(None if dev is None else (None, None))
+    C_u = None
+    if unlabelled_C is not None:
+        C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
+    estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
+    estimator._check(None if dev is None else (None, None))
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
         samples = read_training(file, split_names(columns), split_names(use), label)
-        check_template(base.features, samples)
+        with blame("--template"):  # before the work begins
+            clone(base.features).fit(samples.X[:1])
         progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
         others = [read_like(name, samples.layout, None) for name in unlabelled]
         for name, other in zip(unlabelled, others, strict=True):
@@ -119,7 +118,7 @@ def semi(
         counts = Counter(label for labels in samples.y for label in labels)
         unknown = unknown_labels(known, counts)
         if constraints is not None:
-            progress.say(f"{constraints}: {count(len(known), 'constraint')}")
+            progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
             if unknown:
                 progress.say(unknown_text(constraints, unknown, data))
         held_out = read_held_out(dev, samples.layout, None)
@@ -131,8 +130,8 @@ def semi(
             warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
             estimator.fit(words, y, dev=None if held_out is None else (held_out.X, held_out.y))
         clock.stop("train")
-        C_u = [step.C_u for step in estimator.steps_]
-        progress.say(f"chosen: {choice_text(C_u, estimator.selected_, rule)}")
+        tried = [step.C_u for step in estimator.steps_]
+        progress.say(f"chosen: {choice_text(tried, estimator.selected_, rule)}")
     metadata: dict[str, Any] = {
         "unlabelled": {
             "sequences": sum(other.n_sequences for other in others),
@@ -145,17 +144,16 @@ def semi(
         },
         "select": rule,
     }
-    more = {**metadata, "label_counts": dict(counts)}
-    options = {"dtype": dtype, "sparse": sparse, "metadata": more}
-    sources = [data, *unlabelled]
-    written = write_model(model, estimator, clock, samples.layout, sources, **options)
+    options = {"dtype": dtype, "sparse": sparse}
+    options["metadata"] = {**metadata, "label_counts": dict(counts)}
+    written = write_model(model, estimator, clock, samples.layout, [data, *unlabelled], **options)
     found = estimator.base_
     interrupted = estimator.stop_reason_ == "interrupted"
     print_result(
         {
             **written,
             "C": float(base.C),
-            "C_u": C_u[estimator.selected_],
+            "C_u": tried[estimator.selected_],
             "relative_gap": None,
             "restricted_gap": None,
             "why_no_gap": WHY_NO_GAP,
@@ -166,20 +164,9 @@ def semi(
             "unknown_labels": unknown,
             "selected": estimator.selected_,
             "steps": [_plain(step) for step in estimator.steps_],
-            "seconds": clock.seconds,
         },
         as_json,
     )
-
-
-def _parse_schedule(text: str | None) -> list[float] | None:
-    """Values of C_u in ascending order, None for the default."""
-    try:
-        return None if text is None else sorted({float(value) for value in text.split(",")})
-    except ValueError:
-        raise CommandError(
-            f"--unlabelled-C: expected 0.01,0.1,1 or the like, got {text!r}."
-        ) from None
 
 
 def _stack(parts: list[Samples]) -> TokenTable:

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-import typer
+from typer import Option
 
 from hingeline.cli import app
-from hingeline.cli.app import CommandError, blame, check_seed, check_target
-from hingeline.cli.progress import (
-    Clock,
-    FitProgress,
-    balance_of,
-    outcome_of,
-    print_result,
-    write_model,
-)
-from hingeline.cli.samples import layout_of, load_model, read_like
+from hingeline.cli.app import blame, check_seed, check_target
+from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
+from hingeline.cli.samples import load_model, read_for, require_labels
+
+_AS_TRAINED = "as trained"
 
 
 def update(
     old: app.Model,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Labelled file; - is the standard input.")
-    ],
+    data: app.Data,
     model: app.NewModel,
     format: app.KnownFormat = "auto",
     passes: Annotated[
         int | None,
-        typer.Option(min=1, help="Make this many passes over the new data only; no certificate."),
+        Option(min=1, help="Make this many passes over the new data only, without a certificate."),
     ] = None,
-    memory: Annotated[
-        int | None, typer.Option(min=1, help="Keep at most this many examples.")
-    ] = None,
+    memory: Annotated[int | None, Option(min=1, help="Keep at most this many examples.")] = None,
     tol: Annotated[
-        float | None, typer.Option(help="Stop at this certified gap.", show_default="as trained")
+        float | None, Option(help="Stop at this certified gap.", show_default=_AS_TRAINED)
     ] = None,
     max_iter: Annotated[
         int | None,
-        typer.Option(min=1, help="Make at most this many passes.", show_default="as trained"),
+        Option(min=1, help="Make at most this many passes.", show_default=_AS_TRAINED),
     ] = None,
     max_time: Annotated[
-        float | None, typer.Option(help="Stop after this many seconds.", show_default="as trained")
+        float | None, Option(help="Stop after this many seconds.", show_default=_AS_TRAINED)
     ] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
@@ -50,10 +40,10 @@ def update(
     n_jobs: app.NJobs = None,
     seed: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             help="Seed of everything random.",
-            show_default="as trained",
+            show_default=_AS_TRAINED,
             callback=check_seed,
         ),
     ] = None,
@@ -71,55 +61,42 @@ def update(
     with FitProgress(quiet or as_json) as progress:
         estimator = load_model(old)
         if not hasattr(estimator, "partial_fit"):
-            raise CommandError(
+            raise ValueError(
                 f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: "
                 "train on all data together."
             )
         if estimator.n_examples_ == 0:
-            raise CommandError(
+            raise ValueError(
                 f"{old} carries no training state to go on from: train it with --keep-state, or "
                 "train on all data together."
             )
-        layout = layout_of(estimator, old)
         width = int(estimator.n_features_in_)
-        encodes = getattr(estimator, "encoder_", None) is not None
-        samples = read_like(data, layout, None if encodes else width, format, grow=True)
-        if samples.y is None:
-            raise CommandError(f"{data} has no labels to learn from.")
+        samples = read_for(estimator, old, data, format, grow=True)
+        require_labels(samples, data, "learn from")
         clock.stop("read")
         progress.say(f"{data}: {samples.size_text()} ({samples.layout.format})")
         params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}
         params["n_jobs"] = n_jobs
         estimator.set_params(**{name: v for name, v in params.items() if v is not None})
-        known = (len(estimator.classes_), width)
+        labels = len(estimator.classes_)
         with blame(data):
             progress.fit(
                 "updating",
                 estimator,
-                samples.X,
-                samples.y,
-                interruptible=True,
-                learn=lambda X, y: estimator.partial_fit(X, y, passes=passes, memory=memory),
+                lambda: estimator.partial_fit(samples.X, samples.y, passes=passes, memory=memory),
             )
         clock.stop("train")
-        new = np.subtract((len(estimator.classes_), estimator.n_features_in_), known).tolist()
+        facts = {
+            "examples": estimator.n_examples_,
+            "new_labels": len(estimator.classes_) - labels,
+            "new_features": estimator.n_features_in_ - width,
+        }
         progress.say(
-            f"{estimator.n_examples_:,} examples in memory; new: {new[0]} labels, {new[1]:,} "
-            "features"
+            f"the model remembers {facts['examples']:,} examples; {facts['new_labels']} labels and "
+            f"{facts['new_features']:,} features are new"
         )
     before = estimator.metadata_.get("data")
-    before = before if isinstance(before, list) else []
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state}
-    written = write_model(model, estimator, clock, layout, [data], before=before, **options)
-    print_result(
-        {
-            **written,
-            **balance_of(estimator),
-            **outcome_of(estimator),
-            "examples": estimator.n_examples_,
-            "new_labels": new[0],
-            "new_features": new[1],
-            "seconds": clock.seconds,
-        },
-        as_json,
-    )
+    options["before"] = before if isinstance(before, list) else []
+    written = write_model(model, estimator, clock, samples.layout, [data], **options)
+    print_result({**written, **outcome_of(estimator), **facts}, as_json)

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hingeline import _jit
 from hingeline.cli import app
-from hingeline.cli.app import CommandError
 
 
 class Kind(StrEnum):
@@ -91,7 +90,7 @@ def warm_up(
     """
     folder = _jit.CACHE_FOLDER
     if folder is None:
-        raise CommandError(
+        raise ValueError(
             "there is no folder to keep kernels in: set HINGELINE_CACHE_DIR to one that can be "
             "written, and do not set HINGELINE_CACHE=0."
         )

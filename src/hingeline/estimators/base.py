@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 import warnings
-from typing import Any
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -26,7 +29,7 @@ from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.features.input import with_constant
 
 Array = np.ndarray[Any, Any]
-
+Class = TypeVar("Class", bound=type)
 
 #: Attributes that only a fit with ``slack="nu"`` leaves.
 NU_FITTED = (
@@ -45,8 +48,42 @@ def forget_extras(estimator: Any) -> None:
         vars(estimator).pop(name, None)
 
 
+def share_docs(cls: Class) -> Class:
+    """Complete a class's docstring by the parameters and attributes that its bases describe."""
+    own: dict[str, list[str]] = {}
+    for base in cls.__mro__:
+        if base.__module__.startswith("hingeline.") and base.__doc__:
+            head, *parts = re.split(r"\n\n(\w+)\n-+\n", cleandoc(base.__doc__))
+            own.setdefault("", [head])
+            for title, body in zip(parts[::2], parts[1::2], strict=True):
+                known = set().union(*map(_read_names, own.get(title, ())))
+                entries = re.split(r"\n(?=\S)", body)
+                more = [entry for entry in entries if not known & _read_names(entry)]
+                own[title] = [*own.get(title, ()), *more]
+    text = "".join(own.pop("", []))
+    for title in sorted(own, key=["Parameters", "Attributes", "Examples"].index):
+        text += f"\n\n{title}\n{'-' * len(title)}\n" + "\n".join(own[title])
+    cls.__doc__ = text
+    return cls
+
+
+def _read_names(entry: str) -> set[str]:
+    """What an entry ``names : type`` with lines below it describes."""
+    return set(entry.partition("\n")[0].partition(" : ")[0].split(", "))
+
+
 class BaseModel(BaseEstimator):
-    """What every fitted estimator has: flat weights, a certificate and a file to be kept in."""
+    """What every fitted estimator has: flat weights, a certificate and a file to be kept in.
+
+    Attributes
+    ----------
+    weights_ : ndarray
+        The flat vector that the solver works on.
+    primal_objective_, dual_objective_, duality_gap_ : float
+        The certificate; the gap is absolute.
+    n_iter_, converged_, stop_reason_, history_
+        How the run went.
+    """
 
     @property
     def weights_(self) -> Array:
@@ -178,24 +215,73 @@ class BaseModel(BaseEstimator):
 ENUMERATED_MB = 1024
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BaseSSVM:
-    """Parameters common to all estimators, and the fit around a compiled problem."""
+    """Parameters common to all large-margin estimators, and the fit around a compiled problem.
 
-    # Constructor parameters that all of them have; graphs know the default of some only.
-    C: float
-    slack: str
-    rescale: str = "margin"
-    violators: str | int | None = None
-    solver: str
-    tol: float
-    max_iter: int
-    max_time: float | None
-    warm_start: bool
-    n_jobs: int | None
-    random_state: Any
-    verbose: int
-    callbacks: Any
-    solver_options: dict[str, Any] | None
+    Parameters
+    ----------
+    slack : {"max", "squared", "sum", "nu"}, default="max"
+        Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
+        outputs (Balamurugan et al., OP2); or linear with a margin of its own, balanced by ``nu``
+        instead of C.
+    nu : float or "auto", optional
+        With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
+        chooses it on held-out examples. See ``docs/nu.md``.
+    solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
+        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"bcfw"`` solves ``"max"``,
+        ``"one-slack"`` ``"max"`` and ``"sum"``, ``"subgradient"`` ``"max"`` and ``"nu"``.
+    tol : float, default=1e-2
+        Training stops when the certified relative gap ``(P − D)/P`` is this small.
+    max_iter : int, default=1000
+        Passes over the data at most.
+    max_time : float, optional
+        Seconds at most.
+    warm_start : bool, default=False
+        Start from the multipliers of the previous fit if the data are the same.
+    n_jobs : int, optional
+        Threads; the weights do not depend on it.
+    random_state : int, RandomState or None
+        Order of the examples. An int makes weights bit-identical.
+    verbose : int, default=0
+        1: a line per certificate, 2: per pass.
+    callbacks : callable or list of callables, optional
+        Called after each pass with a :class:`hingeline.PassState`.
+    solver_options : dict, optional
+        What only one solver knows; see :mod:`hingeline.solvers`.
+
+    Attributes
+    ----------
+    oracle_exact_ : bool
+        Whether every decode of the final certificate found the best output.
+    restricted_objective_, restricted_gap_ : float
+        For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
+        ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
+    nu_, rho_, C_, margin_error_risk_, support_vector_risk_
+        With ``slack="nu"``: ν, the margin, the equivalent C and the risks between which ν lies
+        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
+        and the largest loss among tied outputs).
+    n_margin_errors_, n_on_margin_, n_beyond_margin_, nu_path_
+        With ``slack="nu"``: the sizes of the sets M₋, M₀ and M₊, and what ``nu="auto"`` tried.
+    """
+
+    slack: str = "max"
+    nu: float | str | None = None
+    solver: str = "auto"
+    tol: float = 1e-2
+    max_iter: int = 1000
+    max_time: float | None = None
+    warm_start: bool = False
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+    callbacks: Any = None
+    solver_options: dict[str, Any] | None = None
+
+    # Parameters of most of them; without a type here they are no parameters of all.
+    C = 1.0
+    rescale = "margin"
+    violators = cast("str | int | None", None)
 
     _enumerable = False  # whether outputs may be so few that all are the working set
 

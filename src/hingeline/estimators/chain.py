@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, positive
 from hingeline.core.primitives import Layout
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.base import BaseModel, BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.input import (
     find_classes,
     known_tokens,
@@ -29,19 +29,49 @@ from hingeline.structures.chain import ChainProblem
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ChainModel:
-    """What a fitted chain can say of new sequences, whatever it was trained by."""
+    """What a fitted chain can say of new sequences, whatever it was trained by.
 
-    classes_: Array
-    encoder_: Any
-    n_features_in_: int
-    scheme_: str | None
-    weights_: Array
-    boundary: bool
-    features: Any
-    fit_intercept: bool
-    n_jobs: int | None
-    scheme: Any
+    Parameters
+    ----------
+    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
+        Tag scheme of the labels: only labellings that it allows are predicted, and compete in
+        training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
+        none where labels are not tags or (with a warning) not valid.
+    fit_intercept : bool, default=True
+        Append a constant feature to every token. Its weights are regularised like any other.
+    boundary : bool, default=True
+        Weights for the first and the last label of a sequence.
+    features : encoder, optional
+        What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
+        of it is fitted with the model. None: numbers are taken as they are, tables and tuples of
+        strings go through ``TokenTemplates()``, dicts, lists of strings and strings through
+        ``DictEncoder()``.
+    n_jobs : int, optional
+        Threads; the weights do not depend on it.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    encoder_ : encoder or None
+        The fitted encoder; None where X were numbers.
+    feature_names_ : ndarray of str
+        Names of the features, x0, x1, … where they have none.
+    emission_coef_ : ndarray of shape (labels, features)
+        With ``fit_intercept`` the constant feature's weights are ``intercept_``.
+    transition_coef_ : ndarray of shape (labels, labels)
+        ``[from, to]``.
+    start_coef_, end_coef_ : ndarray of shape (labels,)
+    scheme_ : str or None
+        The tag scheme that predictions keep to.
+    """
+
+    scheme: str | None = None
+    fit_intercept: bool = True
+    boundary: bool = True
+    features: Any = None
+    n_jobs: int | None = None
 
     # Weights by name -----------------------------------------------------------------------
 
@@ -56,7 +86,7 @@ class ChainModel:
         """Where the blocks of ``weights_`` lie."""
         return self._make_layout(int(self.n_features_in_), len(self.classes_))
 
-    def _view(self, name: str) -> Array:
+    def _view(self: Any, name: str) -> Array:
         """A block of ``weights_`` (rows, labels); one row of zeros where there is none."""
         check_is_fitted(self, "weights_")
         block = self._layout.get(name)
@@ -168,7 +198,7 @@ class ChainModel:
                 f"{self.n_features_in_}."
             )
 
-    def _over_sequences(self, kernel: Any, problem: ChainProblem, *out: Array) -> None:
+    def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Array) -> None:
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *out),
@@ -351,6 +381,8 @@ class SummedSlack:
         return math.nextafter(math.fsum(self.upper), math.inf)
 
 
+@share_docs
+@dataclass(eq=False, repr=False)
 class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
     """Structured SVM for sequences, solved to a certificate.
 
@@ -362,10 +394,6 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
     ----------
     C : float, default=0.1
         Weight of a sequence's slack; ``float("inf")`` for a hard margin.
-    slack : {"max", "squared", "sum", "nu"}, default="max"
-        Linear slack; ``½·slack²`` with the square root of the loss; the sum of the hinges of all
-        outputs (Balamurugan et al., OP2); or linear with a margin of its own, balanced by ``nu``
-        instead of C.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
         slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
@@ -375,62 +403,11 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
         the published estimator, an integer the k best; both solve the problem restricted to the
         outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
         sequences: the violated outputs are listed.
-    nu : float or "auto", optional
-        With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
-        chooses it on held-out examples. See ``docs/nu.md``.
     loss : "hamming", array, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
         (true, predicted), in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
-        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"bcfw"`` solves ``"max"``,
-        ``"one-slack"`` ``"max"`` and ``"sum"``, ``"subgradient"`` ``"max"`` and ``"nu"``.
-    tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
-        As in :class:`hingeline.MulticlassSSVM`.
     class_weight : dict or "balanced", optional
         Multiplies the loss of tokens whose true label it is.
-    scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
-        Tag scheme of the labels: only labellings that it allows are predicted, and compete in
-        training. The training labels must be valid. ``"auto"`` finds the scheme, and enforces
-        none where labels are not tags or (with a warning) not valid.
-    fit_intercept : bool, default=True
-        Append a constant feature to every token. Its weights are regularised like any other.
-    boundary : bool, default=True
-        Weights for the first and the last label of a sequence.
-    features : encoder, optional
-        What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
-        of it is fitted with the model. None: numbers are taken as they are, tables and tuples of
-        strings go through ``TokenTemplates()``, dicts, lists of strings and strings through
-        ``DictEncoder()``.
-
-    Attributes
-    ----------
-    classes_ : ndarray
-    encoder_ : encoder or None
-        The fitted encoder; None where X were numbers.
-    feature_names_ : ndarray of str
-        Names of the features, x0, x1, … where they have none.
-    emission_coef_ : ndarray of shape (labels, features)
-        With ``fit_intercept`` the constant feature's weights are ``intercept_``.
-    transition_coef_ : ndarray of shape (labels, labels)
-        ``[from, to]``.
-    start_coef_, end_coef_ : ndarray of shape (labels,)
-    scheme_ : str or None
-        The tag scheme that predictions keep to.
-    weights_ : ndarray
-        The flat vector the solver works on.
-    primal_objective_, dual_objective_, duality_gap_ : float
-        Certificate; the gap is absolute.
-    restricted_objective_, restricted_gap_ : float
-        For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
-        ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
-    n_iter_, converged_, stop_reason_, oracle_exact_, history_
-        How the run went.
-    nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
-    n_beyond_margin_, nu_path_
-        With ``slack="nu"``: ν, the margin, the equivalent C, the risks between which ν lies
-        (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
-        and the largest loss among tied outputs), the sizes of the sets M₋, M₀ and M₊, and what
-        ``nu="auto"`` tried.
 
     Examples
     --------
@@ -443,38 +420,12 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
     [['a', 'b', 'a'], ['a', 'b']]
     """
 
-    def __init__(
-        self,
-        C: float = 0.1,
-        *,
-        slack: str = "max",
-        rescale: str = "margin",
-        violators: str | int | None = None,
-        nu: float | str | None = None,
-        loss: Any = "hamming",
-        solver: str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        scheme: str | None = None,
-        fit_intercept: bool = True,
-        boundary: bool = True,
-        features: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-        solver_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
-        self.loss, self.class_weight, self.scheme = loss, class_weight, scheme
-        self.fit_intercept, self.boundary, self.features = fit_intercept, boundary, features
-        self.solver = solver
-        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
-        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
-        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
+    C: float = 0.1
+    _: KW_ONLY
+    rescale: str = "margin"
+    violators: str | int | None = None
+    loss: Any = "hamming"
+    class_weight: Any = None
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
         """Train on sequences.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import check_jobs, check_sample_weight, check_switches, positive
 from hingeline.core.workers import Workers, effective_n_jobs
-from hingeline.estimators.base import BaseModel
+from hingeline.estimators.base import BaseModel, share_docs
 from hingeline.estimators.chain import ChainModel
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import ChainProblem
@@ -18,6 +19,8 @@ from hingeline.structures.chain import ChainProblem
 Array = np.ndarray[Any, Any]
 
 
+@share_docs
+@dataclass(eq=False, repr=False)
 class ChainCRF(ChainModel, BaseModel):
     """Linear-chain conditional random field, trained to a certificate.
 
@@ -42,30 +45,15 @@ class ChainCRF(ChainModel, BaseModel):
         Passes over the data at most.
     scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
         Tag scheme of the labels: labellings that it does not allow have probability 0.
-    fit_intercept : bool, default=True
-        Append a constant feature to every token. Its weights are regularised like any other.
-    boundary : bool, default=True
-        Weights for the first and the last label of a sequence.
-    features : encoder, optional
-        As in :class:`hingeline.ChainSSVM`.
-    n_jobs : int, optional
-        Threads; −1 for all cores. Results are the same bit for bit whatever it is.
 
     Attributes
     ----------
-    classes_, encoder_, feature_names_, scheme_, weights_
-        As in :class:`hingeline.ChainSSVM`.
-    emission_coef_, transition_coef_, start_coef_, end_coef_, intercept_
-        Weights by name, as there.
-    primal_objective_, dual_objective_, duality_gap_ : float
-        Certificate; the gap is absolute.
     n_iter_, converged_, stop_reason_, history_
         How the run went; a pass is one evaluation of objective and gradient.
 
     Examples
     --------
     >>> import numpy as np
-    import scipy.sparse as sp
     >>> from hingeline import ChainCRF
     >>> X = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
     >>> y = [["a", "b", "a"], ["a", "b"]]
@@ -77,26 +65,10 @@ class ChainCRF(ChainModel, BaseModel):
            [0.05, 0.95]])
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        scheme: str | None = None,
-        fit_intercept: bool = True,
-        boundary: bool = True,
-        features: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.scheme = scheme
-        self.fit_intercept = fit_intercept
-        self.boundary = boundary
-        self.features = features
-        self.n_jobs = n_jobs
+    C: float = 1.0
+    _: KW_ONLY
+    tol: float = 1e-3
+    max_iter: int = 1000
 
     def _check_parameters(self) -> None:
         positive("C", self.C)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import check_finite, check_sample_weight
-from hingeline.estimators.base import BaseModel, BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.structures.custom import (
     Structure,
     compile_problem,
@@ -23,6 +24,8 @@ from hingeline.structures.custom import (
 Array = np.ndarray[Any, Any]
 
 
+@share_docs
+@dataclass(eq=False, repr=False)
 class SSVM(BaseSSVM, BaseModel):
     """Structured SVM for a structure of your own.
 
@@ -37,51 +40,20 @@ class SSVM(BaseSSVM, BaseModel):
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
     violators : "argmax", int or "all", optional
         As in :class:`hingeline.ChainSSVM`; more than the argmax want ``decode_best``.
-    nu : float or "auto", optional
-        With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
-        chooses it on held-out examples. See ``docs/nu.md``.
-    tol, max_iter, max_time, solver, warm_start, n_jobs, random_state, verbose, callbacks
-        As in :class:`hingeline.MulticlassSSVM`; threads serve compiled structures only.
-    solver_options : dict, optional
-        What only one solver knows.
+    n_jobs : int, optional
+        Threads, for compiled structures only; the weights do not depend on it.
 
     Attributes
     ----------
     weights_ : ndarray
         In the order of the structure's joint features.
-    primal_objective_, dual_objective_, duality_gap_, n_iter_, converged_, stop_reason_,
-    oracle_exact_, history_
-        Certificate and curve.
-    nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
-    n_beyond_margin_, nu_path_
-        With ``slack="nu"``, as in :class:`hingeline.ChainSSVM`.
     """
 
-    def __init__(
-        self,
-        structure: Structure | None = None,
-        C: float = 1.0,
-        *,
-        slack: str = "max",
-        rescale: str = "margin",
-        violators: str | int | None = None,
-        nu: float | str | None = None,
-        solver: str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-        solver_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.structure, self.solver = structure, solver
-        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
-        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
-        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
-        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
+    structure: Structure | None = None
+    C: float = 1.0
+    _: KW_ONLY
+    rescale: str = "margin"
+    violators: str | int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SSVM:
         """Train on inputs X and outputs y, lists of one length.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from sklearn.utils.validation import _num_features, check_is_fitted, validate_da
 
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import BaseModel, BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.structures import multiclass
 
 Array = np.ndarray[Any, Any]
 
 
+@share_docs
+@dataclass(eq=False, repr=False)
 class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
     """Multi-class support vector machine (Crammer and Singer), solved to a certificate.
 
@@ -38,9 +41,6 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
     violators : "all", "argmax" or int, optional
         For ``slack="sum"``: all classes (default), or only those that decoding finds; see
         :class:`hingeline.ChainSSVM`.
-    nu : float or "auto", optional
-        With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
-        chooses it on held-out examples. See ``docs/nu.md``.
     loss : "zero_one", array of shape (classes, classes), or (scale, loss)
         Cost of predicting the column's class for the row's, in the order of ``classes_``.
     solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
@@ -49,45 +49,16 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
         C) is block-coordinate Frank-Wolfe; ``"one-slack"`` (``"max"`` and ``"sum"``, finite C)
         sums the planes of all examples to one a pass; ``"subgradient"`` (``"max"`` and ``"nu"``)
         follows the ν paper.
-    tol : float, default=1e-2
-        Certified relative gap ``(P − D)/P`` to stop at.
-    max_iter : int, default=1000
-        Ceiling on passes over the data.
-    max_time : float, optional
-        Ceiling on seconds.
     class_weight : dict or "balanced", optional
         Multiplies the weight of the examples of a class.
     fit_intercept : bool, default=True
         Append a constant feature. Its weight is regularised like any other.
-    warm_start : bool, default=False
-        Start from the multipliers of the previous fit if the data are the same.
-    n_jobs : int, optional
-        Threads; the weights do not depend on it.
-    random_state : int, RandomState or None
-        Order of the examples. An int makes weights bit-identical.
-    verbose : int, default=0
-        1: a line per certificate, 2: per pass.
-    callbacks : callable or list of callables, optional
-        Called after each pass with a :class:`hingeline.PassState`.
-    solver_options : dict, optional
-        What only one solver knows; see :mod:`hingeline.solvers`.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features)
     intercept_ : ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-    weights_ : ndarray
-        The flat vector the solver works on.
-    primal_objective_, dual_objective_, duality_gap_ : float
-        Certificate; the gap is absolute.
-    restricted_objective_, restricted_gap_ : float
-        As in :class:`hingeline.ChainSSVM`.
-    n_iter_, converged_, stop_reason_, oracle_exact_, history_
-        How the run went.
-    nu_, rho_, C_, margin_error_risk_, support_vector_risk_, n_margin_errors_, n_on_margin_,
-    n_beyond_margin_, nu_path_
-        With ``slack="nu"``, as in :class:`hingeline.ChainSSVM`.
 
     Examples
     --------
@@ -103,34 +74,13 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
 
     _enumerable = True
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        slack: str = "max",
-        rescale: str = "margin",
-        violators: str | int | None = None,
-        nu: float | str | None = None,
-        loss: Any = "zero_one",
-        solver: str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-        solver_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C, self.slack, self.rescale, self.violators, self.nu = C, slack, rescale, violators, nu
-        self.loss, self.class_weight, self.fit_intercept = loss, class_weight, fit_intercept
-        self.solver = solver
-        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
-        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
-        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
+    C: float = 1.0
+    _: KW_ONLY
+    rescale: str = "margin"
+    violators: str | int | None = None
+    loss: Any = "zero_one"
+    class_weight: Any = None
+    fit_intercept: bool = True
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSSVM:
         """Train on X (n, features), dense or sparse, and labels y.

@@ -581,6 +581,16 @@ class Evaluation:
             rows.append((str(s.name), *ratios, str(s.support)))
         return rows
 
+    def confusions(self, most: int) -> list[tuple[Any, Any, int]]:
+        """The most frequent pairs of a true and another predicted label, with their counts."""
+        wrong = self.confusion - np.diag(np.diag(self.confusion))
+        order = np.argsort(-wrong, axis=None, kind="stable")[:most]
+        return [
+            (self.labels[a], self.labels[b], int(wrong[a, b]))
+            for a, b in zip(*np.unravel_index(order, wrong.shape), strict=True)
+            if wrong[a, b]
+        ]
+
     def __str__(self) -> str:
         head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"
         if self.scheme is not None:

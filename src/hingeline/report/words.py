@@ -54,9 +54,9 @@ def significant(value: float, digits: int = 4) -> str:
     return shown.replace("-", "−")
 
 
-def brief(value: float) -> str:
-    """A number by at most three significant digits, without zeros at its end."""
-    number, *power = significant(value, 3).split(" × ")
+def brief(value: float, digits: int = 3) -> str:
+    """A number by so many significant digits at most, without zeros at its end."""
+    number, *power = significant(value, digits).split(" × ")
     if "." in number:
         number = number.rstrip("0").rstrip(".")
     return " × ".join([number, *power])
