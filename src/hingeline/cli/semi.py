@@ -103,7 +103,7 @@ def semi(
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
     estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
-    estimator._check(None if dev is None else (None, None))
+    estimator._check(base, None if dev is None else (None, None))
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
         samples = read_training(file, split_names(columns), split_names(use), label)

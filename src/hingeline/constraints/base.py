@@ -328,14 +328,7 @@ def measure_excess(value: float, low: float, high: float) -> float:
 
 
 def pick_words(X: Iterable[Any], token: Any = None) -> list[list[Any]]:
-    """The words of all sequences.
-
-    Parameters
-    ----------
-    X : iterable of sequences
-    token : None, callable, str or int
-        What of a token is its word: the token itself, a function of it, or its key or column.
-    """
+    """The words of all sequences; ``token`` says what of a token is its word, None the whole."""
     if token is None:
         return [list(x) for x in X]
     pick = token if callable(token) else (lambda row: row[token])

@@ -148,9 +148,9 @@ def search_by_beam(
     segments_matter = by_segments.any(1) | compiled.repeat_member.any(0)
     others = np.ones(len(by_tokens) + 2 * len(compiled.order), dtype=bool)  # runs and orders
     matters = np.concatenate([by_tokens.any(1), segments_matter, others])
-    beams = (compiled, floors, matters, scores, transitions, labels)
+    beams: Any = (compiled, floors, matters, scores, transitions, labels)
     gaps = np.zeros(len(compiled.offsets) - 1)
-    for i in np.flatnonzero(np.diff(compiled.offsets)):
+    for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
         width = min(8, widest)
         gaps[i] = _run_beam(*beams, i, width)
         while gaps[i] > 0.0 and width < widest:
@@ -421,7 +421,7 @@ def _solve_one(c: CompiledConstraints, scores: Array, transitions: Array, lo: in
     for member, costs in zip(c.repeat_member, c.repeat_cost, strict=True):
         groups = np.flatnonzero(member)
         repeated = p.add_variables(np.zeros(len(groups)), integral=True)
-        for g, flag in zip(groups, repeated, strict=True):  # segments ≤ 1 + T · flag
+        for g, flag in zip(groups.tolist(), repeated, strict=True):  # segments ≤ 1 + T · flag
             p.add_row(-np.inf, 1.0, (segments[g], 1.0), (flag, -float(T)))
         p.add_convex(repeated, costs, len(groups))
     for (first, second), cost in zip(c.order, c.order_cost, strict=True):

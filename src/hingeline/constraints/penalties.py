@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hingeline._checks import one_of
 from hingeline._jit import kernel
 from hingeline.constraints import rules, switches
 from hingeline.constraints.base import (
@@ -58,8 +59,7 @@ def compile_constraints(
     -------
     CompiledConstraints
     """
-    if unknown not in ("warn", "ignore", "error"):
-        raise ValueError(f"unknown must be 'warn', 'ignore' or 'error', got {unknown!r}.")
+    one_of("unknown", unknown, ("warn", "ignore", "error"))
     builder = _Builder(pick_words(X, token), list(classes))
     for number, constraint in enumerate(as_constraints(constraints)):
         if isinstance(constraint, rules.Predicate):
@@ -172,7 +172,7 @@ class _Builder:
                 columns = np.array(self.number(rule.label), dtype=np.int64)
                 self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
             case rules.ChangeOnlyAt():
-                self.change += one * self.map_tokens(lambda x: rule.find_bad_changes(x))
+                self.change += one * self.map_tokens(rule.find_bad_changes)
             case rules.Follows():
                 columns = np.array(self.number(rule.label), dtype=np.int64)
                 others = np.setdiff1d(np.arange(len(self.classes)), self.number(rule.after))
@@ -183,8 +183,15 @@ class _Builder:
                 A, B = self.find_group(rule.first), self.find_group(rule.second)
                 if A is not None and B is not None:
                     self.order.append((A, B, one))
-            case CorpusConstraint():
-                self.add_corpus(rule)
+            case rules.Share():
+                self.add_corpus(rule, SHARE, self.find_group(rule.label))
+            case rules.ChangeShare():
+                self.add_corpus(rule, CHANGES, len(self.bad))
+                self.bad.append(self.map_tokens(rule.find_bad_changes))
+            case rules.AverageSegments(label=None):
+                self.add_corpus(rule, ALL_SEGMENTS, len(self.first))
+            case rules.AverageSegments():
+                self.add_corpus(rule, SEGMENTS, self.find_group(rule.label))
             case _:
                 raise TypeError(f"{type(rule).__name__} cannot be compiled.")
 
@@ -201,19 +208,7 @@ class _Builder:
             others = np.setdiff1d(np.arange(len(self.classes)), wanted)
             self.unary[np.ix_(rows, others)] += cost
 
-    def add_corpus(self, rule: CorpusConstraint) -> None:
-        match rule:
-            case rules.Share():
-                kind, target = SHARE, self.find_group(rule.label)
-            case rules.ChangeShare():
-                kind, target = CHANGES, len(self.bad)
-                self.bad.append(self.map_tokens(lambda x: rule.find_bad_changes(x)))
-            case rules.AverageSegments(label=None):
-                kind, target = ALL_SEGMENTS, len(self.first)
-            case rules.AverageSegments():
-                kind, target = SEGMENTS, self.find_group(rule.label or ())
-            case _:
-                raise TypeError(f"{type(rule).__name__} cannot be compiled.")
+    def add_corpus(self, rule: CorpusConstraint, kind: int, target: int | None) -> None:
         if target is not None:
             self.corpus.append((kind, target, rule))
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline.constraints.penalties import Penalties
+from hingeline.core.planes import fill_gram
 from hingeline.core.results import DualMemory, Result
 from hingeline.core.workers import Workers
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
@@ -94,7 +95,10 @@ class WarmSolver:
         """Solve for the labels in the problem; ``changed`` sequences have new ones."""
         start, self._memory = self._memory, None
         if start is not None and len(changed):
-            retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
+            planes = start.multipliers
+            retarget(self.problem, start.form, planes, changed, self._scratch)
+            if len(planes.gram):
+                fill_gram(self.problem, planes, changed, self._scratch)
         result: Result
         result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result

@@ -28,7 +28,7 @@ from hingeline.core.workers import Workers
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.features.tables import TokenTable
-from hingeline.structures.chain import ChainProblem, moves, position_scores
+from hingeline.structures.chain import ChainProblem, layout_of, position_scores
 from hingeline.structures.chain_batch import decode_all
 
 Array = np.ndarray[Any, Any]
@@ -226,12 +226,6 @@ def score_all(problem: ChainProblem, first: int, order: Array, w: Array, out: Ar
                 out[lo + t, k] = scores[t, k]
 
 
-@kernel
-def copy_moves(problem: ChainProblem, w: Array) -> Array:
-    """Transition weights, ``−inf`` where a move is forbidden."""
-    return moves(problem, w).copy()
-
-
 def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
     """Labels without loss and constraints, (8), of the sequences from number ``first`` on."""
     n = len(problem.offsets) - 1
@@ -262,7 +256,9 @@ class ConstrainedLabels:
         self.compiled = drop_from(penalties.compiled, "bad_change")
         self.scale, self.width, self.workers = scale, width, workers
         self.scores: Array = np.empty(self.compiled.unary.shape)
-        table = copy_moves(problem, w)[:, : problem.n_labels]
+        table = layout_of(problem)["transition"].table(w)
+        if len(problem.move_mask):
+            table = table + problem.move_mask[:, : problem.n_labels]
         self.transitions = np.ascontiguousarray(np.maximum(scale * table, -BEAM_FORBIDDEN))
         self.sequences = np.arange(len(problem.offsets) - 1 - first)
         workers.map(

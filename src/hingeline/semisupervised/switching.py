@@ -386,16 +386,3 @@ def retarget(
             ws.drift[s + j] = 0.0
             if loss == 0.0:
                 ws.alpha[s + j] = 0.0
-        if ws.gram.shape[0] == 0:
-            continue
-        room = ws.capacity[i]
-        g = ws.gram_start[i]
-        for j in range(m):
-            for k in range(j + 1):
-                inner = ws.sqnorm[s + j]
-                if k < j:
-                    apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
-                    inner = 0.5 * (ws.sqnorm[s + j] + ws.sqnorm[s + k] - apart)
-                value = ws.scale[s + j] * ws.scale[s + k] * inner
-                ws.gram[g + j * room + k] = value
-                ws.gram[g + k * room + j] = value
