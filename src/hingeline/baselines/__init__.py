@@ -1,4 +1,4 @@
-"""The systems that the semi-supervised structural SVM is compared with, with the same constraints.
+"""The systems that the semi-supervised structured SVM is compared with, with the same constraints.
 
 Nothing else in the package imports this folder.
 """

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,11 +88,11 @@ class CODL(Baseline):
         self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
     ) -> None:
         unlabelled = data.make_problem(data.first, data.n)
-        learn = _make_learner(data.model, unlabelled, np.ones(data.n - data.first))
+        solver, ones = WarmSolver(data.model, unlabelled), np.ones(data.n - data.first)
         gamma, nan = float(self.gamma), math.nan
 
         def mix(labels: Array) -> Result:
-            learned = learn(labels)
+            learned = solver.solve(ones, labels)
             weights = gamma * rounds.results[0].weights + (1.0 - gamma) * learned.weights
             return replace(  # a mixture has no certificate
                 learned, weights=weights, primal=nan, dual=nan, gap=nan, relative_gap=nan
@@ -135,7 +136,7 @@ class TransductiveSSVM(Baseline):
     ) -> None:
         u = data.n - data.first
         caps = np.concatenate([data.weights, np.full(u, self.C_u / (u * data.model.C))])
-        learn = _make_learner(data.model, data.make_problem(0, data.n), caps)
+        learn = partial(WarmSolver(data.model, data.make_problem(0, data.n)).solve, caps)
         unlabelled = data.make_problem(data.first, data.n)
         _alternate(self, data, unlabelled, penalties, learn, rounds, workers)
 
@@ -163,7 +164,7 @@ def _alternate(
         return ConstrainedLabels(unlabelled, 0, w, 1.0, penalties, workers, width).find()
 
     solver = WarmSolver(data.model, data.make_problem(0, data.first))
-    supervised = solver.solve(data.weights, np.zeros(0, dtype=np.int64))
+    supervised = solver.solve(data.weights)
     labels = decode(supervised.weights)
     rounds.add(supervised, labels)
     for _ in range(int(baseline.max_rounds)):
@@ -172,17 +173,3 @@ def _alternate(
         labels = decode(result.weights)
         if rounds.add(result, labels, penalty=paid, objective=result.primal) == 0.0:
             break
-
-
-def _make_learner(model: Any, problem: Any, weights: Array) -> Callable[[Array], Result]:
-    """Labels of the problem's last tokens to weights, from the multipliers of the call before."""
-    solver = WarmSolver(model, problem)
-
-    def learn(labels: Array) -> Result:
-        at = len(problem.labels) - len(labels)
-        differs = np.concatenate([np.zeros(at, bool), labels != problem.labels[at:]])
-        problem.labels[at:] = labels
-        changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
-        return solver.solve(weights, changed)
-
-    return learn

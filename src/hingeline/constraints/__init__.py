@@ -1,10 +1,15 @@
 """A small language of constraints on label sequences: for training, prediction and checking."""
 
 from hingeline.constraints.base import PUNCTUATION
-from hingeline.constraints.check import CheckReport, check
 from hingeline.constraints.decode import constrained_decode
 from hingeline.constraints.files import load_constraints
-from hingeline.constraints.penalties import Penalties, SwitchEvaluator, compile_constraints
+from hingeline.constraints.penalties import (
+    CheckReport,
+    Penalties,
+    SwitchEvaluator,
+    check,
+    compile_constraints,
+)
 from hingeline.constraints.rules import (
     AtMostOneSegment,
     AverageSegments,

@@ -13,6 +13,7 @@ the integers, so it needs one more variable; hard constraints become bounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -141,21 +142,21 @@ def search_by_beam(
     """
     by_tokens, by_segments = compiled.token_cost, compiled.segment_cost
     # Counts only grow along a sequence: the least that a count can still cost.
-    floors = tuple(
+    floors: Any = tuple(
         np.ascontiguousarray(np.minimum.accumulate(costs[:, ::-1], axis=1)[:, ::-1])
         for costs in (by_tokens, by_segments)
     )
     segments_matter = by_segments.any(1) | compiled.repeat_member.any(0)
     others = np.ones(len(by_tokens) + 2 * len(compiled.order), dtype=bool)  # runs and orders
     matters = np.concatenate([by_tokens.any(1), segments_matter, others])
-    beams: Any = (compiled, floors, matters, scores, transitions, labels)
+    search = partial(_run_beam, compiled, floors, matters, scores, transitions, labels)
     gaps = np.zeros(len(compiled.offsets) - 1)
     for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
         width = min(8, widest)
-        gaps[i] = _run_beam(*beams, i, width)
+        gaps[i] = search(i, width)
         while gaps[i] > 0.0 and width < widest:
             width = min(4 * width, widest)
-            gaps[i] = _run_beam(*beams, i, width)
+            gaps[i] = search(i, width)
     return gaps
 
 

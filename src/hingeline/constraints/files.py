@@ -147,14 +147,14 @@ class _File:
         self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any]
     ) -> list[Constraint]:
         build = _KINDS[kind]
-        keys = _keys(kind)
+        keys = _list_keys(kind)
         for key in table:
             if key not in keys:
                 text = f"has no key {key!r}{_suggest(key, keys)}; it has {', '.join(keys)}."
                 raise self.complain(kind, number, key, text)
         values = dict(table)
         self.translate(kind, number, values)
-        needed = [k for k in _needed_keys(build) if k not in values]
+        needed = [key for key, must in keys.items() if must and key not in values]
         if needed:
             wanted = "words (a list) or pattern" if needed[0] == "words" else needed[0]
             raise self.complain(kind, number, None, f"needs the key {wanted}.")
@@ -231,28 +231,17 @@ class _File:
         return start + 1
 
 
-def _keys(kind: str) -> list[str]:
-    """The keys that a table of this kind may have."""
-    names = []
-    for name in inspect.signature(_KINDS[kind]).parameters:
+def _list_keys(kind: str) -> dict[str, bool]:
+    """The keys that a table of this kind may have, and whether it must; classes check labels."""
+    keys = {}
+    for name, parameter in inspect.signature(_KINDS[kind]).parameters.items():
         if name == "common":
-            names += [*_COMMON, "scale" if kind == "label_shares" else "name"]
+            keys |= dict.fromkeys([*_COMMON, "scale" if kind == "label_shares" else "name"], False)
         elif name != "y":
-            names.append(name)
+            keys[name] = parameter.default is parameter.empty and name != "labels"
             if name in ("words", "where"):
-                names.append("pattern")
-    return names
-
-
-def _needed_keys(build: Any) -> list[str]:
-    """The keys without a default; ``*labels`` are left to the classes."""
-    return [
-        name
-        for name, parameter in inspect.signature(build).parameters.items()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and name != "y"
-    ]
+                keys["pattern"] = False
+    return keys
 
 
 def _freeze(value: Any) -> Any:

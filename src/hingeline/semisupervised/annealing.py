@@ -31,6 +31,7 @@ from hingeline.semisupervised.switching import Switching, measure_slacks, retarg
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
+NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: C_u as printed: 1e-4, 3e-4, …, 1.
 PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
@@ -82,7 +83,8 @@ class Trajectory:
 class WarmSolver:
     """The convex problem in the weights for fixed labels, solved again and again.
 
-    Each call begins with the multipliers of the one before.
+    Each call begins with the multipliers of the one before; ``changed`` are the sequences whose
+    labels were new to it.
     """
 
     def __init__(self, model: Any, problem: Any) -> None:
@@ -91,14 +93,20 @@ class WarmSolver:
         self._scratch = np.zeros(self.compiled.scratch_size)
         self._memory: DualMemory | None = None
 
-    def solve(self, weights: Array, changed: Array) -> Result:
-        """Solve for the labels in the problem; ``changed`` sequences have new ones."""
+    def solve(self, weights: Array, labels: Array = NO_LABELS) -> Result:
+        """Solve with these labels of the problem's last tokens; the others keep theirs."""
+        problem = self.problem
+        tail = problem.labels[len(problem.labels) - len(labels) :]
+        differs = np.zeros(len(problem.labels), dtype=bool)
+        differs[len(problem.labels) - len(labels) :] = labels != tail
+        tail[:] = labels
+        self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
-        if start is not None and len(changed):
+        if start is not None and len(self.changed):
             planes = start.multipliers
-            retarget(self.problem, start.form, planes, changed, self._scratch)
+            retarget(problem, start.form, planes, self.changed, self._scratch)
             if len(planes.gram):
-                fill_gram(self.problem, planes, changed, self._scratch)
+                fill_gram(problem, planes, self.changed, self._scratch)
         result: Result
         result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result
@@ -132,7 +140,7 @@ class Annealing:
         An interruption ends it; the steps that are complete are kept.
         """
         began = time.perf_counter()
-        result = self._solve(0.0, np.zeros(0, dtype=np.int64))
+        result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
         plain = self._predict(result.weights)
         self._record(path, 0.0, result, [], True, plain, plain, began)
@@ -144,10 +152,10 @@ class Annealing:
             path.interrupted = True
         return path
 
-    def _solve(self, C_u: float, changed: Array) -> Result:
+    def _solve(self, C_u: float, labels: Array) -> Result:
         u = self.data.n - self.data.first
         price = C_u / (u * self.data.model.C)
-        return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), changed)
+        return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), labels)
 
     def _step(self, path: Trajectory, C_u: float) -> None:
         began = time.perf_counter()
@@ -174,18 +182,15 @@ class Annealing:
             settled = bool(done) and bool(np.mean(moved) <= float(settings.label_tol))
             if settled:
                 break
-            starts = problem.offsets[first:-1] - at
-            changed = first + np.flatnonzero(np.add.reduceat(moved, starts, dtype=np.int64))
             done.append(found)
-            problem.labels[at:] = found.labels
+            result = self._solve(C_u, found.labels)
             if settings.verbose >= 2:
                 print(
                     f"  alternation {len(done)}: objective {found.start_objective:.6g} to "
-                    f"{found.objective:.6g}, {found.switches} switches, {len(changed)} sequences "
-                    "relabelled",
+                    f"{found.objective:.6g}, {found.switches} switches, "
+                    f"{len(self._solver.changed)} sequences relabelled",
                     file=sys.stderr,
                 )
-            result = self._solve(C_u, changed)
             if result.stop_reason == "interrupted":
                 path.interrupted = True
                 return

@@ -131,10 +131,8 @@ def check_margin_base(model: Any) -> None:
     for name, able in (("slack", "max"), ("rescale", "margin")):
         value = getattr(model, name)
         if value != able:
-            raise ValueError(
-                f"base's {name}={value!r} does not suit unlabelled sequences: use {name}={able!r} "
-                "only."
-            )
+            use = f"use {name}={able!r}"
+            raise ValueError(f"base's {name}={value!r} does not suit unlabelled sequences: {use}.")
     one_of("base's solver", model.solver, ("auto", "sdm"))
     positive("base's C", model.C)
 
