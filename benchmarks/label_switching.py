@@ -27,7 +27,7 @@ from hingeline import constraints as cs
 from hingeline._jit import uncached
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.switches import commit_switch, switch_costs
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.inference.chain import max_sum, path_score
 from hingeline.semisupervised.starting import find_best_labels
 from hingeline.semisupervised.switching import is_lower, sweep_labels

@@ -41,7 +41,7 @@ from harness import (
 )
 from hingeline import C_path, ChainSSVM, nu_path
 from hingeline.core.formulations import make_formulation
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.features import GaussianEmissions
 from hingeline.solvers.nu import TIE
 from hingeline.solvers.subgradient import LINEAR, NuSubgradient

@@ -25,7 +25,7 @@ from datasets import ocr
 from harness import argument_parser, console, entry_point
 from hingeline import ChainSSVM
 from hingeline.core.formulations import make_formulation
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.features import GaussianEmissions
 from hingeline.solvers.subgradient import RHO, TOTAL, NuSubgradient, Subgradient
 from paper_nu import CS, NUS, SETTINGS, Record, Split, error, print_errors

@@ -51,8 +51,8 @@ from harness import (
 )
 from hingeline import GraphSSVM, MultilabelSSVM
 from hingeline.core.formulations import make_formulation
+from hingeline.core.primitives import Workers
 from hingeline.core.results import relative
-from hingeline.core.workers import Workers
 from hingeline.evaluation.metrics import multilabel_scores
 from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.nu import hinges_at

@@ -104,7 +104,7 @@ import importlib, json
 import numpy as np
 from numba.extending import is_jitted
 from hingeline.core.formulations import make_formulation
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers.sdm import SDM
 from hingeline.structures import multiclass
 
@@ -225,7 +225,7 @@ def test_keys_follow_what_a_kernel_can_reach(tmp_path):
     keys_now = keys()
     assert changed("multiclass") == set()
     assert "find_planes" in changed("chain")
-    assert not {"move_mass", "pair_steps"} & changed("chain")  # they have no use for losses
+    assert not {"move_mass", "move_between_cuts"} & changed("chain")  # they use no losses
 
     # A number inside a class that makes machine code for a function of that name.
     start = keys_now
@@ -233,7 +233,7 @@ def test_keys_follow_what_a_kernel_can_reach(tmp_path):
     keys_now = keys()
     for kind in ("chain", "multiclass"):
         assert "find_planes" in changed(kind)
-        assert "pair_steps" not in changed(kind)
+        assert "move_between_cuts" not in changed(kind)
 
 
 LIMIT = 3

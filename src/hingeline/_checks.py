@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -11,12 +12,22 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.core.workers import effective_n_jobs
-
 Array = np.ndarray[Any, Any]
 
 #: Parameters that are true or false, where an estimator has them.
 _SWITCHES = ("fit_intercept", "boundary", "warm_start")
+
+
+def effective_n_jobs(n_jobs: int | None) -> int:
+    """Threads for joblib's convention: None is 1, −1 all cores, −2 all but one."""
+    if n_jobs is None:
+        return 1
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 has no meaning: use 1 for one thread or -1 for all cores.")
+    if n_jobs < 0:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return max(1, (cores or 1) + 1 + n_jobs)
+    return n_jobs
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:

@@ -33,6 +33,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import reduce
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, TypeVar
@@ -42,8 +43,8 @@ import numpy as np
 from llvmlite import ir
 from llvmlite.binding import Linkage
 from numba import _dynfunc, types
+from numba.core import cgutils, sigutils, typed_passes, untyped_passes
 from numba.core import ir as numba_ir
-from numba.core import sigutils, typed_passes, untyped_passes
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, Flags
@@ -51,11 +52,23 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.event import trigger_event
+from numba.core.imputils import impl_ret_borrowed
 from numba.core.lowering import Lower
 from numba.core.serialize import dumps
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
-from numba.extending import intrinsic, is_jitted, overload, register_jitable
+from numba.core.typing.templates import infer, infer_global, make_overload_template
+from numba.extending import (
+    NativeValue,
+    intrinsic,
+    is_jitted,
+    lower_getattr_generic,
+    models,
+    overload,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,7 +83,7 @@ _KEEP_DAYS = 30
 
 #: Plain function -> the options it is compiled with where kernels call it.
 _HELPERS: dict[Callable[..., Any], str] = {}
-#: Plain function -> the function that makes the code which kernels run instead.
+#: Plain function -> the function that kernels run instead.
 _COMPILED_AS: dict[Callable[..., Any], Callable[..., Any]] = {}
 #: Plain function -> class of its first argument -> the function that kernels run instead.
 _BY_CLASS: dict[Callable[..., Any], Callable[[type], Callable[..., Any] | None]] = {}
@@ -242,7 +255,10 @@ class _Dependencies:
         chosen = _BY_CLASS[stub](found)
         if chosen is not None:
             self.note(stub.__name__, found.__qualname__)
-            self.visit(chosen)
+            if chosen is stub and isinstance(chosen, FunctionType):
+                self.function(chosen)
+            else:
+                self.visit(chosen)
 
 
 def _is_foreign(value: Any) -> bool:
@@ -291,7 +307,7 @@ def machine_code_key(dispatcher: Any, signature: Any) -> str:
     walk.note(*map(str, arguments), result)
     walk.visit(dispatcher)
     for part in _COMPILER_PARTS:
-        for value in vars(part).values():
+        for value in (part, *vars(part).values()):
             if isinstance(value, FunctionType):
                 walk.note(_describe_code(_without_docstring(value))[0])
     walk.note(*_environment(dispatcher.targetctx.codegen()))
@@ -522,7 +538,24 @@ class _Lower(Lower):
             for assignment in block.find_insts(numba_ir.Assign)
         )
 
+    # A tuple by reference is an argument, or a field of one that is read where a function begins:
+    # the same all the way, so that no variable is needed.
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        if isinstance(self.typeof(name), _Reference):
+            assert self.references.setdefault(name, value) is value
+        else:
+            super().storevar(value, name, argidx)
+
+    def loadvar(self, name: str) -> Any:
+        return self.references[name] if name in self.references else super().loadvar(name)
+
+    def delvar(self, name: str) -> None:
+        if name not in self.references:
+            super().delvar(name)
+
     def lower(self) -> None:
+        self.references: dict[str, Any] = {}
         if not self.owns_references():
             self.context.enable_nrt = False  # of this function: the context is a copy
         super().lower()
@@ -556,6 +589,135 @@ def _name_for_callers(library: Any, fndesc: Any, env: Any) -> Any:
     return _dynfunc.make_function(fndesc.lookup_module(), name, "", 0, env, (library,))
 
 
+# A NamedTuple of fifteen arrays is more than a hundred numbers to numba, which passes each of them
+# to each function and puts them together again there: more than half of what it writes for LLVM.
+# Those that are :func:`by_reference` are an address. A function reads the fields that it names
+# where it begins, before it can have written to any memory, so that all of them are as good as
+# values. Kernels cannot make such tuples, and do not own what is in them: the caller does.
+
+
+class _Reference(types.BaseNamedTuple):
+    """The type of a tuple that stays where it is."""
+
+    def __init__(self, kinds: tuple[Any, ...], python_class: type) -> None:
+        self.value = types.NamedTuple(kinds, python_class)
+        self.types = self.value.types
+        self.count = self.value.count
+        self.fields = self.value.fields
+        self.instance_class = python_class
+        super().__init__(f"*{self.value.name}")
+
+    @property
+    def key(self) -> Any:
+        return self.instance_class, self.types
+
+    def __getitem__(self, index: int) -> Any:
+        return self.types[index]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.types)
+
+
+@register_model(_Reference)
+class _ReferenceModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: _Reference) -> None:
+        super().__init__(manager, kind, manager.lookup(kind.value).get_value_type().as_pointer())
+
+
+#: Where CPython keeps the items of a tuple, and NumPy the address of the data of an array. Behind
+#: that stand the number of dimensions, the addresses of the shape and of the strides.
+_TUPLE_ITEMS = tuple.__basicsize__
+_ARRAY_DATA = object.__basicsize__
+
+
+@unbox(_Reference)
+def _unbox_reference(kind: _Reference, value: Any, c: Any) -> NativeValue:
+    builder = c.builder
+    word = c.context.get_value_type(types.intp)
+
+    def word_at(place: Any, offset: int) -> Any:
+        place = builder.gep(builder.bitcast(place, c.pyapi.voidptr), [word(offset)])
+        return builder.load(builder.bitcast(place, word.as_pointer()))
+
+    def read_array(array_kind: types.Array) -> Any:
+        """A function that lays out one kind of array: there are many arrays of few kinds."""
+        layout = c.context.get_value_type(array_kind)
+        signature = ir.FunctionType(ir.VoidType(), [word, layout.as_pointer()])
+        name = f"read.{array_kind.ndim}.{array_kind.dtype}"
+        if name in builder.module.globals:
+            return builder.module.globals[name]
+        function = ir.Function(builder.module, signature, name)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        inner = ir.IRBuilder(function.append_basic_block())
+        place = inner.inttoptr(function.args[0], word.as_pointer())
+
+        def load(address: Any, index: int) -> Any:
+            return inner.load(inner.gep(address, [word(index)]))
+
+        start = 8 * _ARRAY_DATA // word.width
+        shape, strides = (inner.inttoptr(load(place, start + k), word.as_pointer()) for k in (2, 3))
+        array = c.context.make_array(array_kind)(c.context, inner)
+        lengths = [load(shape, k) for k in range(array_kind.ndim)]
+        array.meminfo = array.meminfo.type(None)
+        array.parent = array.parent.type(None)
+        array.nitems = reduce(inner.mul, lengths)
+        array.itemsize = word(c.context.get_abi_sizeof(c.context.get_data_type(array_kind.dtype)))
+        array.data = inner.inttoptr(load(place, start), array.data.type)
+        array.shape = cgutils.pack_array(inner, lengths)
+        array.strides = cgutils.pack_array(
+            inner, [load(strides, k) for k in range(array_kind.ndim)]
+        )
+        inner.store(array._getvalue(), function.args[1])
+        inner.ret_void()
+        return function
+
+    errors = []
+
+    def read_tuple(kinds: Iterable[Any], items: Any, place: Any) -> None:
+        for index, item in enumerate(kinds):
+            found = word_at(items, _TUPLE_ITEMS + word.width // 8 * index)
+            field = cgutils.gep_inbounds(builder, place, 0, index)
+            if isinstance(item, types.Array):
+                builder.call(read_array(item), [found, field])
+                continue
+            found = builder.inttoptr(found, c.pyapi.pyobj)
+            if isinstance(item, types.BaseTuple) and not isinstance(item, _Reference):
+                read_tuple(item, found, field)
+            else:
+                native = c.unbox(item, found)
+                assert native.cleanup is None
+                builder.store(native.value, field)
+                errors.append(native.is_error)
+
+    place = cgutils.alloca_once(builder, c.context.get_value_type(kind.value))
+    read_tuple(kind, value, place)
+    return NativeValue(place, is_error=reduce(builder.or_, errors, cgutils.false_bit))
+
+
+@lower_getattr_generic(_Reference)
+def _read_field(context: Any, builder: Any, kind: _Reference, value: Any, name: str) -> Any:
+    index = kind.fields.index(name)
+    fields = vars(builder.function).setdefault("fields_read", {})
+    if (value, index) not in fields:
+        with builder.goto_entry_block():
+            fields[value, index] = builder.load(cgutils.gep_inbounds(builder, value, 0, index))
+    return impl_ret_borrowed(context, builder, kind.types[index], fields[value, index])
+
+
+def by_reference(python_class: type) -> type:
+    """Decorate a NamedTuple of arrays that kernels are given but never make."""
+
+    @typeof_impl.register(python_class)
+    def typeof(value: Any, c: Any) -> _Reference:
+        return _Reference(tuple(typeof_impl(item, c) for item in value), type(value))
+
+    return python_class
+
+
 class _Flags(Flags):
     """Flags of a function; those that its callees see are one object wherever they are equal.
 
@@ -563,13 +725,21 @@ class _Flags(Flags):
     times, and would compile a helper again for a caller that differs only in its wrapper.
     """
 
-    shared: ClassVar[dict[str, Flags]] = {}
+    shared: ClassVar[dict[str, _Flags]] = {}
+    apart_from_fastmath: str
+    __hash__ = object.__hash__
 
-    def copy(self) -> Flags:
-        flags = Flags(self)
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def copy(self) -> _Flags:
+        flags = _Flags(self)
         flags.no_cpython_wrapper = True
         flags.release_gil = False
-        return self.shared.setdefault(repr(flags), flags)
+        values = flags.values()
+        flags = self.shared.setdefault(repr(values), flags)
+        flags.apart_from_fastmath = repr({**values, "fastmath": None})
+        return flags
 
 
 class _Passes(PassManager):
@@ -626,7 +796,18 @@ class _Compiler(CompilerBase):
         return [passes]
 
 
-_COMPILER_PARTS = (_Library, _Lower, _Lowering, _Flags, _Passes, _Compiler)
+_COMPILER_PARTS = (
+    _Library,
+    _Lower,
+    _Lowering,
+    _Reference,
+    _ReferenceModel,
+    _unbox_reference,
+    _read_field,
+    _Flags,
+    _Passes,
+    _Compiler,
+)
 _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _Compiler}
 
 
@@ -652,9 +833,34 @@ def uncached(function: F) -> F:
     return _compile(function, None)
 
 
+class _Implementations(dict[Any, Any]):
+    """What has been compiled of a helper with its own ``fastmath``, whatever that of the caller."""
+
+    @staticmethod
+    def key(key: Any) -> Any:
+        *arguments, flags = key
+        return *arguments, flags.apart_from_fastmath if isinstance(flags, _Flags) else flags
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self.key(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(self.key(key), value)
+
+
+def _replace_in_kernels(stub: F, make: Callable[..., Any], fastmath: Any) -> F:
+    """What numba's ``overload`` does; implementations may annotate arguments as they like."""
+    options = {"fastmath": fastmath, **_OPTIONS, "no_cpython_wrapper": True, "nopython": True}
+    template = make_overload_template(stub, make, options, False, "never")
+    template._impl_cache = _Implementations()
+    infer(template)
+    infer_global(stub, types.Function(template))
+    return stub
+
+
 def _helper(function: F, fastmath: Any) -> F:
     _HELPERS[function] = _sorted_options({"fastmath": fastmath})
-    return register_jitable(fastmath=fastmath, **_OPTIONS)(function)
+    return _replace_in_kernels(function, lambda *arguments: function, fastmath)
 
 
 def helper(function: F) -> F:
@@ -676,11 +882,12 @@ def strict_helper(function: F) -> F:
 
 
 def compiled_as(stub: Callable[..., Any]) -> Callable[[F], F]:
-    """Decorate the function that makes, from argument types, what kernels run for ``stub``."""
+    """Decorate the function that kernels run in place of ``stub``, with the flags of the caller."""
 
-    def register(make: F) -> F:
-        _COMPILED_AS[stub] = make
-        return overload(stub, jit_options=_OPTIONS, strict=False)(make)
+    def register(function: F) -> F:
+        _COMPILED_AS[stub] = function
+        overload(stub, jit_options=_OPTIONS, strict=False)(lambda *arguments: function)
+        return function
 
     return register
 
@@ -689,12 +896,10 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
     """Let kernels run what ``choose`` gives for the class of the first argument of ``stub``."""
     _BY_CLASS[stub] = choose
 
-    # Not strict: implementations annotate their arguments with classes of their own.
-    @overload(stub, jit_options={"fastmath": FASTMATH, **_OPTIONS}, strict=False)
     def pick(first: Any, *rest: Any) -> Callable[..., Any] | None:
         return choose(first.instance_class) if isinstance(first, types.BaseNamedTuple) else None
 
-    return stub
+    return _replace_in_kernels(stub, pick, FASTMATH)
 
 
 # A hint to the processor -------------------------------------------------------------------------
@@ -720,5 +925,5 @@ def prefetch(array: Any, index: int) -> None:
 
 
 @compiled_as(prefetch)
-def _compiled_prefetch(array: Any, index: Any) -> Any:
-    return lambda array, index: _prefetch(array, index)
+def _compiled_prefetch(array: Any, index: Any) -> None:
+    _prefetch(array, index)

@@ -11,6 +11,8 @@ compiled ones compute, up to the order of summation.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,47 @@ def max_plus(
         out[at + k] += best
 
 
+def row_max(table: Array, start: int, n: int) -> float:
+    """``max_k table[start + k]`` over ``k < n``; ``−inf`` for none."""
+    best = -np.inf
+    for k in range(n):
+        best = max(best, table[start + k])
+    return best
+
+
+def add_max(a: Array, start: int, b: Array, n: int, out: Array) -> float:
+    """``out[k] = a[start + k] + b[k]`` over ``k < n``, and the largest of these sums."""
+    best = -np.inf
+    for k in range(n):
+        out[k] = a[start + k] + b[k]
+        best = max(best, out[k])
+    return best
+
+
+def max_plus_chosen(
+    before: Array,
+    start: int,
+    chosen: Array,
+    count: int,
+    floor: float,
+    table: Array,
+    stride: int,
+    base: Array,
+    out: Array,
+    at: int,
+) -> None:
+    """``out[at + k] = base[at + k] + max(floor, max_j (before[start + j] + table[j·stride + k]))``.
+
+    j goes over ``chosen[:count]``, which are int64.
+    """
+    for k in range(stride):
+        best = floor
+        for p in range(count):
+            j = chosen[p]
+            best = max(best, before[start + j] + table[j * stride + k])
+        out[at + k] = base[at + k] + best
+
+
 class _Block:
     """Builds code that walks over rows of a table, with one block of columns in registers."""
 
@@ -73,19 +116,6 @@ class _Block:
         self.builder = builder
         self.vector = ir.VectorType(ir.DoubleType(), wide)
         self.wide = wide
-
-    @staticmethod
-    def pointers(context: Any, builder: Any, kinds: Any, arguments: Any) -> list[Any]:
-        """The arguments, arrays as pointers to their first number."""
-        for kind in kinds:
-            if isinstance(kind, types.Array) and (kind.ndim, kind.layout) != (1, "C"):
-                raise TypingError(f"wants contiguous vectors, got {kind}.")
-        return [
-            context.make_array(kind)(context, builder, value).data
-            if isinstance(kind, types.Array)
-            else value
-            for kind, value in zip(kinds, arguments, strict=True)
-        ]
 
     def pointer(self, base: Any, index: Any) -> Any:
         """Where a vector starts."""
@@ -132,6 +162,14 @@ class _Block:
         """The greater of two vectors, number by number."""
         builder = self.builder
         return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+    def largest(self, vector: Any) -> Any:
+        """The largest number of a vector."""
+        builder = self.builder
+        best = builder.extract_element(vector, ir.IntType(32)(0))
+        for k in range(1, self.wide):
+            best = self.greater(best, builder.extract_element(vector, ir.IntType(32)(k)))
+        return best
 
     def loop(
         self, name: str, start: Any, stop: Any, step: int, carried: list[Any], body: Any
@@ -181,119 +219,173 @@ class _Block:
         )
         return result
 
+    def maximise(self, count: Any, term: Any) -> Any:
+        """``max_p term(p)`` over ``p < count``."""
+        zero = ir.IntType(64)(0)
+        return self.reduce(zero, count, -np.inf, term, self.greater, self.greater)
 
-def _dot_block(wide: int) -> Any:
-    @intrinsic
-    def dot_block(
-        typing_context: Any,
-        indices: Any,
-        values: Any,
-        lo: Any,
-        hi: Any,
-        weights: Any,
-        stride: Any,
-        first: Any,
-        out: Any,
-        at: Any,
-    ) -> Any:
+
+def _in_vectors(build: Callable[..., Any], wide: int, result: Any = types.void) -> Any:
+    """An intrinsic of what ``build(block, *arguments)`` builds; arrays are pointers there."""
+
+    def define(typing_context: Any, *kinds: Any) -> Any:
+        for kind in kinds:
+            if isinstance(kind, types.Array) and (kind.ndim, kind.layout) != (1, "C"):
+                raise TypingError(f"wants contiguous vectors, got {kind}.")
+
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            block = _Block(builder, wide)
-            feature, value, start, stop, table, step, column, total, place = block.pointers(
-                context, builder, signature.args, arguments
+            pointers = [
+                context.make_array(kind)(context, builder, value).data
+                if isinstance(kind, types.Array)
+                else value
+                for kind, value in zip(signature.args, arguments, strict=True)
+            ]
+            value = build(_Block(builder, wide), *pointers)
+            return context.get_dummy_value() if result is types.void else value
+
+        numbers = {True: types.int64, False: types.float64}
+        return result(
+            *(
+                k if isinstance(k, types.Array) else numbers[isinstance(k, types.Integer)]
+                for k in kinds
             )
+        ), generate
 
-            def term(p: Any) -> tuple[Any, Any]:
-                number = builder.load(builder.gep(feature, [p]))
-                return block.spread(value, p), block.load(block.row(table, number, step, column))
-
-            def combine(pair: tuple[Any, Any], so_far: Any) -> Any:
-                return block.multiply_add(*pair, so_far)
-
-            dot = block.reduce(start, stop, 0.0, term, combine, block.add)
-            builder.store(dot, block.pointer(total, place), align=8)
-            return context.get_dummy_value()
-
-        whole = types.int64
-        signature = types.void(indices, values, whole, whole, weights, whole, whole, out, whole)
-        return signature, generate
-
-    return dot_block
+    # numba goes by the names of the arguments.
+    first = next(iter(inspect.signature(define).parameters.values()))
+    names = list(inspect.signature(build).parameters.values())[1:]
+    define.__signature__ = inspect.Signature([first, *names])  # type: ignore[attr-defined]
+    return intrinsic(define)
 
 
-def _add_block(wide: int) -> Any:
-    @intrinsic
-    def add_block(
-        typing_context: Any,
-        indices: Any,
-        values: Any,
-        lo: Any,
-        hi: Any,
-        weights: Any,
-        stride: Any,
-        first: Any,
-        steps: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            block = _Block(builder, wide)
-            feature, value, start, stop, table, step, column, change = block.pointers(
-                context, builder, signature.args, arguments
-            )
-            by = block.load(block.pointer(change, column))
+def _dot(
+    block: _Block,
+    indices: Any,
+    values: Any,
+    lo: Any,
+    hi: Any,
+    weights: Any,
+    stride: Any,
+    first: Any,
+    out: Any,
+    at: Any,
+) -> None:
+    builder = block.builder
 
-            def body(p: Any, state: list[Any]) -> list[Any]:
-                number = builder.load(builder.gep(feature, [p]))
-                row = block.row(table, number, step, column)
-                new = block.multiply_add(block.spread(value, p), by, block.load(row))
-                builder.store(new, row, align=8)
-                return []
+    def term(p: Any) -> tuple[Any, Any]:
+        number = builder.load(builder.gep(indices, [p]))
+        return block.spread(values, p), block.load(block.row(weights, number, stride, first))
 
-            block.loop("add", start, stop, 1, [], body)
-            return context.get_dummy_value()
+    def combine(pair: tuple[Any, Any], so_far: Any) -> Any:
+        return block.multiply_add(*pair, so_far)
 
-        whole = types.int64
-        signature = types.void(indices, values, whole, whole, weights, whole, whole, steps)
-        return signature, generate
-
-    return add_block
+    total = block.reduce(lo, hi, 0.0, term, combine, block.add)
+    builder.store(total, block.pointer(out, at), align=8)
 
 
-def _max_block(wide: int) -> Any:
-    @intrinsic
-    def max_block(
-        typing_context: Any,
-        before: Any,
-        start: Any,
-        table: Any,
-        n: Any,
-        stride: Any,
-        first: Any,
-        out: Any,
-        at: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            block = _Block(builder, wide)
-            scores, begin, rows, count, step, column, total, place = block.pointers(
-                context, builder, signature.args, arguments
-            )
+def _add(
+    block: _Block,
+    indices: Any,
+    values: Any,
+    lo: Any,
+    hi: Any,
+    weights: Any,
+    stride: Any,
+    first: Any,
+    steps: Any,
+) -> None:
+    builder = block.builder
+    by = block.load(block.pointer(steps, first))
 
-            def term(p: Any) -> Any:
-                score = block.spread(scores, builder.add(begin, p))
-                return block.add(score, block.load(block.row(rows, p, step, column)))
+    def body(p: Any, state: list[Any]) -> list[Any]:
+        number = builder.load(builder.gep(indices, [p]))
+        row = block.row(weights, number, stride, first)
+        new = block.multiply_add(block.spread(values, p), by, block.load(row))
+        builder.store(new, row, align=8)
+        return []
 
-            zero = ir.IntType(64)(0)
-            best = block.reduce(zero, count, -np.inf, term, block.greater, block.greater)
-            here = block.pointer(total, place)
-            builder.store(block.add(block.load(here), best), here, align=8)
-            return context.get_dummy_value()
-
-        whole = types.int64
-        return types.void(before, whole, table, whole, whole, whole, out, whole), generate
-
-    return max_block
+    block.loop("add", lo, hi, 1, [], body)
 
 
-_dot8, _dot4, _add8, _add4 = _dot_block(8), _dot_block(4), _add_block(8), _add_block(4)
-_max8, _max4 = _max_block(8), _max_block(4)
+def _max(
+    block: _Block,
+    before: Any,
+    start: Any,
+    table: Any,
+    n: Any,
+    stride: Any,
+    first: Any,
+    out: Any,
+    at: Any,
+) -> None:
+    builder = block.builder
+
+    def term(p: Any) -> Any:
+        score = block.spread(before, builder.add(start, p))
+        return block.add(score, block.load(block.row(table, p, stride, first)))
+
+    best = block.maximise(n, term)
+    here = block.pointer(out, at)
+    builder.store(block.add(block.load(here), best), here, align=8)
+
+
+def _max_chosen(
+    block: _Block,
+    before: Any,
+    start: Any,
+    chosen: Any,
+    count: Any,
+    floor: Any,
+    table: Any,
+    stride: Any,
+    first: Any,
+    base: Any,
+    out: Any,
+    at: Any,
+) -> None:
+    builder = block.builder
+
+    def term(p: Any) -> Any:
+        j = builder.load(builder.gep(chosen, [p]))
+        score = block.spread(before, builder.add(start, j))
+        return block.add(score, block.load(block.row(table, j, stride, first)))
+
+    best = block.greater(block.maximise(count, term), block.everywhere(floor))
+    new = block.add(block.load(block.pointer(base, at)), best)
+    builder.store(new, block.pointer(out, at), align=8)
+
+
+def _row_max(block: _Block, table: Any, start: Any, blocks: Any) -> Any:
+    builder = block.builder
+
+    def term(p: Any) -> Any:
+        place = builder.add(start, builder.mul(p, ir.IntType(64)(8)))
+        return block.load(block.pointer(table, place))
+
+    return block.largest(block.maximise(blocks, term))
+
+
+def _add_max(block: _Block, a: Any, start: Any, b: Any, blocks: Any, out: Any) -> Any:
+    builder = block.builder
+
+    def term(p: Any) -> Any:
+        first = builder.mul(p, ir.IntType(64)(8))
+        total = block.add(
+            block.load(block.pointer(a, builder.add(start, first))),
+            block.load(block.pointer(b, first)),
+        )
+        builder.store(total, block.pointer(out, first), align=8)
+        return total
+
+    return block.largest(block.maximise(blocks, term))
+
+
+_dot8, _dot4 = _in_vectors(_dot, 8), _in_vectors(_dot, 4)
+_add8, _add4 = _in_vectors(_add, 8), _in_vectors(_add, 4)
+_max8, _max4 = _in_vectors(_max, 8), _in_vectors(_max, 4)
+_chosen8, _chosen4 = _in_vectors(_max_chosen, 8), _in_vectors(_max_chosen, 4)
+_row_max8 = _in_vectors(_row_max, 8, types.float64)
+_add_max8 = _in_vectors(_add_max, 8, types.float64)
 
 
 # A row's columns go by eights, then a four; the last three or fewer, which padded rows do not have,
@@ -301,232 +393,55 @@ _max8, _max4 = _max_block(8), _max_block(4)
 
 
 @compiled_as(rows_dot)
-def _compiled_rows_dot(
+def _rows_dot(
     indices: Any, values: Any, lo: Any, hi: Any, w: Any, stride: Any, out: Any, at: Any
-) -> Any:
-    def dot(
-        indices: Any, values: Any, lo: Any, hi: Any, w: Any, stride: Any, out: Any, at: Any
-    ) -> None:
-        first = 0
-        while first + 8 <= stride:
-            _dot8(indices, values, lo, hi, w, stride, first, out, at + first)
-            first += 8
-        if first + 4 <= stride:
-            _dot4(indices, values, lo, hi, w, stride, first, out, at + first)
-            first += 4
-        for k in range(first, stride):
-            total = 0.0
-            for p in range(lo, hi):
-                total += values[p] * w[indices[p] * stride + k]
-            out[at + k] = total
-
-    return dot
+) -> None:
+    first = 0
+    while first + 8 <= stride:
+        _dot8(indices, values, lo, hi, w, stride, first, out, at + first)
+        first += 8
+    if first + 4 <= stride:
+        _dot4(indices, values, lo, hi, w, stride, first, out, at + first)
+        first += 4
+    for k in range(first, stride):
+        total = 0.0
+        for p in range(lo, hi):
+            total += values[p] * w[indices[p] * stride + k]
+        out[at + k] = total
 
 
 @compiled_as(rows_add)
-def _compiled_rows_add(
-    indices: Any, values: Any, lo: Any, hi: Any, steps: Any, w: Any, stride: Any
-) -> Any:
-    def add(indices: Any, values: Any, lo: Any, hi: Any, steps: Any, w: Any, stride: Any) -> None:
-        first = 0
-        while first + 8 <= stride:
-            _add8(indices, values, lo, hi, w, stride, first, steps)
-            first += 8
-        if first + 4 <= stride:
-            _add4(indices, values, lo, hi, w, stride, first, steps)
-            first += 4
-        for k in range(first, stride):
-            for p in range(lo, hi):
-                w[indices[p] * stride + k] += values[p] * steps[k]
-
-    return add
+def _rows_add(indices: Any, values: Any, lo: Any, hi: Any, steps: Any, w: Any, stride: Any) -> None:
+    first = 0
+    while first + 8 <= stride:
+        _add8(indices, values, lo, hi, w, stride, first, steps)
+        first += 8
+    if first + 4 <= stride:
+        _add4(indices, values, lo, hi, w, stride, first, steps)
+        first += 4
+    for k in range(first, stride):
+        for p in range(lo, hi):
+            w[indices[p] * stride + k] += values[p] * steps[k]
 
 
 @compiled_as(max_plus)
-def _compiled_max_plus(
-    before: Any, start: Any, table: Any, n: Any, stride: Any, out: Any, at: Any
-) -> Any:
-    def step(before: Any, start: Any, table: Any, n: Any, stride: Any, out: Any, at: Any) -> None:
-        first = 0
-        while first + 8 <= stride:
-            _max8(before, start, table, n, stride, first, out, at + first)
-            first += 8
-        if first + 4 <= stride:
-            _max4(before, start, table, n, stride, first, out, at + first)
-            first += 4
-        for k in range(first, stride):
-            best = -np.inf
-            for j in range(n):
-                best = max(best, before[start + j] + table[j * stride + k])
-            out[at + k] += best
-
-    return step
-
-
-def row_max(table: Array, start: int, n: int) -> float:
-    """``max_k table[start + k]`` over ``k < n``; ``−inf`` for none."""
-    best = -np.inf
-    for k in range(n):
-        best = max(best, table[start + k])
-    return best
-
-
-def add_max(a: Array, start: int, b: Array, n: int, out: Array) -> float:
-    """``out[k] = a[start + k] + b[k]`` over ``k < n``, and the largest of these sums."""
-    best = -np.inf
-    for k in range(n):
-        out[k] = a[start + k] + b[k]
-        best = max(best, out[k])
-    return best
-
-
-def max_plus_chosen(
-    before: Array,
-    start: int,
-    chosen: Array,
-    count: int,
-    floor: float,
-    table: Array,
-    stride: int,
-    base: Array,
-    out: Array,
-    at: int,
-) -> None:
-    """``out[at + k] = base[at + k] + max(floor, max_j (before[start + j] + table[j·stride + k]))``.
-
-    j goes over ``chosen[:count]``, which are int64.
-    """
-    for k in range(stride):
-        best = floor
-        for p in range(count):
-            j = chosen[p]
+def _max_plus(before: Any, start: Any, table: Any, n: Any, stride: Any, out: Any, at: Any) -> None:
+    first = 0
+    while first + 8 <= stride:
+        _max8(before, start, table, n, stride, first, out, at + first)
+        first += 8
+    if first + 4 <= stride:
+        _max4(before, start, table, n, stride, first, out, at + first)
+        first += 4
+    for k in range(first, stride):
+        best = -np.inf
+        for j in range(n):
             best = max(best, before[start + j] + table[j * stride + k])
-        out[at + k] = base[at + k] + best
-
-
-def _across(block: _Block, vector: Any) -> Any:
-    """The largest number of a vector."""
-    builder = block.builder
-    best = builder.extract_element(vector, ir.IntType(32)(0))
-    for k in range(1, block.wide):
-        best = block.greater(best, builder.extract_element(vector, ir.IntType(32)(k)))
-    return best
-
-
-@intrinsic
-def _row_max8(typing_context: Any, table: Any, start: Any, blocks: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        block = _Block(builder, 8)
-        numbers, begin, count = block.pointers(context, builder, signature.args, arguments)
-
-        def term(p: Any) -> Any:
-            place = builder.add(begin, builder.mul(p, ir.IntType(64)(8)))
-            return block.load(block.pointer(numbers, place))
-
-        zero = ir.IntType(64)(0)
-        return _across(
-            block, block.reduce(zero, count, -np.inf, term, block.greater, block.greater)
-        )
-
-    return types.float64(table, types.int64, types.int64), generate
-
-
-@intrinsic
-def _add_max8(typing_context: Any, a: Any, start: Any, b: Any, blocks: Any, out: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        block = _Block(builder, 8)
-        left, begin, right, count, sums = block.pointers(
-            context, builder, signature.args, arguments
-        )
-
-        def term(p: Any) -> Any:
-            first = builder.mul(p, ir.IntType(64)(8))
-            total = block.add(
-                block.load(block.pointer(left, builder.add(begin, first))),
-                block.load(block.pointer(right, first)),
-            )
-            builder.store(total, block.pointer(sums, first), align=8)
-            return total
-
-        zero = ir.IntType(64)(0)
-        return _across(
-            block, block.reduce(zero, count, -np.inf, term, block.greater, block.greater)
-        )
-
-    return types.float64(a, types.int64, b, types.int64, out), generate
-
-
-def _chosen_block(wide: int) -> Any:
-    @intrinsic
-    def chosen_block(
-        typing_context: Any,
-        before: Any,
-        start: Any,
-        chosen: Any,
-        count: Any,
-        floor: Any,
-        table: Any,
-        stride: Any,
-        first: Any,
-        base: Any,
-        out: Any,
-        at: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            block = _Block(builder, wide)
-            scores, begin, numbers, n, least, rows, step, column, own, total, place = (
-                block.pointers(context, builder, signature.args, arguments)
-            )
-
-            def term(p: Any) -> Any:
-                j = builder.load(builder.gep(numbers, [p]))
-                score = block.spread(scores, builder.add(begin, j))
-                return block.add(score, block.load(block.row(rows, j, step, column)))
-
-            zero = ir.IntType(64)(0)
-            best = block.reduce(zero, n, -np.inf, term, block.greater, block.greater)
-            best = block.greater(best, block.everywhere(least))
-            new = block.add(block.load(block.pointer(own, place)), best)
-            builder.store(new, block.pointer(total, place), align=8)
-            return context.get_dummy_value()
-
-        whole = types.int64
-        signature = types.void(
-            before, whole, chosen, whole, types.float64, table, whole, whole, base, out, whole
-        )
-        return signature, generate
-
-    return chosen_block
-
-
-_chosen8, _chosen4 = _chosen_block(8), _chosen_block(4)
-
-
-@compiled_as(row_max)
-def _compiled_row_max(table: Any, start: Any, n: Any) -> Any:
-    def largest(table: Any, start: Any, n: Any) -> float:
-        best = _row_max8(table, start, n // 8)
-        for k in range(n // 8 * 8, n):
-            best = max(best, table[start + k])
-        return best
-
-    return largest
-
-
-@compiled_as(add_max)
-def _compiled_add_max(a: Any, start: Any, b: Any, n: Any, out: Any) -> Any:
-    def largest(a: Any, start: Any, b: Any, n: Any, out: Any) -> float:
-        best = _add_max8(a, start, b, n // 8, out)
-        for k in range(n // 8 * 8, n):
-            out[k] = a[start + k] + b[k]
-            best = max(best, out[k])
-        return best
-
-    return largest
+        out[at + k] += best
 
 
 @compiled_as(max_plus_chosen)
-def _compiled_max_plus_chosen(
+def _max_plus_chosen(
     before: Any,
     start: Any,
     chosen: Any,
@@ -537,34 +452,33 @@ def _compiled_max_plus_chosen(
     base: Any,
     out: Any,
     at: Any,
-) -> Any:
-    def step(
-        before: Any,
-        start: Any,
-        chosen: Any,
-        count: Any,
-        floor: Any,
-        table: Any,
-        stride: Any,
-        base: Any,
-        out: Any,
-        at: Any,
-    ) -> None:
-        first = 0
-        while first + 8 <= stride:
-            _chosen8(
-                before, start, chosen, count, floor, table, stride, first, base, out, at + first
-            )
-            first += 8
-        if first + 4 <= stride:
-            _chosen4(
-                before, start, chosen, count, floor, table, stride, first, base, out, at + first
-            )
-            first += 4
-        for k in range(first, stride):
-            best = floor
-            for p in range(count):
-                best = max(best, before[start + chosen[p]] + table[chosen[p] * stride + k])
-            out[at + k] = base[at + k] + best
+) -> None:
+    first = 0
+    while first + 8 <= stride:
+        _chosen8(before, start, chosen, count, floor, table, stride, first, base, out, at + first)
+        first += 8
+    if first + 4 <= stride:
+        _chosen4(before, start, chosen, count, floor, table, stride, first, base, out, at + first)
+        first += 4
+    for k in range(first, stride):
+        best = floor
+        for p in range(count):
+            best = max(best, before[start + chosen[p]] + table[chosen[p] * stride + k])
+        out[at + k] = base[at + k] + best
 
-    return step
+
+@compiled_as(row_max)
+def _largest(table: Any, start: Any, n: Any) -> float:
+    best = _row_max8(table, start, n // 8)
+    for k in range(n // 8 * 8, n):
+        best = max(best, table[start + k])
+    return best
+
+
+@compiled_as(add_max)
+def _add_and_take_largest(a: Any, start: Any, b: Any, n: Any, out: Any) -> float:
+    best = _add_max8(a, start, b, n // 8, out)
+    for k in range(n // 8 * 8, n):
+        out[k] = a[start + k] + b[k]
+        best = max(best, out[k])
+    return best

@@ -10,7 +10,7 @@ from hingeline import constraints as cs
 from hingeline.baselines.relaxation import Relaxation, project
 from hingeline.constraints import compile_constraints
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers.crf import ChainExpectations
 from hingeline.structures import chain
 

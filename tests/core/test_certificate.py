@@ -15,7 +15,7 @@ from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits
 from hingeline.core.loop import run as run_solver
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM

@@ -34,7 +34,7 @@ def test_every_solver_declares_what_it_solves(solver):
             assert len(known.metadata["doc"]) > 5
             value = known.default
             if value is not None:  # the default passes its own check
-                registry._check_option(known.name, value, str(known.type), known)
+                registry._check_option(known.name, value, known)
 
 
 def test_automatic_choice_is_the_first_solver_of_the_slack():

@@ -286,7 +286,7 @@ def test_the_dual_never_falls_and_never_passes_the_primal(
     assert (sums <= solver.form.cap * (1 + 1e-12)).all()
     assert (solver.ws.alpha >= 0.0).all()
     again = np.zeros_like(solver.w)
-    solver._add(solver.ws.alpha, 1.0, again)
+    solver.add(solver.ws.alpha, 1.0, again)
     np.testing.assert_allclose(again, solver.w, atol=1e-10)
     if solver.options.published:
         kept = solver.squares.copy()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers import crf as log_linear
 from hingeline.solvers.crf import ChainExpectations, descend, minimise_log_loss, observed_features
 from hingeline.structures import chain

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from hingeline import MulticlassSSVM, MultilabelSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.inference.factor_graph import make_topology
 from hingeline.solvers.relaxed.dlpw import (
     DLPW,

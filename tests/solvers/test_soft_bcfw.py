@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from hingeline import MulticlassSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers.relaxed.blocks import FRANK_WOLFE, PROJECTED, project
 from hingeline.solvers.relaxed.soft import SoftBCFW, add_weights, pass_draws
 from hingeline.structures.graph import compile_problem

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.core.formulations import make_formulation
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers.relaxed.blocks import PROJECTED, DualPoint, project
 from hingeline.solvers.relaxed.pairs import simplex_level
 from hingeline.solvers.relaxed.soft import (

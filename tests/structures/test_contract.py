@@ -19,6 +19,7 @@ from hingeline.core import primitives
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import (
     Compiled,
+    Workers,
     decode,
     decode_excess,
     output_length,
@@ -30,7 +31,6 @@ from hingeline.core.primitives import (
     planes_score,
     truth,
 )
-from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.solvers.sdm import SDM
 from hingeline.structures import chain, custom, graph, multiclass

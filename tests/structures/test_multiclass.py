@@ -50,7 +50,7 @@ def small_ones(problem, i, y, z, y_out, scratch):
     base.truth(problem, i, y_out)
     return (
         base.output_length(problem, i),
-        base.n_outputs(problem),
+        problem.n_labels,
         base.plane_loss(problem, i, y),
         base.plane_sqdist(problem, i, y, z, scratch),
     )

@@ -11,10 +11,9 @@ from scipy import sparse
 
 from hingeline._jit import uncached
 from hingeline.core import blocks
-from hingeline.core.blocks import add_planes, find_planes, move_mass
+from hingeline.core.blocks import add_planes, empty_working_set, find_planes, move_mass
 from hingeline.core.formulations import make_formulation
-from hingeline.core.planes import empty_working_set
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.solvers import enumerated
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM, Pair

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import effective_n_jobs
 from hingeline.constraints.penalties import Penalties
+from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
-from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.semisupervised.estimator import FewLabelsEstimator
 from hingeline.semisupervised.starting import PartlyLabelled
 

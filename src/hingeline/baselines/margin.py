@@ -36,8 +36,8 @@ import numpy as np
 from hingeline._checks import positive
 from hingeline.baselines.base import Array, Baseline, Rounds
 from hingeline.constraints.penalties import Penalties
+from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
-from hingeline.core.workers import Workers
 from hingeline.semisupervised.annealing import WarmSolver
 from hingeline.semisupervised.estimator import check_margin_base
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled

@@ -30,8 +30,8 @@ from hingeline._checks import positive
 from hingeline.baselines.base import Array, Baseline, Rounds
 from hingeline.baselines.relaxation import Relaxation, SoftLabels, project
 from hingeline.constraints.penalties import Penalties
+from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
-from hingeline.core.workers import Workers
 from hingeline.estimators.crf import ChainCRF
 from hingeline.semisupervised.starting import PartlyLabelled
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features

@@ -21,7 +21,6 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from hingeline import __version__
-from hingeline.core.workers import effective_n_jobs
 
 COMMANDS = (
     *("train", "update", "semi", "predict", "evaluate", "report", "explain", "info", "import"),
@@ -147,6 +146,8 @@ def _options(
 
 
 def _check_n_jobs(n_jobs: int | None) -> int | None:
+    from hingeline._checks import effective_n_jobs  # SciPy takes its time
+
     with blame("--n-jobs"):
         effective_n_jobs(n_jobs)
     return n_jobs

@@ -40,8 +40,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper
-from hingeline.core.primitives import decode_by_loss, decode_excess, plane_loss, plane_score
+from hingeline._jit import by_reference, helper, kernel
+from hingeline.core.primitives import (
+    decode_by_loss,
+    decode_excess,
+    output_length,
+    plane_loss,
+    plane_score,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -49,6 +55,7 @@ SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")
 
 
+@by_reference
 class Formulation(NamedTuple):
     """Feasible set and plane transformation, as flat data for the kernels."""
 
@@ -182,3 +189,43 @@ def most_violated(
             for t in range(y_out.shape[0]):
                 y_out[t] = ys[k, t]
     return best
+
+
+@kernel
+def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) -> float:
+    """Smallest c ≥ ``least`` at which ``c·w`` violates no constraint; inf if there is none."""
+    c = least
+    longest = 1
+    n = form.cap.shape[0]
+    for i in range(n):
+        longest = max(longest, output_length(problem, i))
+    buffer = np.empty(longest, dtype=np.int32)
+    for i in range(n):
+        if form.cap[i] == 0.0:
+            continue
+        y = buffer[: output_length(problem, i)]
+        while True:
+            worst = most_violated(problem, form, i, w, c, y)
+            if worst <= 0.0:
+                break
+            loss = plane_loss(problem, i, y)
+            score = plane_scale(form, loss) * plane_score(problem, i, y, w)
+            if score <= 0.0:
+                # An output without loss asks for w·Δf ≥ 0, which rounding may miss at equality.
+                if loss == 0.0 and worst <= 1e-10:
+                    break
+                return np.inf
+            better = plane_offset(form, loss) / score
+            if better <= c * (1.0 + 1e-15):  # violated by rounding only
+                break
+            c = better
+    return c
+
+
+@kernel
+def total_slack_cost(form: Formulation, violation: Array) -> float:
+    """``Σ_i cost_i(violation_i)``, summed in the order of the examples."""
+    total = 0.0
+    for i in range(violation.shape[0]):
+        total += slack_cost(form, i, violation[i])
+    return total

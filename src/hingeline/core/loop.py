@@ -50,19 +50,6 @@ _EVERY = 8
 _EARLY = (2, 4)
 
 
-def _certificate_due(passes: int, last: int, expected: float, tol: float) -> bool:
-    """Whether a certificate may end the run, or has not been made for long.
-
-    ``expected`` is the relative gap to expect: the solver's estimate, which sums each example's
-    gap before its visit over the planes it knew, times what the last certificate made of it.
-    """
-    if passes - last >= _EVERY or passes in _EARLY:
-        return True
-    # The first pass has almost no planes, so its estimate says nothing. Right after a certificate
-    # the next one must be likely to do.
-    return passes > 1 and expected <= (1.05 if passes - last >= 2 else 0.95) * tol
-
-
 @dataclass
 class Progress:
     """What the loop knows of the run so far."""
@@ -77,13 +64,8 @@ class Progress:
     history: list[HistoryRow] = field(default_factory=list)
 
     saved_numbers: ClassVar[tuple[str, ...]] = (
-        "best_dual",
-        "best_primal",
-        "gap",
-        "relative_gap",
-        "share",
-        "passes",
-        "last_certificate",
+        *("best_dual", "best_primal", "gap", "relative_gap", "share"),
+        *("passes", "last_certificate"),
     )
 
     def update(self, solver: CertifiedSolver, certified: bool = False) -> bool:
@@ -110,12 +92,13 @@ class Progress:
         self.best_dual = max(self.best_dual, solver.lower_bound())
         fresh = self.update(solver)
         scale = max(solver.positive_part(self.best_dual + self.share * estimate), 1e-300)
-        expected = self.share * estimate / scale
-        if (
-            not solver.certifies
-            and not self.relative_gap <= tol
-            and _certificate_due(self.passes, self.last_certificate, expected, tol)
-        ):
+        # The estimate sums each example's gap before its visit over the planes it knew; the last
+        # certificate said which share of that is true. The first pass has almost no planes, so its
+        # estimate says nothing. Right after a certificate the next one must be likely to do.
+        expected, since = self.share * estimate / scale, self.passes - self.last_certificate
+        due = since >= _EVERY or self.passes in _EARLY
+        due = due or (self.passes > 1 and expected <= (1.05 if since >= 2 else 0.95) * tol)
+        if due and not solver.certifies and not self.relative_gap <= tol:
             if solver.exact and tol < 1.0:
                 solver.good_primal = self.best_dual / (1.0 - tol)
             solver.certify()
@@ -142,15 +125,10 @@ def run(solver: CertifiedSolver, limits: Limits) -> Result:
     try:
         while not reason:
             estimate, fresh = progress.step(solver, limits.tol)
+            spent, nan = time.perf_counter() - began, math.nan
+            counts = (progress.passes, solver.oracle_calls)
             row = HistoryRow(
-                time=time.perf_counter() - began,
-                passes=progress.passes,
-                oracle_calls=solver.oracle_calls,
-                primal=math.nan,
-                dual=progress.best_dual,
-                gap=math.nan,
-                estimate=estimate,
-                planes=solver.n_planes,
+                spent, *counts, nan, progress.best_dual, nan, estimate, solver.n_planes
             )
             if fresh:
                 row = _certified(row, solver, progress.best_primal, progress.gap)
@@ -206,8 +184,19 @@ def _result(
         reason = "converged on the outputs found" if solver.restricted else "converged"
     last = history[-1]._replace(dual=progress.best_dual)
     history[-1] = _certified(last, solver, primal, gap)
-    bounded = progress.best_dual > -math.inf
-    _warn(limits, reason, converged, rel, passes, solver.restricted, bounded)
+    if not converged and not reason.startswith("callback"):
+        if math.isnan(rel) and progress.best_dual == -math.inf:
+            bound = "this solver has no dual point, so no gap can be certified"
+        elif math.isnan(rel):
+            bound = "its oracle is not exact, so no gap can be certified"
+        else:
+            found = "relative gap over the outputs found"
+            kind = found if solver.restricted else "certified relative gap"
+            bound = f"its {kind} is {rel:.3g}, above tol={tol:g}"
+        remedy = "raise max_iter or max_time, loosen tol, lower C, or scale the features"
+        if reason == "interrupted":
+            remedy = "the best weights so far are kept; fit again with warm_start=True to go on"
+        warn_unfinished(limits.name, passes, reason, f"{bound}: {remedy}")
     return Result(
         weights=weights,
         primal=primal,
@@ -281,30 +270,7 @@ def outside() -> int:
     return level
 
 
-def _warn(
-    limits: Limits,
-    reason: str,
-    converged: bool,
-    rel: float,
-    passes: int,
-    restricted: bool,
-    bounded: bool,
-) -> None:
-    if converged or reason.startswith("callback"):
-        return
-    if math.isnan(rel) and not bounded:
-        bound = "this solver has no dual point, so no gap can be certified"
-    elif math.isnan(rel):
-        bound = "its oracle is not exact, so no gap can be certified"
-    elif restricted:
-        bound = f"its relative gap over the outputs found is {rel:.3g}, above tol={limits.tol:g}"
-    else:
-        bound = f"its certified relative gap is {rel:.3g}, above tol={limits.tol:g}"
-    remedy = {
-        "interrupted": "the best weights so far are kept; fit again with warm_start=True to go on"
-    }.get(reason, "raise max_iter or max_time, loosen tol, lower C, or scale the features")
-    warnings.warn(
-        f"{limits.name} stopped after {passes} passes ({reason}) and {bound}: {remedy}.",
-        ConvergenceWarning,
-        stacklevel=outside(),
-    )
+def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:
+    """Say that a run stopped short of its tolerance; ``rest`` says how far, and the remedy."""
+    text = f"{name} stopped after {passes} passes ({reason}) and {rest}."
+    warnings.warn(text, ConvergenceWarning, stacklevel=outside())

@@ -1,7 +1,7 @@
 """What a structure must be able to do, how a kernel finds the code for it, where weights lie.
 
 A *compiled problem* is a ``NamedTuple`` of arrays. Kernels call the primitives below with it;
-inside compiled code ``numba.extending.overload`` picks the implementation by the tuple's class,
+inside compiled code :func:`hingeline._jit.by_class` picks the implementation by the tuple's class,
 in plain Python the same table is looked up at run time. Solvers therefore never mention a
 structure, and machine code is found again on disk in the next process.
 
@@ -32,51 +32,36 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 ``decode_best(problem, i, w, loss_scale, ys)``
     optional: the best outputs under score plus scaled loss, best first, written to the rows of
     ``ys``; how many there are. What summed slack needs beyond the argmax
-``n_outputs(problem)``, ``all_losses(problem, i, out)``, ``all_scores(problem, i, w, out)``,
+``all_losses(problem, i, out)``, ``all_scores(problem, i, w, out)``,
 ``all_add(problem, i, steps, w)``, ``all_inner(problem, i, j, k)``
     optional, for structures with so few outputs that all of them are the working set: losses,
-    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``.
-    ``all_isotropy(problem, i)`` and ``all_prefetch(problem, i, j, w)`` serve speed
+    ``w·Δf_i(k)``, ``w += Σ_k steps_k·Δf_i(k)`` and ``Δf_i(j)·Δf_i(k)``. Scores and steps have
+    :data:`PADDING` entries to spare; steps are left in disorder
+``all_isotropy(problem, i)``
+    the s in ``Δf_i(j)·Δf_i(k) = s·(1 + [j = k])`` for wrong outputs; 0 where that is not so
+``all_prefetch(problem, i, j, w)``
+    a hint that example i is scored next and example j after it
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from types import TracebackType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import by_class
 
-PRIMITIVES = (
-    "output_length",
-    "decode",
-    "decode_excess",
-    "plane_score",
-    "plane_add",
-    "planes_score",
-    "planes_add",
-    "plane_sqdist",
-    "plane_loss",
-    "truth",
-    "decode_by_loss",
-    "decode_best",
-    "n_outputs",
-    "all_losses",
-    "all_scores",
-    "all_add",
-    "all_inner",
-    "all_isotropy",
-    "all_prefetch",
-)
-
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
 PADDING = 8
 
 Array = np.ndarray[Any, Any]
-F = TypeVar("F", bound=Callable[..., Any])
 
+PRIMITIVES: list[str] = []
 _IMPLEMENTATIONS: dict[type, dict[str, Callable[..., Any]]] = {}
 
 
@@ -88,129 +73,40 @@ def register(problem_type: type, **primitives: Callable[..., Any]) -> None:
     _IMPLEMENTATIONS[problem_type] = {"decode_excess": _no_excess, **primitives}
 
 
-def _primitive(stub: F) -> F:
-    """Let compiled code pick the implementation of ``stub`` by the class of the problem."""
-    name = stub.__name__
-    return by_class(stub, lambda problem_type: _IMPLEMENTATIONS.get(problem_type, {}).get(name))
+def _primitive(name: str) -> Callable[..., Any]:
+    """What stands for a primitive: kernels and plain Python find it by the class of the problem."""
+
+    def stub(problem: Any, *arguments: Any) -> Any:
+        return _IMPLEMENTATIONS[type(problem)][name](problem, *arguments)
+
+    stub.__name__ = stub.__qualname__ = name
+    PRIMITIVES.append(name)
+    return by_class(stub, lambda problem: _IMPLEMENTATIONS.get(problem, {}).get(name))
 
 
-@_primitive
-def output_length(problem: Any, i: int) -> int:
-    """Length of an output of example i."""
-    return _IMPLEMENTATIONS[type(problem)]["output_length"](problem, i)
-
-
-@_primitive
-def decode(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
-    """Best output under score plus scaled loss, and its value."""
-    return _IMPLEMENTATIONS[type(problem)]["decode"](problem, i, w, loss_scale, y_out)
-
-
-@_primitive
-def decode_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
-    """Best output found, and how far the maximum may lie above its value."""
-    return _IMPLEMENTATIONS[type(problem)]["decode_excess"](problem, i, w, loss_scale, y_out)
+output_length = _primitive("output_length")
+decode = _primitive("decode")
+decode_excess = _primitive("decode_excess")
+plane_score = _primitive("plane_score")
+plane_add = _primitive("plane_add")
+planes_score = _primitive("planes_score")
+planes_add = _primitive("planes_add")
+plane_sqdist = _primitive("plane_sqdist")
+plane_loss = _primitive("plane_loss")
+truth = _primitive("truth")
+decode_by_loss = _primitive("decode_by_loss")
+decode_best = _primitive("decode_best")
+all_losses = _primitive("all_losses")
+all_scores = _primitive("all_scores")
+all_add = _primitive("all_add")
+all_inner = _primitive("all_inner")
+all_isotropy = _primitive("all_isotropy")
+all_prefetch = _primitive("all_prefetch")
 
 
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     decode(problem, i, w, loss_scale, y_out)
     return 0.0
-
-
-@_primitive
-def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
-    """``w·Δf_i(y)``."""
-    return _IMPLEMENTATIONS[type(problem)]["plane_score"](problem, i, y, w)
-
-
-@_primitive
-def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
-    """``w += step·Δf_i(y)``."""
-    _IMPLEMENTATIONS[type(problem)]["plane_add"](problem, i, y, step, w)
-
-
-@_primitive
-def planes_score(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
-    """``w·Δf_i(y)`` of several outputs."""
-    _IMPLEMENTATIONS[type(problem)]["planes_score"](problem, i, ys, w, out)
-
-
-@_primitive
-def planes_add(problem: Any, i: int, ys: Array, steps: Array, w: Array) -> None:
-    """``w += Σ_j steps_j·Δf_i(y_j)``."""
-    _IMPLEMENTATIONS[type(problem)]["planes_add"](problem, i, ys, steps, w)
-
-
-@_primitive
-def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
-    """``‖f(x_i, y) − f(x_i, z)‖²``."""
-    return _IMPLEMENTATIONS[type(problem)]["plane_sqdist"](problem, i, y, z, scratch)
-
-
-@_primitive
-def plane_loss(problem: Any, i: int, y: Array) -> float:
-    """``l_i(y)``."""
-    return _IMPLEMENTATIONS[type(problem)]["plane_loss"](problem, i, y)
-
-
-@_primitive
-def truth(problem: Any, i: int, y_out: Array) -> None:
-    """Write ``y_i``."""
-    _IMPLEMENTATIONS[type(problem)]["truth"](problem, i, y_out)
-
-
-@_primitive
-def decode_by_loss(problem: Any, i: int, w: Array) -> tuple[Array, Array]:
-    """Loss values and, for each, the best output among those with that loss."""
-    return _IMPLEMENTATIONS[type(problem)]["decode_by_loss"](problem, i, w)
-
-
-@_primitive
-def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-    """The best outputs, best first, in the rows of ``ys``; how many."""
-    return _IMPLEMENTATIONS[type(problem)]["decode_best"](problem, i, w, loss_scale, ys)
-
-
-@_primitive
-def n_outputs(problem: Any) -> int:
-    """Number of outputs, the same for every example."""
-    return _IMPLEMENTATIONS[type(problem)]["n_outputs"](problem)
-
-
-@_primitive
-def all_losses(problem: Any, i: int, out: Array) -> None:
-    """``l_i(k)`` of every output."""
-    _IMPLEMENTATIONS[type(problem)]["all_losses"](problem, i, out)
-
-
-@_primitive
-def all_scores(problem: Any, i: int, w: Array, out: Array) -> None:
-    """``w·Δf_i(k)`` of every output; ``out`` has :data:`PADDING` entries to spare."""
-    _IMPLEMENTATIONS[type(problem)]["all_scores"](problem, i, w, out)
-
-
-@_primitive
-def all_add(problem: Any, i: int, steps: Array, w: Array) -> None:
-    """``w += Σ_k steps_k·Δf_i(k)``; ``steps``, padded like scores, is left in disorder."""
-    _IMPLEMENTATIONS[type(problem)]["all_add"](problem, i, steps, w)
-
-
-@_primitive
-def all_inner(problem: Any, i: int, j: int, k: int) -> float:
-    """``Δf_i(j)·Δf_i(k)``."""
-    return _IMPLEMENTATIONS[type(problem)]["all_inner"](problem, i, j, k)
-
-
-@_primitive
-def all_isotropy(problem: Any, i: int) -> float:
-    """The s in ``Δf_i(j)·Δf_i(k) = s·(1 + [j = k])`` for wrong outputs; 0 where that is not so."""
-    return _IMPLEMENTATIONS[type(problem)]["all_isotropy"](problem, i)
-
-
-@_primitive
-def all_prefetch(problem: Any, i: int, j: int, w: Array) -> None:
-    """Hint that example i is scored next and example j after it."""
-    _IMPLEMENTATIONS[type(problem)]["all_prefetch"](problem, i, j, w)
 
 
 @dataclass(frozen=True)
@@ -225,7 +121,10 @@ class Compiled:
     lengths: Array  # (n,) length of an output
     n_weights: int
     scratch_size: int
-    n_outputs: int | None = None  # where all outputs can be the working set
+    n_outputs: int | None = None  # where all outputs can be the working set; then also:
+    output_losses: Callable[[], Array] | None = None  # (n, outputs)
+    output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
+    isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
     exact: bool = True
     threads: bool = True
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
@@ -236,6 +135,56 @@ class Compiled:
     def n(self) -> int:
         """Number of examples."""
         return len(self.lengths)
+
+
+# Threads over examples ---------------------------------------------------------------------------
+#
+# Kernels release the GIL and write only what belongs to their own examples, so an order of examples
+# may be cut anywhere: results do not depend on how many threads there are. Nothing is ever summed
+# across threads.
+
+
+class Workers:
+    """A few threads, each with its own scratch vector."""
+
+    def __init__(self, n_jobs: int, scratch_size: int) -> None:
+        self.n_jobs = n_jobs
+        self.scratch = [np.zeros(scratch_size) for _ in range(n_jobs)]
+        self._pool = ThreadPoolExecutor(n_jobs - 1) if n_jobs > 1 else None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+
+    def map(self, function: Callable[[Array, Array], None], order: Array) -> None:
+        """``function(part, scratch)`` for parts of ``order``, this thread taking one itself."""
+        if self._pool is None or len(order) < 2 * self.n_jobs:
+            function(order, self.scratch[0])
+            return
+        # Plain slices: blocks are small and this runs for each of them.
+        cuts = [len(order) * k // self.n_jobs for k in range(self.n_jobs + 1)]
+        futures = [
+            self._pool.submit(function, order[cuts[k] : cuts[k + 1]], self.scratch[k])
+            for k in range(1, self.n_jobs)
+        ]
+        try:
+            function(order[: cuts[1]], self.scratch[0])
+        finally:
+            # Also after Ctrl-C: nobody may still be writing when the caller goes on.
+            while not all(future.done() for future in futures):
+                with contextlib.suppress(Exception):
+                    for future in futures:
+                        future.result()
+        for future in futures:
+            future.result()
 
 
 # Where the weights of a structure lie ------------------------------------------------------------

@@ -39,12 +39,8 @@ def declared(name: str) -> Iterator[Any]:
     for module in MODULES[name]:
         path = f"hingeline.solvers.{module}"
         for value in vars(import_module(path)).values():
-            if (
-                isinstance(value, type)
-                and value.__module__ == path
-                and "slacks" in vars(value)
-                and getattr(value, "name", None) == name
-            ):
+            own = isinstance(value, type) and value.__module__ == path and "slacks" in vars(value)
+            if own and value.name == name:
                 yield value
 
 
@@ -69,12 +65,8 @@ def find(name: str, slack: str, all_outputs: bool = False) -> Any:
 
 
 def _list_solvers(slack: str, *, hard: bool = False) -> str:
-    able = [
-        name
-        for name in MODULES
-        for solver in declared(name)
-        if slack in solver.slacks and not (hard and solver.soft_only)
-    ]
+    known = ((name, solver) for name in MODULES for solver in declared(name))
+    able = [n for n, solver in known if slack in solver.slacks and not (hard and solver.soft_only)]
     return ", ".join(repr(name) for name in dict.fromkeys(["auto", *able]))
 
 
@@ -141,10 +133,10 @@ def check_options(solver: Any, given: Any, name: str, slack: str) -> None:
             f"{', '.join(sorted(asked)) or 'none'}."
         )
     for key, value in given.items():
-        _check_option(f"solver_options[{key!r}]", value, str(asked[key].type), asked[key])
+        _check_option(f"solver_options[{key!r}]", value, asked[key])
 
 
-def _check_option(place: str, value: Any, kind: str, known: Any) -> None:
+def _check_option(place: str, value: Any, known: Any) -> None:
     about = known.metadata
     if about["words"]:
         one_of(place, value, about["words"])
@@ -153,7 +145,7 @@ def _check_option(place: str, value: Any, kind: str, known: Any) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{place} must be a number, got {value!r}.")
-    if "float" not in kind and not isinstance(value, numbers.Integral):
+    if "float" not in str(known.type) and not isinstance(value, numbers.Integral):
         raise TypeError(f"{place} must be an integer, got {value!r}.")
     least = about["least"]
     if not math.isfinite(value) or (value <= 0 if least is None else value < least):

@@ -114,9 +114,8 @@ class DualMemory:
 
     def same_kind(self, form: Formulation) -> bool:
         """Whether multipliers mean the same under another formulation."""
-        before = self.form
-        kind = (form.root, form.rescaled, form.summed)
-        return (before.root, before.rescaled, before.summed) == kind
+        a, b = ((f.root, f.rescaled, f.summed) for f in (self.form, form))
+        return a == b
 
     def same_planes(self, compiled: Compiled, form: Formulation) -> bool:
         """Whether an output is the same plane in another problem, which may have more labels."""

@@ -18,16 +18,24 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
+    FIRST_CAPACITY,
+    FREE_SLOTS_ONLY,
+    KEEP,
+    WorkingSet,
     add_planes,
+    check_planes,
+    copy_planes,
+    empty_working_set,
+    fill_gram,
     find_planes,
     find_planes_above,
+    make_room,
     move_mass,
     score_planes,
 )
@@ -35,25 +43,12 @@ from hingeline.core.formulations import (
     RESCALINGS,
     Formulation,
     cut_back,
-    most_violated,
-    plane_offset,
-    plane_scale,
-    slack_cost,
+    feasible_stretch,
+    total_slack_cost,
 )
-from hingeline.core.planes import (
-    FIRST_CAPACITY,
-    FREE_SLOTS_ONLY,
-    WorkingSet,
-    check_planes,
-    copy_planes,
-    empty_working_set,
-    fill_gram,
-    make_room,
-)
-from hingeline.core.primitives import Compiled, output_length, plane_loss, plane_score
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
-from hingeline.core.workers import Workers
 
 Array = np.ndarray[Any, Any]
 
@@ -61,44 +56,18 @@ Array = np.ndarray[Any, Any]
 LEAST_MARGIN = 1e-4
 
 
-@kernel
-def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) -> float:
-    """Smallest c ≥ ``least`` at which ``c·w`` violates no constraint; inf if there is none."""
-    c = least
-    longest = 1
-    n = form.cap.shape[0]
-    for i in range(n):
-        longest = max(longest, output_length(problem, i))
-    buffer = np.empty(longest, dtype=np.int32)
-    for i in range(n):
-        if form.cap[i] == 0.0:
-            continue
-        y = buffer[: output_length(problem, i)]
-        while True:
-            worst = most_violated(problem, form, i, w, c, y)
-            if worst <= 0.0:
-                break
-            loss = plane_loss(problem, i, y)
-            score = plane_scale(form, loss) * plane_score(problem, i, y, w)
-            if score <= 0.0:
-                # An output without loss asks for w·Δf ≥ 0, which rounding may miss at equality.
-                if loss == 0.0 and worst <= 1e-10:
-                    break
-                return np.inf
-            better = plane_offset(form, loss) / score
-            if better <= c * (1.0 + 1e-15):  # violated by rounding only
-                break
-            c = better
-    return c
+class Multipliers(NamedTuple):
+    """The multipliers of all examples, flat, and what belongs to each; they may be written to."""
 
+    mass: Array
+    offset: Array  # b
+    drift: Array  # the sum that the average is made of (:mod:`.blocks`)
+    counts: Array  # (n,) how many an example has
 
-@kernel
-def total_slack_cost(form: Formulation, violation: Array) -> float:
-    """``Σ_i cost_i(violation_i)``, summed in the order of the examples."""
-    total = 0.0
-    for i in range(violation.shape[0]):
-        total += slack_cost(form, i, violation[i])
-    return total
+    @property
+    def owners(self) -> Array:
+        """The example of each multiplier."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
 class CertifiedSolver(ABC):
@@ -121,14 +90,8 @@ class CertifiedSolver(ABC):
     streaming = False  # the average goes on from one call to the next
     #: What :mod:`hingeline.core.snapshot` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
-        "clock",
-        "oracle_calls",
-        "satisfied",
-        "_stretch",
-        "_best_primal",
-        "visits",
-        "_certificates",
-        "_average_leads",
+        *("clock", "oracle_calls", "satisfied", "_stretch", "_best_primal"),
+        *("visits", "_certificates", "_average_leads"),
     )
     saved_arrays: ClassVar[tuple[str, ...]] = ("w", "violation", "_best", "gaps")
 
@@ -147,7 +110,8 @@ class CertifiedSolver(ABC):
         self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
         self.exact = compiled.exact
-        self.satisfied = False  # a stopping rule of the solver's own is met
+        self.settled = ""  # why no further pass is asked for, by a rule of the solver's own
+        self.satisfied = False  # the run ends by that rule
         self.restricted = False  # primal values are those over the planes found, not over all
         self.hard = bool(np.isinf(form.cap).any() and not form.ridge.any())
         self.active = np.flatnonzero(form.cap > 0.0)
@@ -164,34 +128,31 @@ class CertifiedSolver(ABC):
         self._stretch = 1.0
         self._best: Array | None = None
         self._best_primal = math.inf
+        self._begin(start)
+
+    # What a subclass provides --------------------------------------------------------------
+
+    def _begin(self, start: Any) -> None:
+        """Lay out the state; ``start`` is what :meth:`start_from` gave."""
+        return
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
         """What to start from after another fit, feasible for this problem; None: from nothing."""
         return None
 
-    # What a subclass provides --------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def n_planes(self) -> int:
-        """Planes in the working set."""
-
     @abstractmethod
     def sweep(self) -> float:
         """One pass over the data; the gap estimated along the way."""
 
-    @abstractmethod
+    @property
+    def n_planes(self) -> int:
+        """Planes in the working set."""
+        return 0
+
     def memory(self) -> Any:
         """What another run can start from."""
-
-    @abstractmethod
-    def _find_violations(self) -> None:
-        """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
-
-    def resume(self, before: Formulation) -> None:
-        """Hear of the formulation that the multipliers to start from were found under."""
-        return
+        return None
 
     def lower_bound(self) -> float:
         """What the dual side says of the optimum: ``D(α)``, unless the problem has another dual."""
@@ -219,20 +180,16 @@ class CertifiedSolver(ABC):
 
     # Multipliers -----------------------------------------------------------------------------
 
-    def masses(self) -> Array:
-        """All multipliers, as a flat array that may be written to."""
+    def multipliers(self) -> Multipliers:
+        """Those of all examples."""
         raise NotImplementedError
 
-    def owners(self) -> Array:
-        """The example of each multiplier."""
+    def add(self, masses: Array, factor: float, out: Array) -> None:
+        """``out += factor·Σ mass·a·Δf``, with a mass for each multiplier."""
         raise NotImplementedError
 
-    def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·a·Δf``."""
-        raise NotImplementedError
-
-    def _linear(self) -> float:
-        """``Σ α·b``."""
+    def products(self, support: Array, vector: Array) -> Array:
+        """``a·Δf·vector`` of the planes in ``support``."""
         raise NotImplementedError
 
     def _sums(self) -> Array:
@@ -243,21 +200,32 @@ class CertifiedSolver(ABC):
         """Largest ``‖a·Δf‖/b`` of the planes known."""
         raise NotImplementedError
 
-    def _drift(self) -> Array:
-        """The sum that the average is made of, one entry per multiplier."""
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over planes that may count; 0 where there are none."""
         raise NotImplementedError
 
-    def _add_drift(self, factor: float, w: Array) -> None:
-        """``w += factor·Σ drift·a·Δf``."""
+    def _find_violations(self) -> None:
+        """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
         raise NotImplementedError
+
+    def combine(self, support: Array, steps: Array, out: Array) -> None:
+        """``out += Σ steps·a·Δf`` over the planes in ``support``."""
+        spread = np.zeros(len(self.multipliers().mass))
+        spread[support] = steps
+        self.add(spread, 1.0, out)
+
+    def linear(self) -> float:
+        """``Σ α·b``."""
+        known = self.multipliers()
+        return float(known.mass @ known.offset)
 
     def dual(self) -> float:
         """``D(α)``; for a hard margin, of the best multiple of α."""
         square = float(self.w @ self.w)
         if self.hard:
-            return self._linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
+            return self.linear() ** 2 / (2.0 * square) if square > 0.0 else 0.0
         ridge = float(self.form.ridge @ self._sums() ** 2) if self.form.ridge.any() else 0.0
-        return self._linear() - 0.5 * square - 0.5 * ridge
+        return self.linear() - 0.5 * square - 0.5 * ridge
 
     def repair(self) -> None:
         """Weights from the multipliers again, after an interruption anywhere.
@@ -265,18 +233,20 @@ class CertifiedSolver(ABC):
         Interpreted code may stop between a multiplier and its weights, or while the average
         stands in for the last iterate.
         """
-        masses = self.masses()
-        masses[:] = cut_back(self.form, masses, self.owners())
-        support = np.flatnonzero(masses)
+        known = self.multipliers()
+        known.mass[:] = cut_back(self.form, known.mass, known.owners)
         self.w = aligned_zeros(self.compiled.n_weights)
-        self.combine(support, masses[support], self.w)
+        self.add(known.mass, 1.0, self.w)
         self.restart_average()
 
     def finished(self) -> str | None:
         """A reason why no further pass can help, if there is one."""
-        if self.hard and self._linear() > 0.0:
+        if self.settled:
+            self.satisfied = True
+            return self.settled
+        if self.hard and self.linear() > 0.0:
             norm = math.sqrt(float(self.w @ self.w))
-            if self._linear() * self._reach() * LEAST_MARGIN > norm:
+            if self.linear() * self._reach() * LEAST_MARGIN > norm:
                 raise ValueError(
                     "C=inf asks for a hard margin, but the training data are not separable (any "
                     f"margin is below {LEAST_MARGIN:g} of the data's radius): choose a finite C."
@@ -314,7 +284,7 @@ class CertifiedSolver(ABC):
 
     def _scale(self, factor: float) -> None:
         """Multiply all multipliers, and the weights with them."""
-        self.masses()[:] *= factor
+        self.multipliers().mass[:] *= factor
         self.w *= factor
         self.restart_average()
 
@@ -403,37 +373,41 @@ class CertifiedSolver(ABC):
     @contextlib.contextmanager
     def _average_in_place(self) -> Iterator[None]:
         """Make the average where the weights stand and take it back: no third copy is needed."""
-        factor = self._average_factor()
-        self._add_drift(factor, self.w)
+        self._add_drift(self.w)
         yield
-        self._add_drift(-factor, self.w)
+        self._add_drift(self.w, back=True)
 
-    def _average_factor(self) -> float:
-        return -1.0 / (self.visits * (self.visits + 1.0))
+    def _add_drift(self, out: Array, back: bool = False) -> None:
+        """Make the average where the last iterate stands, or take it back."""
+        factor = -1.0 / (self.visits * (self.visits + 1.0))
+        self.add(self.multipliers().drift, -factor if back else factor, out)
 
     def restart_average(self) -> None:
         """Forget the iterates before this moment."""
         if not self.streaming:
-            self._drift()[:] = 0.0
+            self.multipliers().drift[:] = 0.0
             self.visits = 0.0
 
     def candidate(self) -> Array:
         """A copy of the averaged weights, or of the last where there is no average."""
         copy = self.w.copy()
         if self.visits > 0:
-            self._add_drift(self._average_factor(), copy)
+            self._add_drift(copy)
         return copy
 
 
-def scale_to(before: Formulation, form: Formulation) -> Array:
-    """What the multipliers of the examples known before are multiplied with.
+def carry_over(before: Formulation, form: Formulation, masses: Array, counts: Array) -> Array:
+    """Multipliers of another fit made feasible; ``counts`` says how many an example has.
 
     Under linear slack those of an example are scaled with its bound, so that those at the bound
-    stay there.
+    stay there. There may be more examples now.
     """
     cap = form.cap[: len(before.cap)]
     finite = np.isfinite(cap) & np.isfinite(before.cap) & (before.cap > 0)
-    return np.asarray(np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0))
+    scale = np.ones(len(form.cap))
+    scale[: len(cap)] = np.where(finite, cap / np.where(finite, before.cap, 1.0), 1.0)
+    owners = np.repeat(np.arange(len(scale)), counts)
+    return cut_back(form, masses * scale[owners], owners)
 
 
 class PlaneSolver(CertifiedSolver):
@@ -443,22 +417,15 @@ class PlaneSolver(CertifiedSolver):
     """
 
     by_example = True
+    inner_products = True  # whether the working set keeps those of an example's planes
+    rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
     accelerate: Any  # a step over all planes with mass
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: WorkingSet | None = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
+    def _begin(self, start: WorkingSet | None) -> None:
         self.fresh = start is None
         self.ws = self.take_over(start)
         if start is not None:
-            self._add(self.ws.alpha, 1.0, self.w)
+            self.add(self.ws.alpha, 1.0, self.w)
 
     @classmethod
     def start_from(
@@ -475,8 +442,7 @@ class PlaneSolver(CertifiedSolver):
         capacity[: len(old.capacity)] = old.capacity
         ws = empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
         copy_planes(old, ws)
-        ws.alpha[: len(old.alpha)] *= np.repeat(scale_to(before.form, form), old.capacity)
-        ws.alpha[:] = cut_back(form, ws.alpha, np.repeat(np.arange(compiled.n), capacity))
+        ws.alpha[:] = carry_over(before.form, form, ws.alpha, capacity)
         ws.drift[:] = 0.0
         ws.stamp[:] = 0
         return ws
@@ -501,38 +467,21 @@ class PlaneSolver(CertifiedSolver):
         return self.ws.n_planes
 
     @property
-    def inner_products(self) -> bool:
-        """Whether the working set keeps those of an example's planes."""
-        return True
-
-    @property
     def patience(self) -> int:
         """Passes after which a plane without mass may go."""
-        return int(self.options.patience)
-
-    @property
-    def rule(self) -> Any:
-        """How mass moves at a visit: see :mod:`hingeline.core.blocks`."""
-        raise NotImplementedError
+        asked = self.options.patience
+        return KEEP if asked is None else int(asked)
 
     # Passes --------------------------------------------------------------------------------
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
         plain = self.form.root == 0 and self.form.rescaled == 0 and epsilon < 0.0
-        kernel = self.compiled.bind(find_planes if plain else find_planes_above)
+        find = self.compiled.bind(find_planes if plain else find_planes_above)
+        known = (self.compiled.problem, self.form, self.ws)
         self.workers.map(
-            lambda part, scratch: kernel(
-                self.compiled.problem,
-                self.form,
-                self.ws,
-                part,
-                self.w,
-                epsilon,
-                self.clock,
-                patience,
-                scratch,
-                self.violation,
+            lambda part, scratch: find(
+                *known, part, self.w, epsilon, self.clock, patience, scratch, self.violation
             ),
             order,
         )
@@ -542,16 +491,8 @@ class PlaneSolver(CertifiedSolver):
     ) -> tuple[float, float]:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
         results: tuple[float, float] = self.compiled.bind(move_mass)(
-            self.compiled.problem,
-            form,
-            self.ws,
-            self.rule,
-            order,
-            self.w,
-            self.visits,
-            float(averaged),
-            self.clock,
-            gaps,
+            *(self.compiled.problem, form, self.ws, self.rule, order, self.w),
+            *(self.visits, float(averaged), self.clock, gaps),
         )
         self.visits += len(order) * averaged
         return results
@@ -570,13 +511,18 @@ class PlaneSolver(CertifiedSolver):
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
 
-    def plan_stages_by_sample(self) -> None:
-        """Decode some examples to see how much a step fills one."""
-        sample = self.active[: min(100, len(self.active))]
-        self.find(sample, self.patience)
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
+        if not self.n_planes:
+            self.find(self.active[:100], self.patience)
         squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
-        if len(squares):
-            self.plan_stages(float(self.form.cap[sample].mean() * squares.mean()), most=2)
+        return float(squares.mean()) if len(squares) else 0.0
+
+    def plan_stages_by_sample(self) -> None:
+        """From nothing: decode some examples to see how much a step fills one."""
+        square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
+        if square > 0.0:
+            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
 
     def sweep(self) -> float:
         """One decoding pass and the cached passes after it."""
@@ -624,13 +570,13 @@ class PlaneSolver(CertifiedSolver):
         fields = {name: tables[name] for name in WorkingSet._fields}
         self.ws = check_planes(WorkingSet(**fields), self.ws)
 
-    def masses(self) -> Array:
-        """All multipliers, flat."""
-        return self.ws.alpha
+    def multipliers(self) -> Multipliers:
+        """Those of the planes, whether in use or not."""
+        return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)
 
-    def owners(self) -> Array:
-        """The example of each multiplier."""
-        return np.repeat(np.arange(self.compiled.n), self.ws.capacity)
+    def add(self, masses: Array, factor: float, out: Array) -> None:
+        """``out += factor·Σ mass·a·Δf``, with a mass for each plane."""
+        self.compiled.bind(add_planes)(self.compiled.problem, self.ws, masses, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
         """``a·Δf·vector`` of the planes in ``support``."""
@@ -640,19 +586,6 @@ class PlaneSolver(CertifiedSolver):
         self.compiled.bind(score_planes)(self.compiled.problem, self.ws, wanted, vector, out)
         return np.asarray(out[support])
 
-    def hinges_of(self, support: Array) -> Array:
-        """``b − a·w·Δf`` of the planes in ``support``."""
-        return np.asarray(self.ws.offset[support] - self.products(support, self.w))
-
-    def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·a·Δf``."""
-        spread = np.zeros_like(self.ws.alpha)
-        spread[support] = steps
-        self._add(spread, 1.0, out)
-
-    def _linear(self) -> float:
-        return float(self.ws.alpha @ self.ws.offset)
-
     def _sums(self) -> Array:
         return np.add.reduceat(self.ws.alpha, self.ws.slot)
 
@@ -660,12 +593,3 @@ class PlaneSolver(CertifiedSolver):
         used = self.ws.offset > 0.0
         norms = self.ws.scale[used] * np.sqrt(self.ws.sqnorm[used])
         return float((norms / self.ws.offset[used]).max(initial=0.0))
-
-    def _add(self, masses: Array, factor: float, w: Array) -> None:
-        self.compiled.bind(add_planes)(self.compiled.problem, self.ws, masses, factor, w)
-
-    def _drift(self) -> Array:
-        return self.ws.drift
-
-    def _add_drift(self, factor: float, w: Array) -> None:
-        self._add(self.ws.drift, factor, w)

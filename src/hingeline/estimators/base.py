@@ -16,16 +16,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import as_callbacks, check_common
+from hingeline._checks import as_callbacks, check_common, effective_n_jobs
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
 from hingeline.core.loop import Limits, outside, run
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
 from hingeline.core.snapshot import identity
 from hingeline.core.solver import CertifiedSolver
-from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.features.input import with_constant
 
 Array = np.ndarray[Any, Any]
@@ -385,8 +384,6 @@ class BaseSSVM:
         )
         with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
-            if start is not None and multipliers is not None:
-                solver.resume(start.form)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
 

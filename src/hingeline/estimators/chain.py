@@ -10,9 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_class_weight, check_loss, check_sample_weight, positive
-from hingeline.core.primitives import Layout
-from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline._checks import (
+    check_class_weight,
+    check_loss,
+    check_sample_weight,
+    effective_n_jobs,
+    positive,
+)
+from hingeline.core.primitives import Layout, Workers
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.input import (
     find_classes,

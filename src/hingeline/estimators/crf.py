@@ -9,8 +9,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import check_jobs, check_sample_weight, check_switches, positive
-from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline._checks import (
+    check_jobs,
+    check_sample_weight,
+    check_switches,
+    effective_n_jobs,
+    positive,
+)
+from hingeline.core.primitives import Workers
 from hingeline.estimators.base import BaseModel, share_docs
 from hingeline.estimators.chain import ChainModel
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features

@@ -14,12 +14,12 @@ from hingeline._checks import (
     check_class_weight,
     check_loss,
     check_sample_weight,
+    effective_n_jobs,
     one_of,
 )
 from hingeline.core import registry
-from hingeline.core.primitives import Compiled, Layout
+from hingeline.core.primitives import Compiled, Layout, Workers
 from hingeline.core.solver import CertifiedSolver
-from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.base import BaseModel, BaseSSVM
 from hingeline.features.graphs import Graph
 from hingeline.features.input import (

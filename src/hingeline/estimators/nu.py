@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
+from hingeline._checks import effective_n_jobs
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import outside
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import Result, relative
-from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.solvers.nu import Look, Margins, best_multiple
 
 Array = np.ndarray[Any, Any]

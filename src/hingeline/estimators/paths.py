@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from hingeline._checks import positive
+from hingeline._checks import effective_n_jobs, positive
 from hingeline.core.formulations import make_formulation
+from hingeline.core.primitives import Workers
 from hingeline.core.results import relative
-from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.nu import positive_part
 from hingeline.solvers.nu import TIE, Margins

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline.constraints.penalties import Penalties
-from hingeline.core.planes import fill_gram
+from hingeline.core.blocks import fill_gram
+from hingeline.core.primitives import Workers
 from hingeline.core.results import DualMemory, Result
-from hingeline.core.workers import Workers
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
 from hingeline.semisupervised.switching import Switching, measure_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem

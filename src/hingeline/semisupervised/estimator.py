@@ -13,10 +13,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import one_of, positive
+from hingeline._checks import effective_n_jobs, one_of, positive
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.loop import outside
-from hingeline.core.workers import Workers, effective_n_jobs
+from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import (
     SCHEDULE,

@@ -24,7 +24,7 @@ from hingeline._jit import kernel
 from hingeline.constraints.decode import drop_from, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.features.tables import TokenTable

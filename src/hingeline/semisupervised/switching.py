@@ -29,10 +29,9 @@ import numpy as np
 from hingeline._jit import helper, kernel
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator
 from hingeline.constraints.switches import commit_switch, sum_penalties, switch_costs
+from hingeline.core.blocks import WorkingSet, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
-from hingeline.core.planes import WorkingSet, plane
-from hingeline.core.primitives import plane_loss, plane_sqdist, truth
-from hingeline.core.workers import Workers
+from hingeline.core.primitives import Workers, plane_loss, plane_sqdist, truth
 from hingeline.inference.chain import (
     augmented_maxima,
     path_score,

@@ -50,9 +50,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.core.blocks import longest_output, register_rule
+from hingeline.core.blocks import (
+    Mass,
+    WorkingSet,
+    insert,
+    longest_output,
+    make_room,
+    plane,
+    planes,
+    register_rule,
+)
 from hingeline.core.formulations import Formulation, example_gap, most_violated
-from hingeline.core.planes import WorkingSet, insert, make_room, plane, planes
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
@@ -76,6 +84,8 @@ Array = np.ndarray[Any, Any]
 
 PLAIN, AWAY, PAIRWISE = range(3)
 KINDS = {"plain": PLAIN, "away": AWAY, "pairwise": PAIRWISE}
+SAMPLING = ("permutation", "gap", "uniform")
+AVERAGING = ("recent", "all", "none")
 
 #: A rest of the bound smaller than this share of it is rounding, and belongs to no output.
 REST_ROUNDING = 1e-13
@@ -189,95 +199,15 @@ class FrankWolfe(NamedTuple):
 
 @helper
 def _step(
-    rule: FrankWolfe,
-    gram: Array,
-    alpha: Array,
-    before: Array,
-    gradient: Array,
-    total: float,
-    cap: float,
-    ridge: float,
+    rule: FrankWolfe, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
-    return True, block_steps(gram, alpha, gradient, cap, rule.kind, 0.0, rule.limit)
+    return True, block_steps(gram, alpha, gradient, mass.cap, rule.kind, 0.0, rule.limit)
 
 
 register_rule(FrankWolfe, _step)
 
 
 # As published: one decode, one plain step, no inner products ---------------------------------
-
-
-@helper
-def plain_visit(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    i: int,
-    w: Array,
-    squares: Array,
-    coefficient: float,
-    clock: int,
-    gaps: Array,
-) -> None:
-    """One plain step of example i towards the plane of its largest hinge.
-
-    The example's share ``w_i = Σ α·a·Δf`` in the weights is kept as its planes and multipliers,
-    and ``squares[i] = ‖w_i‖²`` beside it. Taken out of w for a moment it gives the one inner
-    product that the line search lacks: ``a·Δf·w_i = a·Δf·w − a·Δf·(w − w_i)``. All planes are
-    scored and added together, which costs what they touch, however many they are.
-    """
-    m = ws.used[i]
-    gaps[i] = 0.0
-    if m == 0:
-        return
-    s = ws.slot[i]
-    cap = form.cap[i]
-    alpha = ws.alpha[s : s + m]
-    ys = planes(ws, i)
-    scores = np.empty(m)
-    planes_score(problem, i, ys, w, scores)
-    up = -1
-    top = 0.0
-    total = 0.0
-    linear = 0.0
-    for j in range(m):
-        hinge = ws.offset[s + j] - ws.scale[s + j] * scores[j]
-        total += alpha[j]
-        linear += alpha[j] * hinge
-        if hinge > top:
-            top = hinge
-            up = j
-    gap = example_gap(form, i, top, total, linear)
-    if gap <= 0.0:
-        return
-    gaps[i] = gap
-    at_best = scores[up] if up >= 0 else 0.0
-    steps = scores
-    if total > 0.0:
-        for j in range(m):
-            steps[j] = -ws.scale[s + j] * alpha[j]
-        planes_add(problem, i, ys, steps, w)
-    corner = 0.0  # ‖w_s‖², w_s = cap·a·Δf of the plane to move towards
-    cross = 0.0  # w_s·w_i
-    if up >= 0:
-        a = cap * ws.scale[s + up]
-        corner = a * a * ws.sqnorm[s + up]
-        if total > 0.0:
-            cross = a * (at_best - plane_score(problem, i, plane(ws, i, up), w))
-    own = squares[i]
-    step = line_search(gap, corner - 2.0 * cross + own, 1.0)
-    keep = 1.0 - step
-    squares[i] = keep * keep * own + 2.0 * step * keep * cross + step * step * corner
-    for j in range(m):
-        mass = keep * alpha[j]
-        if j == up:
-            mass += step * cap
-        ws.drift[s + j] += coefficient * (mass - alpha[j])
-        alpha[j] = mass
-        if mass > 0.0:
-            ws.stamp[s + j] = clock
-        steps[j] = ws.scale[s + j] * mass
-    planes_add(problem, i, ys, steps, w)
 
 
 @kernel
@@ -295,16 +225,74 @@ def plain_pass(
     scratch: Array,
     gaps: Array,
 ) -> None:
-    """Decode the examples of ``order`` in turn, each at the weights the one before left."""
+    """Decode the examples of ``order`` in turn, each at the weights the one before left.
+
+    Each makes one plain step towards the plane of its largest hinge. Its share ``w_i = Σ α·a·Δf``
+    in the weights is kept as its planes and multipliers, and ``squares[i] = ‖w_i‖²`` beside it.
+    Taken out of w for a moment it gives the one inner product that the line search lacks:
+    ``a·Δf·w_i = a·Δf·w − a·Δf·(w − w_i)``. All planes are scored and added together, which costs
+    what they touch, however many they are.
+    """
     buffer = np.empty(longest_output(problem, order), dtype=np.int32)
-    k = visits
+    visit = visits
     for i in order:
-        k += 1.0
+        visit += 1.0
+        coefficient = averaged * visit * (visit - 1.0)
         y = buffer[: output_length(problem, i)]
         if most_violated(problem, form, i, w, 1.0, y) > 0.0:
             insert(problem, form, ws, i, y, clock, patience, scratch)
-        coefficient = averaged * k * (k - 1.0)
-        plain_visit(problem, form, ws, i, w, squares, coefficient, clock, gaps)
+        m = ws.used[i]
+        gaps[i] = 0.0
+        if m == 0:
+            continue
+        s = ws.slot[i]
+        cap = form.cap[i]
+        alpha = ws.alpha[s : s + m]
+        ys = planes(ws, i)
+        scores = np.empty(m)
+        planes_score(problem, i, ys, w, scores)
+        up = -1
+        top = 0.0
+        total = 0.0
+        linear = 0.0
+        for j in range(m):
+            hinge = ws.offset[s + j] - ws.scale[s + j] * scores[j]
+            total += alpha[j]
+            linear += alpha[j] * hinge
+            if hinge > top:
+                top = hinge
+                up = j
+        gap = example_gap(form, i, top, total, linear)
+        if gap <= 0.0:
+            continue
+        gaps[i] = gap
+        at_best = scores[up] if up >= 0 else 0.0
+        steps = scores
+        if total > 0.0:
+            for j in range(m):
+                steps[j] = -ws.scale[s + j] * alpha[j]
+            planes_add(problem, i, ys, steps, w)
+        corner = 0.0  # ‖w_s‖², w_s = cap·a·Δf of the plane to move towards
+        cross = 0.0  # w_s·w_i
+        if up >= 0:
+            a = cap * ws.scale[s + up]
+            corner = a * a * ws.sqnorm[s + up]
+            if total > 0.0:
+                cross = a * (at_best - plane_score(problem, i, plane(ws, i, up), w))
+        own = squares[i]
+        step = line_search(gap, corner - 2.0 * cross + own, 1.0)
+        keep = 1.0 - step
+        squares[i] = keep * keep * own + 2.0 * step * keep * cross + step * step * corner
+        for j in range(m):
+            mass = keep * alpha[j]
+            if j == up:
+                mass += step * cap
+            ws.drift[s + j] += coefficient * (mass - alpha[j])
+            alpha[j] = mass
+            if mass > 0.0:
+                ws.stamp[s + j] = clock
+            steps[j] = ws.scale[s + j] * mass
+        planes_add(problem, i, ys, steps, w)
 
 
 @kernel
@@ -353,31 +341,14 @@ class BCFW(PlaneSolver):
     @dataclass(frozen=True)
     class Options(SolverOptions):
         steps: str = option("pairwise", "directions of the steps", words=KINDS)
-        sampling: str = option(
-            "permutation", "which examples a pass visits", words=("permutation", "gap", "uniform")
-        )
-        averaging: str = option(
-            "recent", "iterates that the average covers", words=("recent", "all", "none")
-        )
-        cached_passes: int | None = option(
-            None,
-            "passes over known planes after each pass that decodes, at most; None: 0 for plain "
-            "steps, 10 otherwise",
-            least=0,
-        )
-        inner_steps: int = option(
-            10, "steps over an example's planes at each visit, at most; 1 is as published"
-        )
-        max_planes: int = option(
-            64, "planes of an example at most; where all have mass, a new one must wait"
-        )
-        patience: int = option(
-            5, "passes after which a plane without mass may make room for a new one"
-        )
+        sampling: str = option("permutation", "which examples a pass visits", words=SAMPLING)
+        averaging: str = option("recent", "iterates in the average", words=AVERAGING)
+        cached_passes: int | None = option(None, "passes between decodes; None: 0 or 10", least=0)
+        inner_steps: int = option(10, "steps of a visit, at most; 1 is as published")
+        max_planes: int = option(64, "of an example; where all have mass, a new one must wait")
+        patience: int = option(5, "passes after which a plane without mass may go")
         refresh: int = option(5, "with sampling='gap' one pass in so many visits all examples")
-        block: int | None = option(
-            None, "examples decoded at the same weights, the same number for any n_jobs"
-        )
+        block: int | None = option(None, "examples decoded at the same weights, for any n_jobs")
 
         @property
         def passes(self) -> int:
@@ -402,8 +373,10 @@ class BCFW(PlaneSolver):
 
     saved_arrays = (*PlaneSolver.saved_arrays, "squares")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def _begin(self, start: WorkingSet | None) -> None:
+        self.inner_products = not self.options.published
+        super()._begin(start)
+        self.rule = FrankWolfe(KINDS[self.options.steps], self.options.inner_steps)
         self.averaged = self.options.averaging != "none"
         # Plain steps leave mass on every plane they met, and the average over all iterates a share.
         keeps_all = self.options.steps == "plain" or self.options.averaging == "all"
@@ -411,16 +384,6 @@ class BCFW(PlaneSolver):
         self.squares = np.zeros(self.compiled.n)  # ‖w_i‖², for plain steps without inner products
         if self.options.published and not self.fresh:
             self._measure()
-
-    @property
-    def inner_products(self) -> bool:
-        """The published method takes none."""
-        return not self.options.published
-
-    @property
-    def rule(self) -> FrankWolfe:
-        """How mass moves at a visit."""
-        return FrankWolfe(KINDS[self.options.steps], self.options.inner_steps)
 
     # A pass --------------------------------------------------------------------------------
 
@@ -488,18 +451,9 @@ class BCFW(PlaneSolver):
         for lo in range(0, len(order), CALL):
             part = order[lo : lo + CALL]
             self.compiled.bind(plain_pass)(
-                self.compiled.problem,
-                self.form,
-                self.ws,
-                part,
-                self.w,
-                self.squares,
-                self.visits,
-                float(self.averaged),
-                self.clock,
-                self.patience,
-                self.workers.scratch[0],
-                self.gaps,
+                *(self.compiled.problem, self.form, self.ws, part, self.w, self.squares),
+                *(self.visits, float(self.averaged), self.clock, self.patience),
+                *(self.workers.scratch[0], self.gaps),
             )
             self.visits += self.averaged * len(part)
         return 0.0

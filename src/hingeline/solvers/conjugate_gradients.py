@@ -16,38 +16,14 @@ programming problems with bound constraints* (1991) is the scheme.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from hingeline.core.formulations import Formulation, cut_back
+from hingeline.core.solver import CertifiedSolver
 
 Array = np.ndarray[Any, Any]
-
-
-class Face(Protocol):
-    """What the step asks of a solver; ``masses`` and the like are flat, one entry per plane."""
-
-    form: Formulation
-    w: Array
-
-    def masses(self) -> Array:
-        """All multipliers, as a flat array that may be written to."""
-
-    def owners(self) -> Array:
-        """The example of each multiplier."""
-
-    def hinges_of(self, support: Array) -> Array:
-        """``b − a·w·Δf`` of the planes in ``support``."""
-
-    def products(self, support: Array, vector: Array) -> Array:
-        """``a·Δf·vector`` of the planes in ``support``."""
-
-    def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·a·Δf``."""
-
-    def dual(self) -> float:
-        """Dual objective."""
 
 
 #: With this few multipliers the step costs next to nothing.
@@ -75,34 +51,33 @@ class Accelerator:
         self.since = 0
         self.last = 0.0
 
-    def __call__(self, face: Face, estimate: float) -> bool:
+    def __call__(self, solver: CertifiedSolver, estimate: float) -> bool:
         """Improve the multipliers that have mass, all at once; whether the dual rose."""
-        if np.count_nonzero(face.masses()) <= SMALL:
+        if np.count_nonzero(solver.multipliers().mass) <= SMALL:
             rounds = 0
-            while rounds < ROUNDS and _ascend(face, self.iterations):
+            while rounds < ROUNDS and _ascend(solver, self.iterations):
                 rounds += 1
             return rounds > 0
-        value = face.dual()
+        value = solver.dual()
         swept, self.last = value - self.last, value
         self.since += 1
         if self.since < self.wait or swept > SLOW * estimate:
             return False
         self.since = 0
-        rose = _ascend(face, self.iterations)
-        self.last = face.dual()
+        rose = _ascend(solver, self.iterations)
+        self.last = solver.dual()
         self.wait = 1 if self.last - value > 10.0 * swept else min(2 * self.wait, 64)
         return rose
 
 
-def _ascend(face: Face, iterations: int) -> bool:
+def _ascend(solver: CertifiedSolver, iterations: int) -> bool:
     """One step on the face of the multipliers that have mass; whether it led anywhere.
 
     The whole step, cut back to the feasible set, may gain most or lose; the part of it up to the
     first bound gains for certain, and takes a multiplier off the face or makes a sum tight.
     """
-    form = face.form
-    masses = face.masses()
-    owners = face.owners()
+    form, known = solver.form, solver.multipliers()
+    masses, owners = known.mass, known.owners
     inside = masses > 0.0
     if form.summed:
         inside &= masses < form.cap[owners]
@@ -121,9 +96,9 @@ def _ascend(face: Face, iterations: int) -> bool:
         return z - np.where(tight, mean, 0.0)[owner]
 
     def image(z: Array) -> Array:
-        vector = np.zeros_like(face.w)
-        face.combine(support, z, vector)
-        out = face.products(support, vector)
+        vector = np.zeros_like(solver.w)
+        solver.combine(support, z, vector)
+        out = solver.products(support, vector)
         if form.ridge.any():
             out += (form.ridge * np.bincount(owner, weights=z, minlength=n))[owner]
         return out
@@ -131,18 +106,18 @@ def _ascend(face: Face, iterations: int) -> bool:
     def put(values: Array) -> float:
         """Set the multipliers; the dual. Weights from nothing: a step leaves no rounding behind."""
         masses[support] = values
-        face.w[:] = 0.0
-        face.combine(all_mass, masses[all_mass], face.w)
-        return face.dual()
+        solver.w[:] = 0.0
+        solver.add(masses, 1.0, solver.w)
+        return solver.dual()
 
-    all_mass = np.flatnonzero(masses > 0.0)  # those at a bound of their own included
-    residual = project(face.hinges_of(support) - (form.ridge * sums)[owner])
+    hinges = known.offset[support] - solver.products(support, solver.w)
+    residual = project(hinges - (form.ridge * sums)[owner])
     far = 1e3 * float(before.max())
     total = _conjugate_gradients(residual, image, project, iterations, far)
     if not total.any():
         return False
-    value = face.dual()
-    kept = face.w.copy()
+    value = solver.dual()
+    kept = solver.w.copy()
     best, best_value = before, value
     for trial in _trials(form, before, total, owner, sums, tight):
         reached = put(trial)
@@ -154,7 +129,7 @@ def _ascend(face: Face, iterations: int) -> bool:
         if reached >= value * (1.0 - 1e-15) and on_bound.any():
             return True
         masses[support] = before
-        face.w[:] = kept
+        solver.w[:] = kept
         return False
     if best is not trial:
         put(best)

@@ -13,18 +13,16 @@ P is strongly convex, and the distributions of w itself are a feasible point of 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 
-from hingeline._jit import helper, kernel, strict_helper
-from hingeline.core.loop import outside
+from hingeline._jit import kernel, strict_helper
+from hingeline.core.loop import warn_unfinished
+from hingeline.core.primitives import Workers
 from hingeline.core.results import HistoryRow, Result, relative
-from hingeline.core.workers import Workers
 from hingeline.structures.chain import ChainProblem, compile_problem, layout_of
 from hingeline.structures.chain_batch import add_by_feature, expect_all
 
@@ -43,14 +41,6 @@ SUFFICIENT = 1e-4
 MAX_TRIALS = 30
 
 
-@helper
-def _dot(a: Array, b: Array) -> float:
-    total = 0.0
-    for k in range(a.shape[0]):
-        total += a[k] * b[k]
-    return total
-
-
 @strict_helper
 def _add(out: Array, step: float, a: Array) -> None:
     for k in range(out.shape[0]):
@@ -60,7 +50,10 @@ def _add(out: Array, step: float, a: Array) -> None:
 @kernel
 def dot(a: Array, b: Array) -> float:
     """``a·b``, summed the same way whatever other threads do."""
-    return _dot(a, b)
+    total = 0.0
+    for k in range(a.shape[0]):
+        total += a[k] * b[k]
+    return total
 
 
 @kernel
@@ -81,18 +74,18 @@ def quasi_newton(
     for c in range(count - 1, -1, -1):
         s = steps[(first + c) % rows]
         y = changes[(first + c) % rows]
-        inner[c] = _dot(s, y)
-        share[c] = _dot(s, out) / inner[c]
+        inner[c] = dot(s, y)
+        share[c] = dot(s, out) / inner[c]
         _add(out, -share[c], y)
     if count > 0:
         y = changes[(first + count - 1) % rows]
-        scale = inner[count - 1] / _dot(y, y)
+        scale = inner[count - 1] / dot(y, y)
         for k in range(size):
             out[k] *= scale
     for c in range(count):
         s = steps[(first + c) % rows]
         y = changes[(first + c) % rows]
-        rest = share[c] - _dot(y, out) / inner[c]
+        rest = share[c] - dot(y, out) / inner[c]
         _add(out, rest, s)
 
 
@@ -151,6 +144,10 @@ PARTS = 16
 LEAST_PART = 8
 
 
+#: Scores added to those of labels, and to those of labels that differ from the one before.
+Added = tuple[Array | None, Array | None]
+
+
 class _Block(NamedTuple):
     """Some sequences, and their tokens by feature (CSC)."""
 
@@ -161,6 +158,12 @@ class _Block(NamedTuple):
     tokens: Array
     values: Array
     features: Array  # those that occur
+
+
+def _tokens_of(problem: ChainProblem) -> sp.csr_matrix:
+    """Features of all tokens."""
+    shape = (int(problem.offsets[-1]), problem.n_features)
+    return sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape=shape)
 
 
 class ChainExpectations:
@@ -185,10 +188,7 @@ class ChainExpectations:
     def _cut(self) -> list[_Block]:
         problem = self.problem
         offsets = problem.offsets
-        matrix = sp.csr_matrix(
-            (problem.values, problem.indices, problem.indptr),
-            shape=(int(offsets[-1]), problem.n_features),
-        )
+        matrix = _tokens_of(problem)
         room = max(BLOCK_NUMBERS // problem.stride, 1)
         blocks = []
         lo = 0
@@ -228,9 +228,8 @@ class ChainExpectations:
         tables = {name: b.padded(total) for name, b in layout_of(self.problem).items()}
         for block in self._blocks:
             nodes = np.zeros((block.n_tokens, self.problem.stride))
-            moved, ends = self._expect(
-                block, w, weights, unary, enter, block.first, nodes, self.nothing, log_z
-            )
+            out = (nodes, self.nothing, log_z)
+            moved, ends = self._expect(block, w, weights, (unary, enter), block.first, *out)
             tables["transition"] += moved
             if self.problem.boundary:
                 tables["start"] += ends[0]
@@ -255,45 +254,25 @@ class ChainExpectations:
         nodes, stays = np.zeros(size), np.zeros(size)
         ones = np.ones(self.n)
         for block in self._blocks:
-            self._expect(block, w, ones, unary, enter, 0, nodes, stays, log_z)
+            self._expect(block, w, ones, (unary, enter), 0, nodes, stays, log_z)
         return log_z, nodes, stays
 
     def _expect(
-        self,
-        block: _Block,
-        w: Array,
-        weights: Array,
-        unary: Array | None,
-        enter: Array | None,
-        first: int,
-        nodes: Array,
-        stays: Array,
-        log_z: Array,
+        self, block: _Block, w: Array, weights: Array, added: Added, first: int, *out: Array
     ) -> tuple[Array, Array]:
         """Fill nodes, stays and log Z; expected moves and ends."""
+        nodes, stays, log_z = out
+        extra, entry = (self.nothing if part is None else part for part in added)
         parts = len(block.cuts) - 1
         stride = self.problem.stride
         moved = np.zeros((parts, self.problem.n_labels, stride))
         ends = np.zeros((parts, 2, stride))
-        extra = self.nothing if unary is None else unary
-        entry = self.nothing if enter is None else enter
 
         def run(part: Array, scratch: Array) -> None:
             for c in part:
                 expect_all(
-                    self.problem,
-                    block.cuts[c],
-                    block.cuts[c + 1],
-                    w,
-                    weights,
-                    extra,
-                    entry,
-                    first,
-                    nodes,
-                    stays,
-                    moved[c],
-                    ends[c],
-                    log_z,
+                    *(self.problem, block.cuts[c], block.cuts[c + 1], w, weights, extra, entry),
+                    *(first, nodes, stays, moved[c], ends[c], log_z),
                 )
 
         self.workers.map(run, np.arange(parts))
@@ -305,9 +284,7 @@ def observed_features(problem: ChainProblem, weights: Array) -> Array:
     n_tokens, stride = len(problem.labels), problem.stride
     offsets, labels = problem.offsets, problem.labels
     by_token = np.repeat(weights, np.diff(offsets))
-    matrix = sp.csr_matrix(
-        (problem.values, problem.indices, problem.indptr), shape=(n_tokens, problem.n_features)
-    )
+    matrix = _tokens_of(problem)
     seen = sp.csr_matrix((by_token, labels, np.arange(n_tokens + 1)), shape=(n_tokens, stride))
     layout = layout_of(problem)
     total = np.zeros(layout.size)
@@ -325,50 +302,6 @@ def observed_features(problem: ChainProblem, weights: Array) -> Array:
 
 class _Stop(Exception):
     """The certificate is good enough, or there were passes enough."""
-
-
-class _Objective:
-    """P and its gradient, and the best certificate among the points visited."""
-
-    def __init__(
-        self,
-        expectations: ChainExpectations,
-        weights: Array,
-        target: Array,
-        tol: float,
-        max_iter: int,
-        started: float,
-    ) -> None:
-        self.expectations, self.weights, self.target = expectations, weights, target
-        self.tol, self.max_iter, self.started = tol, max_iter, started
-        self.best: Array | None = None
-        self.primal, self.dual = np.inf, -np.inf
-        self.history: list[HistoryRow] = []
-
-    def __call__(self, w: Array) -> tuple[float, Array]:
-        log_z, expected = self.expectations.features(w, self.weights)
-        gradient = w + expected - self.target
-        primal = 0.5 * dot(w, w) + dot(self.weights, log_z) - dot(w, self.target)
-        self.dual = max(self.dual, primal - 0.5 * dot(gradient, gradient))
-        if primal < self.primal or self.best is None:
-            self.primal, self.best = primal, w.copy()
-        gap = max(self.primal - self.dual, 0.0)
-        passes = len(self.history) + 1
-        self.history.append(
-            HistoryRow(
-                time=time.perf_counter() - self.started,
-                passes=passes,
-                oracle_calls=passes * self.expectations.n,
-                primal=self.primal,
-                dual=self.dual,
-                gap=gap,
-                estimate=gap,
-                planes=0,
-            )
-        )
-        if relative(gap, self.primal) <= self.tol or passes >= self.max_iter:
-            raise _Stop
-        return primal, gradient
 
 
 def minimise_log_loss(
@@ -402,41 +335,55 @@ def minimise_log_loss(
         The time that the curve counts from.
     """
     began = time.perf_counter() if started is None else started
-    objective = _Objective(expectations, weights, target, tol, max_iter, began)
-    first = np.zeros(expectations.n_weights) if start is None else np.array(start)
+    history: list[HistoryRow] = []
+    best: Array | None = None
+    least, dual, gap = np.inf, -np.inf, np.inf
+
+    def evaluate(w: Array) -> tuple[float, Array]:
+        """P and its gradient; the best certificate among the points visited is kept."""
+        nonlocal best, least, dual, gap
+        log_z, expected = expectations.features(w, weights)
+        gradient = w + expected - target
+        primal = 0.5 * dot(w, w) + dot(weights, log_z) - dot(w, target)
+        dual = max(dual, primal - 0.5 * dot(gradient, gradient))
+        if primal < least or best is None:
+            least, best = primal, w.copy()
+        gap = max(least - dual, 0.0)
+        passes = len(history) + 1
+        calls, seconds = passes * expectations.n, time.perf_counter() - began
+        history.append(HistoryRow(seconds, passes, calls, least, dual, gap, estimate=gap, planes=0))
+        if relative(gap, least) <= tol or passes >= max_iter:
+            raise _Stop
+        return primal, gradient
+
     reason = "L-BFGS found no further descent"
     try:
-        descend(objective, first)
+        descend(evaluate, np.zeros(expectations.n_weights) if start is None else start)
     except _Stop:
         reason = f"max_iter={max_iter} passes"
     except KeyboardInterrupt:
-        if objective.best is None:
+        if best is None:
             raise
         reason = "interrupted"
-    assert objective.best is not None
-    gap = max(objective.primal - objective.dual, 0.0)
-    rel = relative(gap, objective.primal)
-    converged = rel <= tol
-    if converged:
+    assert best is not None
+    gap = max(least - dual, 0.0)
+    rel = relative(gap, least)
+    if rel <= tol:
         reason = "converged"
     else:
-        warnings.warn(
-            f"{name} stopped after {len(objective.history)} passes ({reason}) and its certified "
-            f"relative gap is {rel:.3g}, above tol={tol:g}: raise max_iter, loosen tol, lower C, "
-            "or scale the features.",
-            ConvergenceWarning,
-            stacklevel=outside(),
-        )
+        remedy = "raise max_iter, loosen tol, lower C, or scale the features"
+        rest = f"its certified relative gap is {rel:.3g}, above tol={tol:g}: {remedy}"
+        warn_unfinished(name, len(history), reason, rest)
     return Result(
-        weights=objective.best,
-        primal=objective.primal,
-        dual=objective.dual,
+        weights=best,
+        primal=least,
+        dual=dual,
         gap=gap,
         relative_gap=rel,
-        n_iter=len(objective.history),
-        converged=converged,
+        n_iter=len(history),
+        converged=rel <= tol,
         exact=True,
         restricted=False,
         stop_reason=reason,
-        history=objective.history,
+        history=history,
     )

@@ -2,9 +2,9 @@
 
 The problem is that of :mod:`hingeline.solvers.sdm`; the multipliers are a dense (examples, outputs)
 table. One sweep over x scores every output at once. Only outputs that have mass, or whose gradient
-exceeds the least one that has, can gain: the pair steps of :func:`visit` run on these few.
-Multi-class with any positive costs has a closed form, :func:`visit_isotropic`. These visits stay
-apart from :mod:`hingeline.core.blocks`: there are no planes to load, no slots and no stamps.
+exceeds the least one that has, can gain: the rule of :func:`visit` runs on these few.
+Multi-class with any positive costs has a closed form, :func:`visit_isotropic`. Rules are those of
+:mod:`hingeline.core.blocks`, visits are not: there are no planes to load, no slots and no stamps.
 
 Shrinking. Mass is moved in several passes over the examples with something to gain, in order. Then
 one look at all examples, at fixed weights and in threads, gives every example's gap for the next
@@ -26,15 +26,15 @@ import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
+from hingeline.core.blocks import Mass, WorkingSet, step
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
-    cut_back,
     example_gap,
     plane_offset,
     plane_scale,
+    total_slack_cost,
 )
-from hingeline.core.planes import WorkingSet
 from hingeline.core.primitives import (
     PADDING,
     Compiled,
@@ -47,10 +47,9 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, scale_to, total_slack_cost
-from hingeline.core.workers import Workers
+from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.sdm import pair_steps
+from hingeline.solvers.sdm import Pair
 
 Array = np.ndarray[Any, Any]
 
@@ -134,35 +133,44 @@ def threshold(
     return theta
 
 
-class Buffers(NamedTuple):
-    """Room for one number per output, padding included; separate arrays cost no views."""
+class Work(NamedTuple):
+    """The tables of multipliers and their drift, flat, and room to work in.
 
+    The five have one number per output, padding included; separate arrays cost no views.
+    """
+
+    alpha: Array
+    drift: Array
     losses: Array
     values: Array
     first: Array
     second: Array
     steps: Array
+    chosen: Array  # (m,)
+    gram: Array  # (m, m)
 
 
 @helper
-def make_buffers(m: int) -> Buffers:
-    """Uninitialised buffers for m outputs."""
+def make_work(alpha: Array, drift: Array) -> Work:
+    """Uninitialised room for visits."""
+    m = alpha.shape[1]
     size = m + PADDING
-    return Buffers(np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size))
+    return Work(
+        alpha.reshape(alpha.size),
+        drift.reshape(drift.size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(m, dtype=np.int64),
+        np.empty((m, m)),
+    )
 
 
 @finite_helper
 def visit_isotropic(
-    problem: Any,
-    form: Formulation,
-    i: int,
-    m: int,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    coefficient: float,
-    square: float,
-    work: Buffers,
+    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
 ) -> float:
     """:func:`visit` in closed form: ``Δf_j·Δf_k = square·(1 + [j = k])`` and no plane is scaled.
 
@@ -170,7 +178,10 @@ def visit_isotropic(
     multipliers: ``θ = κ·(T(θ) − T_old)``, ``κ = 1 + ridge/square``, or ``T(θ) = cap`` where that
     exceeds the bound.
     """
+    m = work.chosen.shape[0]
     at = i * m
+    alpha = work.alpha
+    drift = work.drift
     losses = work.losses
     values = work.values
     hinges(problem, form, i, m, w, losses, values)
@@ -221,52 +232,38 @@ def visit_isotropic(
 
 @helper
 def visit(
-    problem: Any,
-    form: Formulation,
-    i: int,
-    m: int,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    coefficient: float,
-    precision: float,
-    work: Buffers,
-    chosen: Array,
-    gram: Array,
+    problem: Any, form: Formulation, rule: Any, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
-    """Solve example i's dual and carry the change into w; returns the gap it had before.
-
-    ``alpha`` and ``drift`` are the whole tables, flat; ``work``, ``chosen`` and ``gram`` are room
-    to work in.
-    """
+    """Let a rule solve example i's dual and carry the change into w; the gap it had before."""
+    m = work.chosen.shape[0]
     at = i * m
+    alpha = work.alpha
     losses = work.losses
     values = work.values
     hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
-    top = 0.0
+    slack = 0.0
     total = 0.0
     linear = 0.0
     for k in range(m):
-        top = max(top, values[k])
+        slack = add_hinge(form, slack, values[k])
         total += alpha[at + k]
         linear += alpha[at + k] * values[k]
-    if total == 0.0 and top == 0.0:
+    if total == 0.0 and slack == 0.0:
         return 0.0
-    ridge = form.ridge[i]
-    gap = example_gap(form, i, top, total, linear)
-    # Gradients are ``values − ridge·total``; the true output stands for gradient 0.
-    shift = ridge * total
+    gap = example_gap(form, i, slack, total, linear)
+    # Gradients are ``values − ridge·total``; the true output stands for gradient 0. Only planes
+    # with mass, or above the least that has, can take part where mass moves between them.
+    shift = form.ridge[i] * total
     least = 0.0 if total < cap else np.inf
     for k in range(m):
         if alpha[at + k] > 0.0:
             least = min(least, values[k] - shift)
-    spread = max(0.0, top - shift) - least
-    if spread <= 0.0:
-        return gap
-    # Only planes with mass, or above the least that has, can take part.
+    if form.summed == 1:
+        least = -np.inf
     masses = work.first
     gradient = work.second
+    chosen = work.chosen
     count = 0
     for k in range(m):
         if alpha[at + k] > 0.0 or values[k] - shift > least:
@@ -280,78 +277,92 @@ def visit(
             count += 1
     if count == 0:
         return gap
+    gram = work.gram
+    before = values[:count]
     for p in range(count):
+        before[p] = masses[p]
         a = plane_scale(form, losses[chosen[p]])
         for q in range(p + 1):
             b = plane_scale(form, losses[chosen[q]])
             value = a * b * all_inner(problem, i, chosen[p], chosen[q])
             gram[p, q] = value
             gram[q, p] = value
-    pair_steps(
-        gram, masses[:count], gradient[:count], cap, ridge, precision * spread, 10 * count + 10
-    )
+    mass = Mass(total, cap, form.ridge[i])
+    moved, _ = step(rule, gram, masses[:count], before, gradient[:count], mass)
+    if not moved:
+        return gap
     steps = work.steps
     for k in range(m):
         steps[k] = 0.0
     for p in range(count):
         k = chosen[p]
-        change = masses[p] - alpha[at + k]
+        change = masses[p] - before[p]
         if change != 0.0:
             alpha[at + k] = masses[p]
-            drift[at + k] += coefficient * change
+            work.drift[at + k] += coefficient * change
             steps[k] = plane_scale(form, losses[k]) * change
     all_add(problem, i, steps, w)
     return gap
+
+
+@helper
+def prefetch_next(problem: Any, order: Array, t: int, w: Array, work: Work) -> None:
+    """Send for what the visits after the t-th will read."""
+    m = work.chosen.shape[0]
+    if t + 2 < order.shape[0]:
+        all_prefetch(problem, order[t + 1], order[t + 2], w)
+        for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
+            prefetch(work.alpha, p)
+            prefetch(work.drift, p)
+
+
+@kernel
+def move_isotropic(
+    problem: Any,
+    form: Formulation,
+    rule: Any,
+    order: Array,
+    alpha: Array,
+    drift: Array,
+    w: Array,
+    visits: float,
+    gaps: Array,
+) -> None:
+    """:func:`move_all` where every visit has the closed form, which is quicker to compile."""
+    work = make_work(alpha, drift)
+    k = visits
+    for t in range(order.shape[0]):
+        prefetch_next(problem, order, t, w, work)
+        i = order[t]
+        k += 1.0
+        square = all_isotropy(problem, i)
+        gaps[i] = visit_isotropic(problem, form, i, w, k * (k - 1.0), square, work)
 
 
 @kernel
 def move_all(
     problem: Any,
     form: Formulation,
+    rule: Any,
     order: Array,
     alpha: Array,
     drift: Array,
     w: Array,
     visits: float,
-    precision: float,
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    m = alpha.shape[1]
-    flat_alpha = alpha.reshape(alpha.size)
-    flat_drift = drift.reshape(drift.size)
-    work = make_buffers(m)
-    chosen = np.empty(m, dtype=np.int64)
-    gram = np.empty((m, m))
+    work = make_work(alpha, drift)
     k = visits
     for t in range(order.shape[0]):
-        if t + 2 < order.shape[0]:
-            all_prefetch(problem, order[t + 1], order[t + 2], w)
-            for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
-                prefetch(flat_alpha, p)
-                prefetch(flat_drift, p)
+        prefetch_next(problem, order, t, w, work)
         i = order[t]
         k += 1.0
         square = all_isotropy(problem, i) if form.rescaled == 0 else 0.0
         if square > 0.0:
-            gaps[i] = visit_isotropic(
-                problem, form, i, m, flat_alpha, flat_drift, w, k * (k - 1.0), square, work
-            )
+            gaps[i] = visit_isotropic(problem, form, i, w, k * (k - 1.0), square, work)
         else:
-            gaps[i] = visit(
-                problem,
-                form,
-                i,
-                m,
-                flat_alpha,
-                flat_drift,
-                w,
-                k * (k - 1.0),
-                precision,
-                work,
-                chosen,
-                gram,
-            )
+            gaps[i] = visit(problem, form, rule, i, w, k * (k - 1.0), work)
 
 
 @kernel
@@ -387,46 +398,18 @@ def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, o
         out[p] = plane_scale(form, losses[k]) * scores[k]
 
 
-@kernel
-def all_offsets(problem: Any, form: Formulation, out: Array) -> None:
-    """``b`` of every example and output."""
-    n, m = out.shape
-    losses = np.empty(m)
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            out[i, k] = plane_offset(form, losses[k])
+def measure_all(form: Formulation, losses: Array, squares: Array) -> tuple[Array, float, float]:
+    """``b`` of every output; the mean ``‖a·Δf‖²`` of wrong ones and the largest ``‖a·Δf‖/b``.
 
-
-@kernel
-def largest_reach(problem: Any, form: Formulation, n: int, m: int) -> float:
-    """Largest ``‖a·Δf‖/b``."""
-    losses = np.empty(m)
-    reach = 0.0
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            b = plane_offset(form, losses[k])
-            if b > 0.0:
-                norm = plane_scale(form, losses[k]) * np.sqrt(all_inner(problem, i, k, k))
-                reach = max(reach, norm / b)
-    return reach
-
-
-@kernel
-def mean_square(problem: Any, form: Formulation, n: int, m: int) -> float:
-    """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
-    losses = np.empty(m)
-    total = 0.0
-    count = 0
-    for i in range(n):
-        all_losses(problem, i, losses)
-        for k in range(m):
-            if losses[k] > 0.0:
-                scale = plane_scale(form, losses[k])
-                total += scale * scale * all_inner(problem, i, k, k)
-                count += 1
-    return total / max(count, 1)
+    ``squares`` are ``‖Δf‖²`` of wrong outputs.
+    """
+    offsets = np.sqrt(losses) if form.root else losses
+    wrong = losses > 0.0
+    scales = offsets**2 if form.rescaled else wrong
+    square = float(squares @ scales.sum(axis=1)) / max(int(wrong.sum()), 1)
+    least = np.where(wrong, offsets, np.inf).min(axis=1)
+    per_norm = np.isfinite(least) if form.rescaled else 1.0 / least  # rescaling makes a = b
+    return offsets, square, float((np.sqrt(squares) * per_norm).max(initial=0.0))
 
 
 def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
@@ -449,49 +432,37 @@ class EnumeratedSDM(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        passes: int = option(
-            10, "passes over the examples worth it after each look at all; fewer at first"
-        )
+        passes: int = option(10, "passes after each look at all examples; fewer at first")
         precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
-        stage_factor: float = option(
-            3.2,
-            "large C is approached in stages, from one that a single step fills on, each at so "
-            "many times more",
-        )
+        stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
-        cg_steps: int = option(
-            30, "conjugate gradient steps over all planes with mass, late in the run", least=0
-        )
+        cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")
     saved_arrays = (*CertifiedSolver.saved_arrays, "alpha", "drift")
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: Array | None = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
+    def _begin(self, start: Array | None) -> None:
+        compiled, form = self.compiled, self.form
         assert compiled.n_outputs is not None
+        assert compiled.output_losses is not None
+        assert compiled.output_squares is not None
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
-        self.offsets = np.empty(shape)
-        all_offsets(compiled.problem, form, self.offsets)
+        losses = compiled.output_losses()
+        self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
+        if compiled.isotropic and not form.rescaled and self.mover is move_all:
+            self.mover = move_isotropic
+        self.rule: Any = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
         self._distance = math.inf  # of the last look's primal from the dual
         self.certifies = not self.hard
         if start is not None:
-            add_all(compiled.problem, form, self.alpha, 1.0, self.w)
+            self.add(self.alpha, 1.0, self.w)
         elif np.isfinite(form.cap).all():
-            square = mean_square(compiled.problem, form, *shape)
-            self.plan_stages(float(form.cap.mean()) * square)
+            self.plan_stages(float(form.cap.mean()) * self.square)
 
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Array | None:
@@ -509,9 +480,9 @@ class EnumeratedSDM(CertifiedSolver):
         if not isinstance(old, np.ndarray) or not before.same_kind(form):
             return None
         alpha = np.zeros((compiled.n, compiled.n_outputs))
-        alpha[: len(old), : old.shape[1]] = old * scale_to(before.form, form)[:, None]
-        owners = np.repeat(np.arange(compiled.n), compiled.n_outputs)
-        return cut_back(form, alpha.reshape(-1), owners).reshape(alpha.shape)
+        alpha[: len(old), : old.shape[1]] = old
+        counts = np.full(*alpha.shape)
+        return carry_over(before.form, form, alpha.reshape(-1), counts).reshape(alpha.shape)
 
     @property
     def n_planes(self) -> int:
@@ -552,7 +523,7 @@ class EnumeratedSDM(CertifiedSolver):
     def _average_in_spare(self) -> Iterator[None]:
         """The average stands where the weights do, which come back without rounding."""
         self._spare[:] = self.w
-        self._add_drift(self._average_factor(), self.w)
+        self._add_drift(self.w)
         yield
         self.w, self._spare = self._spare, self.w
 
@@ -572,32 +543,32 @@ class EnumeratedSDM(CertifiedSolver):
         )
         self.oracle_calls += self.compiled.n
 
+    mover: Any = staticmethod(move_all)
+
     def move(self, examples: Array, form: Formulation) -> None:
         """Visit examples in a random order."""
-        order = shuffle_runs(self.rng, examples)
-        move_all(
-            self.compiled.problem,
-            form,
-            order,
-            self.alpha,
-            self.drift,
-            self.w,
-            self.visits,
-            self.options.precision,
-            self.gaps,
+        self.move_in(shuffle_runs(self.rng, examples), form)
+
+    def move_in(self, order: Array, form: Formulation) -> None:
+        """Visit examples in the order given."""
+        self.mover(
+            *(self.compiled.problem, form, self.rule, order, self.alpha, self.drift, self.w),
+            *(self.visits, self.gaps),
         )
         self.visits += len(order)
         self.oracle_calls += len(order)
 
-    # What :mod:`hingeline.solvers.conjugate_gradients` asks for ----------------------------------
+    # State ---------------------------------------------------------------------------------
 
-    def masses(self) -> Array:
-        """All multipliers, flat."""
-        return self.alpha.reshape(-1)
+    def multipliers(self) -> Multipliers:
+        """Those of all outputs."""
+        mass, offset, drift = (t.reshape(-1) for t in (self.alpha, self.offsets, self.drift))
+        return Multipliers(mass, offset, drift, np.full(*self.alpha.shape))
 
-    def owners(self) -> Array:
-        """The example of each multiplier."""
-        return np.repeat(np.arange(self.alpha.shape[0]), self.alpha.shape[1])
+    def add(self, masses: Array, factor: float, out: Array) -> None:
+        """``out += factor·Σ mass·a·Δf``, with a mass for each output."""
+        table = masses.reshape(self.alpha.shape)
+        add_all(self.compiled.problem, self.form, table, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
         """``a·Δf·vector`` of the planes in ``support``."""
@@ -605,36 +576,21 @@ class EnumeratedSDM(CertifiedSolver):
         scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
         return out
 
-    def hinges_of(self, support: Array) -> Array:
-        """``b − a·w·Δf`` of the planes in ``support``."""
-        return self.offsets.reshape(-1)[support] - self.products(support, self.w)
+    def mean_square(self) -> float:
+        """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
+        return self.square
 
-    def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·a·Δf``."""
-        spread = np.zeros(self.alpha.shape)
-        spread.reshape(-1)[support] = steps
-        add_all(self.compiled.problem, self.form, spread, 1.0, out)
+    def memory(self) -> Array:
+        """The table of multipliers."""
+        return self.alpha
 
     def _find_violations(self) -> None:
         kept = self.gaps.copy()
         self._find_gaps(self.form)
         self.gaps = kept
 
-    def memory(self) -> Array:
-        """The table of multipliers."""
-        return self.alpha
-
-    def _linear(self) -> float:
-        return float(np.vdot(self.alpha, self.offsets))
-
     def _sums(self) -> Array:
         return np.asarray(self.alpha.sum(axis=1))
 
     def _reach(self) -> float:
-        return float(largest_reach(self.compiled.problem, self.form, *self.alpha.shape))
-
-    def _add_drift(self, factor: float, w: Array) -> None:
-        add_all(self.compiled.problem, self.form, self.drift, factor, w)
-
-    def _drift(self) -> Array:
-        return self.drift
+        return self.reach

@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
+from hingeline.core.blocks import KEEP, WorkingSet, make_room, planes
 from hingeline.core.formulations import Formulation, example_gap
-from hingeline.core.planes import KEEP, WorkingSet, make_room, planes
 from hingeline.core.primitives import planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
@@ -137,28 +137,16 @@ class FSMO(PlaneSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        epsilon: float | None = option(
-            None, "line 8 of Algorithm 1; None: lowered from 1 on as long as tol asks for it"
-        )
-        inner_rounds: int = option(
-            10, "rounds of Algorithm 2 over all planes after each pass, at most"
-        )
-        cg_steps: int = option(
-            30,
-            "conjugate gradient steps over all planes with mass: line 10 asks for the optimum over "
-            "S, which single multipliers approach slowly; 0 is the published method",
-            least=0,
-        )
-        block: int | None = option(
-            None, "examples decoded at the same weights, the same number for any n_jobs"
-        )
+        epsilon: float | None = option(None, "line 8 of Algorithm 1; None: lowered as tol asks")
+        inner_rounds: int = option(10, "rounds of Algorithm 2 after each pass, at most")
+        cg_steps: int = option(30, "conjugate gradients for line 10; 0: as published", least=0)
+        block: int | None = option(None, "examples decoded at the same weights, for any n_jobs")
 
-    saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers, "epsilon", "settled")
+    saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers, "epsilon")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def _begin(self, start: WorkingSet | None) -> None:
+        super()._begin(start)
         self.epsilon = 1.0 if self.options.epsilon is None else float(self.options.epsilon)
-        self.settled = False
         self.accelerate = Accelerator(self.options.cg_steps)
 
     def sweep(self) -> float:
@@ -185,27 +173,13 @@ class FSMO(PlaneSolver):
         if self.options.epsilon is None:
             if 5 * added <= len(order):
                 self.epsilon *= 0.5
-        else:
-            self.settled = added == 0 and not crowded and worst <= 0.5 * self.epsilon
+        elif added == 0 and not crowded and worst <= 0.5 * self.epsilon:
+            self.settled = f"no constraint is violated by more than epsilon={self.epsilon:g}"
         return estimate
 
     def _optimise(self, order: Array) -> float:
-        return float(
-            self.compiled.bind(optimise)(
-                self.compiled.problem,
-                self.form,
-                self.ws,
-                order,
-                self.w,
-                0.25 * self.epsilon,
-                self.violation,
-                self.gaps,
-            )
+        worst = self.compiled.bind(optimise)(
+            *(self.compiled.problem, self.form, self.ws, order, self.w),
+            *(0.25 * self.epsilon, self.violation, self.gaps),
         )
-
-    def finished(self) -> str | None:
-        """The paper's stopping rule, where ``epsilon`` was given."""
-        if self.settled:
-            self.satisfied = True
-            return f"no constraint is violated by more than epsilon={self.epsilon:g}"
-        return super().finished()
+        return float(worst)

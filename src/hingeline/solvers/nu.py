@@ -25,7 +25,7 @@ interval solves (7), all with the same w: one of them is found.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,15 +35,16 @@ from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import (
     Compiled,
+    Workers,
     decode_excess,
     output_length,
     plane_loss,
     plane_score,
 )
+from hingeline.core.results import DualMemory
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
-from hingeline.core.workers import Workers
 from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.enumerated import EnumeratedSDM, mean_square
+from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.sdm import SDM, Pair
 
 # Margins of given weights: the best ρ for them, and who errs, lies on the margin or beyond it.
@@ -184,68 +185,53 @@ def best_multiple(lead: float, square: float) -> tuple[float, float]:
 # is the best. Only the weights ``Σ β Δf`` are needed, which mix like the multipliers.
 
 
+#: Points that are kept: a good one on either side of ν, and the first one above.
+HIGH, LOW, TOP = range(3)
+
+
 class NuCertificate:
     """What solvers of the ν-problem share: the best dual value, and what gaps are relative to."""
 
-    mixture_numbers: ClassVar[tuple[str, ...]] = (
-        "_best_rho",
-        "least_hinge",
-        "_bound",
-        "_high_level",
-        "_top_level",
-        "_low_level",
-    )
-    mixture_arrays: ClassVar[tuple[str, ...]] = ("_high", "_top", "_low")
+    nu_numbers: ClassVar[tuple[str, ...]] = ("_best_rho", "least_hinge", "_bound")
+    nu_arrays: ClassVar[tuple[str, ...]] = ("_points", "_levels")
 
-    nu: float
+    margins: Margins
+    oracle_calls: int
+    active: Array
 
-    def _begin(self, nu: float) -> None:
-        self.nu = nu
+    def _set_margins(self, margins: Margins) -> None:
+        self.margins, self.nu = margins, margins.nu
         self._best_rho = 0.0
         self.least_hinge = math.inf  # in units of the loss: a bound on ν_min from above
         self._bound = -math.inf
-        self._high: Array | None = None  # Σ β Δf of a good point with L ≥ ν
-        self._high_level = math.inf
-        self._top: Array | None = None  # the first such point
-        self._top_level = math.inf
-        self._low: Array | None = None
-        self._low_level = 0.0
+        self._points = np.zeros((3, margins.compiled.n_weights))  # Σ β Δf
+        self._levels = np.full(3, math.nan)  # L of each, nan where there is none yet
 
     def mix(self, weights: Array, level: float) -> None:
         """Take a point into account: its mixture with one from the other side of ν."""
-        if level >= self.nu * (1.0 - RISK_ROUNDING):
-            self._mix_high(weights, level)
-        else:
-            self._mix_low(weights, level)
-
-    def _mix_high(self, weights: Array, level: float) -> None:
-        value = mixture_value(weights, level, self._low, self._low_level, self.nu)
+        above = level >= self.nu * (1.0 - RISK_ROUNDING)
+        side, other = (HIGH, LOW) if above else (LOW, HIGH)
+        value = self._mixture(weights, level, other)
+        if not above:
+            wide = self._mixture(weights, level, TOP)
+            if wide > value:
+                # What lies next to ν may be a bad point, and leaves no room for this one.
+                value = wide
+                self._keep_point(HIGH, self._points[TOP], self._levels[TOP])
         self._bound = max(self._bound, value)
-        if self._high is None or self._top is None:
-            self._top, self._top_level = weights.copy(), level
-            self._high, self._high_level = weights.copy(), level
-        elif value >= mixture_value(
-            self._high, self._high_level, self._low, self._low_level, self.nu
-        ):
-            self._high[:] = weights
-            self._high_level = level
+        if above and math.isnan(self._levels[TOP]):
+            self._keep_point(TOP, weights, level)
+        known = self._levels[side]
+        if math.isnan(known) or value >= self._mixture(self._points[side], known, other):
+            self._keep_point(side, weights, level)
 
-    def _mix_low(self, weights: Array, level: float) -> None:
-        value = mixture_value(weights, level, self._high, self._high_level, self.nu)
-        wide = mixture_value(weights, level, self._top, self._top_level, self.nu)
-        if wide > value and self._high is not None and self._top is not None:
-            # What lies next to ν may be a bad point, and leaves no room for this one.
-            value = wide
-            self._high[:] = self._top
-            self._high_level = self._top_level
-        self._bound = max(self._bound, value)
-        if self._low is None:
-            self._low, self._low_level = weights.copy(), level
-        elif value >= mixture_value(
-            self._low, self._low_level, self._high, self._high_level, self.nu
-        ):
-            self._low[:] = weights
-            self._low_level = level
+    def _mixture(self, weights: Array, level: float, other: int) -> float:
+        there = not math.isnan(self._levels[other])
+        b = self._points[other] if there else None
+        return mixture_value(weights, level, b, float(self._levels[other]), self.nu)
+
+    def _keep_point(self, at: int, weights: Array, level: float) -> None:
+        self._points[at], self._levels[at] = weights, level
 
     def lower_bound(self) -> float:
         """The best value of (12) known."""
@@ -254,6 +240,14 @@ class NuCertificate:
     def positive_part(self, primal: float) -> float:
         """``P + νρ``; 0 while w = 0 with ρ = 0 is the best point known."""
         return primal + self.nu * self._best_rho
+
+    def _primal_near(self, weights: Array, rho: float) -> float:
+        """The value of (7) at given weights and the best ρ for them, which is near ``rho``."""
+        low, high, count = self.margins.bracket(weights, rho)
+        self.oracle_calls += count * len(self.active)
+        best = max(low, high, key=lambda look: look.lead)
+        self._best_rho = best.rho
+        return 0.5 * float(weights @ weights) - best.lead
 
 
 def mixture_value(a: Array, level: float, b: Array | None, its_level: float, nu: float) -> float:
@@ -312,6 +306,7 @@ ROOM = 1.05
 TOO_LOW = "nu is not above its least value: rho is 0"
 
 
+@dataclass
 class Steering:
     """Chooses ρ from the levels ``L`` that passes reach: regula falsi in logarithms, with brakes.
 
@@ -320,35 +315,18 @@ class Steering:
     where the level is heading.
     """
 
-    saved_numbers = tuple(
-        f"steering.{name}"
-        for name in (
-            "low",
-            "low_value",
-            "high",
-            "high_value",
-            "side",
-            "visited",
-            "slope",
-            "x",
-            "value",
-            "trusted",
-            "moved",
-            "rate",
-        )
-    )
-
-    def __init__(self) -> None:
-        self.low, self.low_value = -math.inf, 0.0  # log ρ and log L/ν < 0
-        self.high, self.high_value = math.inf, 0.0
-        self.side = 0.0  # of the last settled level
-        self.visited = math.nan
-        self.slope = 0.25  # of log L over log ρ
-        self.x = math.nan  # where it was measured last
-        self.value = 0.0
-        self.trusted = False  # whether that level had settled
-        self.moved = 0.0  # by the last pass
-        self.rate = 0.5  # of what is left of that in the next
+    low: float = -math.inf  # log ρ
+    low_value: float = 0.0  # log L/ν < 0 there
+    high: float = math.inf
+    high_value: float = 0.0
+    side: float = 0.0  # of the last settled level
+    visited: float = math.nan
+    slope: float = 0.25  # of log L over log ρ
+    x: float = math.nan  # where it was measured last
+    value: float = 0.0
+    trusted: bool = False  # whether that level had settled
+    moved: float = 0.0  # by the last pass
+    rate: float = 0.5  # of what is left of that in the next
 
     def next(self, x: float, level: float, before: float, nu: float, enclosed: bool) -> float:
         """The logarithm of the next ρ, after a pass at x moved the level from ``before``.
@@ -430,37 +408,35 @@ class NuSearch(NuCertificate, CertifiedSolver):
     """A solver of the C-problem whose C is steered; see the head of this module."""
 
     search_numbers: ClassVar[tuple[str, ...]] = (
-        "rho",
-        "_before",
-        "_inner",
-        "_outer",
-        *Steering.saved_numbers,
-        *NuCertificate.mixture_numbers,
+        *("rho", "_before", "_inner", "_outer", *NuCertificate.nu_numbers),
+        *(f"steering.{part.name}" for part in fields(Steering)),
     )
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: Any = None,
-    ) -> None:
-        self.shares = form.cap
+    @classmethod
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
+        """What the inner solver starts from, and the bounds that it was found under."""
+        start = super().start_from(before, compiled, form)
+        return None if start is None else (start, before.form.cap)
+
+    def _begin(self, start: Any) -> None:
+        self.shares = self.form.cap
         self._rho = 1.0
-        super().__init__(compiled, form, workers, seed, options, start)
-        self._begin(float(self.options.nu))
-        self.margins = Margins(compiled, self.shares, workers, self.nu)
+        inner, caps = (None, np.empty(0)) if start is None else start
+        super()._begin(inner)
+        nu = float(self.options.nu)
+        self._set_margins(Margins(self.compiled, self.shares, self.workers, nu))
         self.stages = []
         self.steering = Steering()
         self._before = math.nan  # the level before the last pass
         self._inner = 0.0  # gap of the C-problem after it, in the units of (7)
         self._outer = math.inf  # gap of (7)
         if start is None:
-            self.rho = max(float(self.shares[self.active].mean()) * self._mean_square(), 1e-300)
+            square = self.mean_square() or 1.0
+            self.rho = max(float(self.shares[self.active].mean()) * square, 1e-300)
             if len(self.active) >= SAMPLED:
                 self._ask_samples()
+        elif 0.0 < float(caps.sum()) < math.inf:  # multipliers were scaled to a ρ of 1
+            self._go_to(float(self.shares[: len(caps)].sum()) / float(caps.sum()))
 
     def _ask_samples(self) -> None:
         """Take the first ρ from searches over fewer examples.
@@ -499,10 +475,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
         away = math.log(max(self.level(), 1e-300) / self.nu) / self.steering.slope
         return self._rho * math.exp(-min(max(away, -most), most))
 
-    def _mean_square(self) -> float:
-        """Mean of ``‖Δf‖²`` over outputs that matter."""
-        raise NotImplementedError
-
     @property
     def rho(self) -> float:
         """The margin steered to; the formulation's C is ``1/(ρ·Σs)``."""
@@ -513,27 +485,20 @@ class NuSearch(NuCertificate, CertifiedSolver):
         self._rho = rho
         self.form = self.form._replace(cap=self.shares / rho)
 
-    def resume(self, before: Formulation) -> None:
-        """Start from the ρ of earlier multipliers, which were scaled to that of 1."""
-        known = len(before.cap)
-        total = float(before.cap.sum())
-        if 0.0 < total < math.inf:
-            self._go_to(float(self.shares[:known].sum()) / total)
-
     def _go_to(self, rho: float) -> None:
         factor = self._rho / rho
         self.rho = rho
         visits = self.visits if abs(math.log(factor)) < NEAR else 0.0
-        drift = factor * self._drift() if visits > 0.0 else None
+        drift = factor * self.multipliers().drift if visits > 0.0 else None
         self._scale(factor)
         if drift is not None:
             # In the units of (7) the weights are where they were, and so is their average.
-            self._drift()[:] = drift
+            self.multipliers().drift[:] = drift
             self.visits = visits
 
     def level(self) -> float:
         """``L = Σ β·l``."""
-        return self._rho * self._linear()
+        return self._rho * self.linear()
 
     # The pass ------------------------------------------------------------------------------
 
@@ -541,14 +506,14 @@ class NuSearch(NuCertificate, CertifiedSolver):
         """One pass of the inner solver at the ρ that the passes before suggest."""
         if self.clock > 0 and (self._far() or self._inner < MATTERS * self._outer):
             x = math.log(self._rho)
-            enclosed = self._low is not None and self._high is not None
-            enclosed = enclosed and self._outer < CLOSE * self.nu * self._rho
+            close = self._outer < CLOSE * self.nu * self._rho
+            enclosed = close and not np.isnan(self._levels).any()
             there = self.steering.next(x, self.level(), self._before, self.nu, enclosed)
             if there != x:
                 self._go_to(math.exp(there))
         self._before = self.level()
         estimate = super().sweep()  # type: ignore[safe-super]
-        self._mix()
+        self.mix(self._rho * self.w, self.level())
         # The primal to expect: the gap of the C-problem tells its mean hinge.
         square = float(self.w @ self.w)
         hinge = self._rho * (self.dual() + estimate - 0.5 * square)
@@ -563,13 +528,10 @@ class NuSearch(NuCertificate, CertifiedSolver):
 
     # The dual side -------------------------------------------------------------------------
 
-    def _mix(self) -> None:
-        self.mix(self._rho * self.w, self.level())
-
     def repair(self) -> None:
         """Weights from the multipliers again, after an interruption anywhere."""
         super().repair()
-        self._mix()
+        self.mix(self._rho * self.w, self.level())
 
     def finished(self) -> str | None:
         """Whether the margin, which (12) bounds from above, is none beside the data's radius."""
@@ -600,11 +562,7 @@ class NuSearch(NuCertificate, CertifiedSolver):
 
     def primal_of(self, weights: Array) -> float:
         """The value of (7) at given weights and the best ρ for them."""
-        low, high, count = self.margins.bracket(weights, self._rho)
-        self.oracle_calls += count * len(self.active)
-        best = max(low, high, key=lambda look: look.lead)
-        self._best_rho = best.rho
-        return 0.5 * float(weights @ weights) - best.lead
+        return self._primal_near(weights, self._rho)
 
 
 class NuSDM(NuSearch, PlaneSolver):
@@ -619,22 +577,12 @@ class NuSDM(NuSearch, PlaneSolver):
         nu: float = 1.0
 
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
-    saved_arrays = (*SDM.saved_arrays, *NuCertificate.mixture_arrays)
+    saved_arrays = (*SDM.saved_arrays, *NuCertificate.nu_arrays)
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def _begin(self, start: Any) -> None:
+        super()._begin(start)
+        self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
-
-    @property
-    def rule(self) -> Pair:
-        """How mass moves at a visit."""
-        return Pair(self.options.precision)
-
-    def _mean_square(self) -> float:
-        if not self.ws.n_planes:
-            self.find(self.active[: min(100, len(self.active))], self.patience)
-        squares = self.ws.sqnorm[self.ws.sqnorm > 0.0]
-        return float(squares.mean()) if len(squares) else 1.0
 
 
 class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
@@ -648,7 +596,4 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
         nu: float = 1.0
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
-    saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.mixture_arrays)
-
-    def _mean_square(self) -> float:
-        return float(mean_square(self.compiled.problem, self.form, *self.alpha.shape)) or 1.0
+    saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.nu_arrays)

@@ -40,10 +40,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import longest_output
+from hingeline.core.blocks import (
+    KEEP,
+    WorkingSet,
+    check_planes,
+    empty_working_set,
+    longest_output,
+    make_room,
+    planes,
+)
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -51,14 +60,7 @@ from hingeline.core.formulations import (
     most_violated_sum,
     plane_offset,
     plane_scale,
-)
-from hingeline.core.planes import (
-    KEEP,
-    WorkingSet,
-    check_planes,
-    empty_working_set,
-    make_room,
-    planes,
+    total_slack_cost,
 )
 from hingeline.core.primitives import (
     PADDING,
@@ -73,10 +75,9 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
-from hingeline.core.solver import CertifiedSolver, total_slack_cost
-from hingeline.core.workers import Workers
+from hingeline.core.solver import CertifiedSolver
 from hingeline.solvers.enumerated import hinges
-from hingeline.solvers.sdcd import FIRST, add_violators, violated
+from hingeline.solvers.sdcd import add_violators, all_violated
 from hingeline.solvers.sdm import pair_steps
 
 # Aggregated planes of a cutting plane method: storage, Gram matrix, and the small dual over them.
@@ -95,108 +96,19 @@ from hingeline.solvers.sdm import pair_steps
 # follow, each up to its first bound.
 #
 # Only the inner products of a new cut are computed. Memory for K cuts and N weights: ``8·N·K``
-# bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, at most twice that while it
-# grows, and as much again as ``8·K²``.
+# bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, twice that while a cut is
+# added, and ``8·K²``.
 
 Array = np.ndarray[Any, Any]
 
-#: Weight vectors up to this length are stored as they are.
+#: Up to so many weights the g of cuts are rows of an array, beyond of a sparse matrix.
 SHORT = 2**17
 
 
-# Where the g of the cuts are kept: nothing that was stored is ever changed. Both classes give the
-# first vectors and a new one (with_row), some of them (subset), all of them multiplied (times),
-# products with another vector (inner), ``out += Σ steps_k·g_k`` (combine), and named arrays for a
-# snapshot (tables).
-
-
-class _DenseVectors:
-    """Rows of one table, which may have more room than is used."""
-
-    def __init__(self, rows: Array) -> None:
-        self.rows = rows
-
-    def with_row(self, count: int, new: Array) -> _DenseVectors:
-        rows = self.rows
-        if count == len(rows):
-            rows = np.empty((max(2 * count, 16), len(new)))
-            rows[:count] = self.rows
-        rows[count] = new
-        return _DenseVectors(rows)
-
-    def subset(self, which: Array) -> _DenseVectors:
-        return _DenseVectors(self.rows[which])
-
-    def times(self, factor: float) -> _DenseVectors:
-        return _DenseVectors(factor * self.rows)
-
-    def inner(self, count: int, other: Array) -> Array:
-        return np.asarray(self.rows[:count] @ other)
-
-    def combine(self, steps: Array, out: Array) -> None:
-        out += steps @ self.rows[: len(steps)]
-
-    def tables(self, count: int) -> dict[str, Array]:
-        return {"rows": self.rows[:count]}
-
-
-class _SparseVectors:
-    """Places and values of what is not 0, vector by vector."""
-
-    def __init__(self, parts: list[tuple[Array, Array]]) -> None:
-        self.parts = parts
-
-    def with_row(self, count: int, new: Array) -> _SparseVectors:
-        places = np.flatnonzero(new).astype(np.int32)
-        return _SparseVectors([*self.parts[:count], (places, new[places])])
-
-    def subset(self, which: Array) -> _SparseVectors:
-        return _SparseVectors([self.parts[k] for k in which])
-
-    def times(self, factor: float) -> _SparseVectors:
-        return _SparseVectors([(places, factor * values) for places, values in self.parts])
-
-    def inner(self, count: int, other: Array) -> Array:
-        return np.array([values @ other[places] for places, values in self.parts[:count]])
-
-    def combine(self, steps: Array, out: Array) -> None:
-        for k in np.flatnonzero(steps):
-            places, values = self.parts[k]
-            out[places] += steps[k] * values
-
-    def tables(self, count: int) -> dict[str, Array]:
-        parts = self.parts[:count]
-        return {
-            "counts": np.array([len(places) for places, _ in parts], dtype=np.int64),
-            "places": np.concatenate([np.empty(0, np.int32), *(places for places, _ in parts)]),
-            "values": np.concatenate([np.empty(0), *(values for _, values in parts)]),
-        }
-
-
-def vectors_from(size: int, tables: dict[str, Array]) -> _DenseVectors | _SparseVectors:
-    """The vectors of length ``size`` that their ``tables`` wrote."""
-    if size <= SHORT:
-        rows = tables["rows"]
-        if rows.shape[1:] != (size,) or rows.dtype != np.float64:
-            raise KeyError(f"cuts of {size} weights")
-        return _DenseVectors(rows.copy())
-    places, values, counts = (tables[name] for name in ("places", "values", "counts"))
-    fits = (
-        len(places) == len(values) == counts.sum()
-        and (places.dtype, values.dtype, counts.dtype) == (np.int32, np.float64, np.int64)
-        and (counts >= 0).all()
-        and (len(places) == 0 or 0 <= places.min() <= places.max() < size)
-    )
-    if not fits:
-        raise KeyError(f"cuts of {size} weights")
-    ends = np.cumsum(counts)
-    parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
-    return _SparseVectors([(places[at].copy(), values[at].copy()) for at in parts])
-
-
-def _room(count: int) -> int:
-    """Rows of the Gram matrix for so many cuts: a power of two."""
-    return max(16, 1 << max(count - 1, 0).bit_length())
+@kernel
+def move_between_cuts(gram: Array, beta: Array, hinge: Array, tolerance: float, limit: int) -> None:
+    """Pair steps on the small dual."""
+    pair_steps(gram, beta, hinge, 1.0, 0.0, tolerance, limit)
 
 
 class Cuts(NamedTuple):
@@ -205,8 +117,8 @@ class Cuts(NamedTuple):
     Adding and dropping make new ones, so that an interruption leaves one or the other.
     """
 
-    vectors: _DenseVectors | _SparseVectors
-    gram: Array  # (room, room), of which the first len(beta) rows and columns are in use
+    vectors: Any  # (count, weights) g: an array or a CSR matrix
+    gram: Array  # (count, count)
     offset: Array  # (count,) b
     beta: Array  # (count,)
     stamp: Array  # (count,) the last round in which the cut had mass
@@ -218,22 +130,16 @@ class Cuts(NamedTuple):
 
     def with_cut(self, g: Array, b: float, clock: int) -> Cuts:
         """One more cut, without mass."""
-        count = self.known
-        gram = self.gram
-        if count == len(gram):
-            gram = np.zeros((_room(count + 1), _room(count + 1)))
-            gram[:count, :count] = self.gram
-        products = self.vectors.inner(count, g)
-        gram[:count, count] = products
-        gram[count, :count] = products
-        gram[count, count] = g @ g
-        return Cuts(
-            self.vectors.with_row(count, g),
-            gram,
-            np.append(self.offset, b),
-            np.append(self.beta, 0.0),
-            np.append(self.stamp, clock),
-        )
+        if isinstance(self.vectors, np.ndarray):
+            vectors: Any = np.vstack([self.vectors, g])
+        else:
+            vectors = sp.vstack([self.vectors, sp.csr_matrix(g)], format="csr")
+        gram = np.empty((self.known + 1, self.known + 1))
+        gram[:-1, :-1] = self.gram
+        gram[-1, :-1] = gram[:-1, -1] = self.vectors @ g
+        gram[-1, -1] = g @ g
+        numbers = ((self.offset, b), (self.beta, 0.0), (self.stamp, clock))
+        return Cuts(vectors, gram, *(np.append(*pair) for pair in numbers))
 
     def without_unused(self, clock: int, patience: int) -> Cuts:
         """Without cuts that had no mass for more than ``patience`` rounds, once they are many."""
@@ -241,20 +147,14 @@ class Cuts(NamedTuple):
         keep = np.flatnonzero(self.stamp + patience >= clock)
         if 10 * len(keep) > 9 * self.known:
             return self
-        gram = np.zeros((_room(len(keep)), _room(len(keep))))
-        gram[: len(keep), : len(keep)] = self.gram[np.ix_(keep, keep)]
-        rest = (self.offset[keep], self.beta[keep], self.stamp[keep])
-        return Cuts(self.vectors.subset(keep), gram, *rest)
+        gram = np.ascontiguousarray(self.gram[np.ix_(keep, keep)])
+        return Cuts(self.vectors[keep], gram, *(part[keep] for part in self[2:]))
 
     def times(self, factor: float) -> Cuts:
         """The cuts of a problem whose caps are all ``factor`` times as large; β is kept."""
-        return Cuts(
-            self.vectors.times(factor),
-            self.gram * (factor * factor),
-            self.offset * factor,
-            self.beta.copy(),
-            np.zeros_like(self.stamp),
-        )
+        vectors, gram = factor * self.vectors, self.gram * (factor * factor)
+        rest = (self.offset * factor, self.beta.copy(), np.zeros_like(self.stamp))
+        return Cuts(vectors, gram, *rest)
 
     # The small dual ------------------------------------------------------------------------
 
@@ -264,23 +164,20 @@ class Cuts(NamedTuple):
 
     def slack_at(self, weights: Array) -> float:
         """``max(0, max_k b_k − g_k·weights)``."""
-        hinges = self.offset - self.vectors.inner(self.known, weights)
-        return float(hinges.max(initial=0.0))
+        return float((self.offset - self.vectors @ weights).max(initial=0.0))
 
     def optimise(self, tolerance: float, newton: bool) -> None:
         """Solve the small dual from where β is until its gap is at most ``tolerance``."""
-        count = self.known
-        used = self.gram[:count, :count]
         for _ in range(20):
-            hinge = self.offset - used @ self.beta
+            hinge = self.offset - self.gram @ self.beta
             if hinge.max(initial=0.0) - float(self.beta @ hinge) <= tolerance:
                 break
             # A spread of the hinges with mass bounds the gap, because β sums up to 1 at most.
-            limit = 10 * count + 10 if newton else 1000 * (count + 10)
-            pair_steps(self.gram, self.beta, hinge, 1.0, 0.0, tolerance, limit)
+            limit = 10 * self.known + 10 if newton else 1000 * (self.known + 10)
+            move_between_cuts(self.gram, self.beta, hinge, tolerance, limit)
             if newton:
                 for _ in range(50):
-                    if not self._newton(used):
+                    if not self._newton():
                         break
         self.restrain()
 
@@ -291,7 +188,7 @@ class Cuts(NamedTuple):
         if total > 1.0:
             self.beta[:] /= total
 
-    def _newton(self, gram: Array) -> bool:
+    def _newton(self) -> bool:
         """A Newton step on the face of the cuts with mass; whether a bound cut it short."""
         face = np.flatnonzero(self.beta)
         if len(face) == 0:
@@ -299,10 +196,10 @@ class Cuts(NamedTuple):
         before = self.beta[face]
         total = float(before.sum())
         tight = int(total >= 1.0 - 1e-12)
-        hinge = (self.offset - gram @ self.beta)[face]
+        hinge = (self.offset - self.gram @ self.beta)[face]
         m = len(face)
         system = np.ones((m + tight, m + tight))
-        system[:m, :m] = gram[np.ix_(face, face)]
+        system[:m, :m] = self.gram[np.ix_(face, face)]
         # Parallel cuts make it singular; so little does not move the solution of others.
         system[np.arange(m), np.arange(m)] += 1e-13 * np.trace(system[:m, :m]) / m + 1e-300
         system[m:, m:] = 0.0
@@ -323,31 +220,38 @@ class Cuts(NamedTuple):
 
     def tables(self) -> dict[str, Array]:
         """The whole state, as named arrays."""
-        count = self.known
-        own = {name: getattr(self, name) for name in ("offset", "beta", "stamp")}
-        return {**own, "gram": self.gram[:count, :count], **self.vectors.tables(count)}
+        tables = self._asdict()
+        vectors = tables.pop("vectors")
+        if isinstance(vectors, np.ndarray):
+            return tables | {"rows": vectors}
+        return tables | {name: getattr(vectors, name) for name in ("data", "indices", "indptr")}
 
 
 def empty_cuts(size: int) -> Cuts:
     """No cuts, for weights of this length."""
-    vectors = _DenseVectors(np.empty((0, size))) if size <= SHORT else _SparseVectors([])
-    return Cuts(vectors, np.zeros((16, 16)), np.empty(0), np.empty(0), np.empty(0, np.int64))
+    vectors = np.empty((0, size)) if size <= SHORT else sp.csr_matrix((0, size))
+    return Cuts(vectors, np.zeros((0, 0)), np.empty(0), np.empty(0), np.empty(0, np.int64))
 
 
 def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
     """Cuts as :meth:`Cuts.tables` wrote them; KeyError where they do not fit together."""
     count = len(tables["beta"])
-    own = [tables[name] for name in ("offset", "beta", "stamp")]
-    kinds = [(np.float64, (count,)), (np.float64, (count,)), (np.int64, (count,))]
-    if (
-        [(part.dtype, part.shape) for part in own] != kinds
-        or tables["gram"].shape != (count, count)
-        or len(tables.get("rows", tables.get("counts", ()))) != count
-    ):
+    own = {name: tables[name].copy() for name in ("gram", "offset", "beta", "stamp")}
+    kinds = [(np.float64, (count, count)), (np.float64, (count,)), (np.float64, (count,))]
+    if [(part.dtype, part.shape) for part in own.values()] != [*kinds, (np.int64, (count,))]:
         raise KeyError("cuts that fit together")
-    gram = np.zeros((_room(count), _room(count)))
-    gram[:count, :count] = tables["gram"]
-    return Cuts(vectors_from(size, tables), gram, *(part.copy() for part in own))
+    try:
+        if size <= SHORT:
+            vectors: Any = tables["rows"].copy()
+        else:
+            parts = tuple(tables[name] for name in ("data", "indices", "indptr"))
+            vectors = sp.csr_matrix(parts, shape=(count, size), copy=True)
+            vectors.check_format(full_check=True)
+    except ValueError:
+        raise KeyError(f"cuts of {size} weights") from None
+    if vectors.shape != (count, size) or vectors.dtype != np.float64:
+        raise KeyError(f"cuts of {size} weights")
+    return Cuts(vectors, **own)
 
 
 # One pass over examples at fixed weights that adds violated planes up to a single cut.
@@ -439,11 +343,7 @@ def cut_violated(
     """All violated outputs, by k-best decoding; over ``limit`` of them: violation ``inf``."""
     b = 0.0
     for i in order:
-        k = FIRST
-        ys = violated(problem, form, i, w, k)
-        while ys.shape[0] == k and k < limit:
-            k = min(4 * k, limit)
-            ys = violated(problem, form, i, w, k)
+        ys, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         steps = np.empty(ys.shape[0])
         for j in range(ys.shape[0]):
@@ -454,7 +354,7 @@ def cut_violated(
             steps[j] = form.cap[i] * a
             b += form.cap[i] * offset
         planes_add(problem, i, ys, steps, g)
-        violation[i] = np.inf if ys.shape[0] == k else slack
+        violation[i] = slack if complete else np.inf
     return b
 
 
@@ -463,11 +363,11 @@ def cut_known(
     problem: Any,
     form: Formulation,
     ws: WorkingSet,
-    order: Array,
-    w: Array,
     wanted: int,
     clock: int,
     scratch: Array,
+    order: Array,
+    w: Array,
     g: Array,
     violation: Array,
 ) -> float:
@@ -493,96 +393,6 @@ def cut_known(
             planes_add(problem, i, planes(ws, i), steps, g)
         violation[i] = slack + left_out
     return b
-
-
-class _WorstOracle:
-    """``slack="max"``: one output an example."""
-
-    restricted = False
-    known: WorkingSet | None = None  # the sets V_i
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        plain = form.rescaled == 0 and form.root == 0
-        self.kernel = compiled.bind(cut_worst_sum if plain else cut_worst)
-        self.fixed: tuple[Any, ...] = (compiled.problem, form)
-
-    @property
-    def n_known(self) -> int:
-        return 0
-
-    def prepare(self, clock: int) -> None:
-        """Make room before a pass."""
-
-    def cut(
-        self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
-    ) -> float:
-        """``b``; ``out`` is g, which is added to, and violation."""
-        return float(self.kernel(*self.fixed, order, w, *out))
-
-    def set_known(self, known: WorkingSet | None) -> None:
-        """Take over the sets V_i of an earlier run."""
-
-    def set_tables(self, tables: dict[str, Array]) -> None:
-        """Take over the sets V_i of a snapshot."""
-
-
-class _ClassesOracle(_WorstOracle):
-    """``slack="sum"`` over all classes: no violator step."""
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        self.kernel = compiled.bind(cut_all)
-        self.fixed = (compiled.problem, form, compiled.n_outputs)
-
-
-class _ViolatedOracle(_WorstOracle):
-    """``slack="sum"`` over all outputs, by k-best decoding."""
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        self.kernel = compiled.bind(cut_violated)
-        self.fixed = (compiled.problem, form, int(options.max_outputs))
-
-
-class _KnownOracle(_WorstOracle):
-    """``slack="sum"`` over the outputs V_i that decoding has met."""
-
-    restricted = True
-    known: WorkingSet
-
-    def __init__(self, compiled: Compiled, form: Formulation, options: Any) -> None:
-        self.kernel = compiled.bind(cut_known)
-        self.fixed = (compiled.problem, form)
-        self.wanted = int({"argmax": 1}.get(options.violators, options.violators))
-        self.known = empty_working_set(compiled.lengths, gram=False)
-
-    @property
-    def n_known(self) -> int:
-        return self.known.n_planes
-
-    def prepare(self, clock: int) -> None:
-        self.known = make_room(self.known, clock, KEEP)
-
-    def cut(
-        self, order: Array, w: Array, clock: int, decode: bool, scratch: Array, *out: Array
-    ) -> float:
-        wanted = self.wanted if decode else 0
-        return float(self.kernel(*self.fixed, self.known, order, w, wanted, clock, scratch, *out))
-
-    def set_known(self, known: WorkingSet | None) -> None:
-        self.known = self.known if known is None else known
-
-    def set_tables(self, tables: dict[str, Array]) -> None:
-        fields = {name: tables[name] for name in WorkingSet._fields}
-        self.known = check_planes(WorkingSet(**fields), self.known)
-
-
-def make_oracle(compiled: Compiled, form: Formulation, options: Any) -> _WorstOracle:
-    """The oracle for a formulation and the outputs to be summed over."""
-    if not form.summed:
-        return _WorstOracle(compiled, form, options)
-    if options.violators != "all":
-        return _KnownOracle(compiled, form, options)
-    kind = _ViolatedOracle if compiled.n_outputs is None else _ClassesOracle
-    return kind(compiled, form, options)
 
 
 #: Every block of examples sums into a vector of its own; all of them have so many entries at most,
@@ -613,16 +423,10 @@ class OneSlack(CertifiedSolver):
     @dataclass(frozen=True)
     class Options(SolverOptions):
         schedule: str = option("improved", "where cuts are made", words=("improved", "published"))
-        epsilon: float | None = option(
-            None, "the published stopping rule, line 19 of Algorithm 1; None: tol alone"
-        )
-        step: float = option(
-            0.1, "how far from the best weights to the restricted optimum cuts are made", most=1
-        )
+        epsilon: float | None = option(None, "line 19 of Algorithm 1; None: stop by tol alone")
+        step: float = option(0.1, "how far from the best weights cuts are made", most=1)
         patience: int = option(50, "rounds after which a cut without mass goes")
-        max_outputs: int = option(
-            20000, "with violators='all', violated outputs of an example up to which P is known"
-        )
+        max_outputs: int = option(20000, "violated outputs of an example up to which P is known")
         kappa1: int = option(10, "the first rounds of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
         violators: str | int = "argmax"
@@ -636,21 +440,23 @@ class OneSlack(CertifiedSolver):
             if slack == "max":
                 yield from ("kappa1", "kappa2", "max_outputs")
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "settled")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding")
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: CutMemory | None = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
+    def _begin(self, start: CutMemory | None) -> None:
+        compiled, form = self.compiled, self.form
         self.published = self.options.schedule == "published"
-        self.oracle = make_oracle(compiled, form, self.options)
-        self.restricted = self.oracle.restricted
+        self.known: WorkingSet | None = None  # the sets V_i, where sums are over what was met
+        self.limits: tuple[int, ...] = ()  # what the kernel is told beside the formulation
+        if not form.summed:  # one output an example
+            kernel: Any = cut_worst if form.rescaled or form.root else cut_worst_sum
+        elif self.options.violators != "all":
+            kernel, self.restricted = cut_known, True
+            self.known = empty_working_set(compiled.lengths, gram=False)
+        elif compiled.n_outputs is None:
+            kernel, self.limits = cut_violated, (int(self.options.max_outputs),)
+        else:
+            kernel, self.limits = cut_all, (compiled.n_outputs,)
+        self.kernel = compiled.bind(kernel)
         size = compiled.n_weights
         n_blocks = min(max(4, min(64, BLOCK_ENTRIES // size)), max(len(self.active), 1))
         self.blocks = np.array_split(self.active, n_blocks)
@@ -658,13 +464,12 @@ class OneSlack(CertifiedSolver):
         self.offsets = np.zeros(n_blocks)
         self.cuts = empty_cuts(size)
         self.decoding = True  # in the next round
-        self.settled = False
         caps = form.cap[self.active]
         unit = caps.mean() if form.summed else caps.sum()
         self.epsilon = float(unit) * (self.options.epsilon or 0.0)
         if start is not None:
             self.cuts = start.cuts
-            self.oracle.set_known(start.known)
+            self.known = start.known if self.restricted and start.known else self.known
             self.cuts.optimise(1e-4 * self.cuts.linear(), newton=not self.published)
             self._set_weights()
             self._best = start.best.copy()  # of unknown primal: where the first round cuts
@@ -688,7 +493,7 @@ class OneSlack(CertifiedSolver):
     @property
     def n_planes(self) -> int:
         """Cuts, and outputs in the sets V_i."""
-        return self.cuts.known + self.oracle.n_known
+        return self.cuts.known + (0 if self.known is None else self.known.n_planes)
 
     def dual(self) -> float:
         """``Σ β·b − ½‖w‖²``."""
@@ -698,13 +503,22 @@ class OneSlack(CertifiedSolver):
         """One round of Algorithm 1; the gap."""
         self.clock += 1
         decode = self.decoding
-        point = self._choose_point()
+        # Where to cut: an earlier run's best weights are of unknown primal.
+        point, best = self.w, self._best
+        if best is not None and self.clock == 1:
+            point = best
+        elif best is not None and not self.published and math.isfinite(self._best_primal):
+            point = np.asarray(best + self.options.step * (self.w - best))
         g, b, primal = self._cut_at(point, decode)
         if decode:
             self._keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
         excess = b - float(g @ point) - self.cuts.slack_at(point)
-        self.settled = decode and self._settles(excess)
+        if self.options.epsilon is not None:
+            left = excess if self.published else self._distance()
+            if decode and left <= self.epsilon:
+                above = f"more than epsilon={self.options.epsilon:g}"
+                self.settled = f"no constraint is violated by {above}"
         self.decoding = self._decodes_next(decode, excess)
         if excess > OBJECTIVE_ROUNDING * b:
             self.cuts = self.cuts.with_cut(g, b, self.clock)
@@ -714,26 +528,24 @@ class OneSlack(CertifiedSolver):
         self._set_weights()
         return self._distance()
 
-    def _choose_point(self) -> Array:
-        """Where to cut."""
-        best = self._best
-        if best is not None and self.clock == 1:
-            return best
-        if best is None or self.published or not math.isfinite(self._best_primal):
-            return self.w
-        return np.asarray(best + self.options.step * (self.w - best))
-
     def _cut_at(self, point: Array, decode: bool) -> tuple[Array, float, float]:
         """The most violated constraint at a point, block by block in threads, and the primal."""
-        self.oracle.prepare(self.clock)
+        given: tuple[Any, ...] = self.limits
+        if self.known is not None:
+            self.known = make_room(self.known, self.clock, KEEP)
+            asked = self.options.violators
+            wanted = (1 if asked == "argmax" else int(asked)) if decode else 0
+            given = (self.known, wanted, self.clock)
         self.oracle_calls += len(self.active) * int(decode)
         self.violation[:] = 0.0
 
         def cut(part: Array, scratch: Array) -> None:
             for k in part:
                 self.sums[k] = 0.0
-                self.offsets[k] = self.oracle.cut(
-                    self.blocks[k], point, self.clock, decode, scratch, self.sums[k], self.violation
+                own = given if self.known is None else (*given, scratch)
+                out = (self.sums[k], self.violation)
+                self.offsets[k] = self.kernel(
+                    self.compiled.problem, self.form, *own, self.blocks[k], point, *out
                 )
 
         self.workers.map(cut, np.arange(len(self.blocks)))
@@ -744,12 +556,6 @@ class OneSlack(CertifiedSolver):
 
     def _distance(self) -> float:
         return self._best_primal - self.dual()
-
-    def _settles(self, excess: float) -> bool:
-        """Line 19, where ε was given."""
-        if self.options.epsilon is None:
-            return False
-        return (excess if self.published else self._distance()) <= self.epsilon
 
     def _tolerance(self) -> float:
         """What the inner solve may leave."""
@@ -768,18 +574,11 @@ class OneSlack(CertifiedSolver):
             return since < 0
         return since % self.options.kappa2 == 0 or excess <= self._tolerance()
 
-    def finished(self) -> str | None:
-        """The paper's stopping rule, where ``epsilon`` was given."""
-        if self.settled:
-            self.satisfied = True
-            return f"no constraint is violated by more than epsilon={self.options.epsilon:g}"
-        return super().finished()
-
     # State ---------------------------------------------------------------------------------
 
     def _set_weights(self) -> None:
         self.w = aligned_zeros(self.compiled.n_weights)
-        self.cuts.vectors.combine(self.cuts.beta, self.w)
+        self.w += self.cuts.beta @ self.cuts.vectors
 
     def repair(self) -> None:
         """Weights from the multipliers again, after an interruption anywhere."""
@@ -792,17 +591,19 @@ class OneSlack(CertifiedSolver):
 
     def memory(self) -> CutMemory:
         """Cuts, sets V_i and the best weights."""
-        return CutMemory(self.cuts, self.oracle.known, self.best()[0])
+        return CutMemory(self.cuts, self.known, self.best()[0])
 
     def tables(self) -> dict[str, Array]:
         """Cuts and sets V_i, as arrays."""
         tables = {f"cuts.{name}": value for name, value in self.cuts.tables().items()}
-        if self.oracle.known is not None:
-            tables |= self.oracle.known._asdict()
+        if self.known is not None:
+            tables |= self.known._asdict()
         return tables
 
     def set_tables(self, tables: dict[str, Array]) -> None:
         """Take over cuts and sets V_i of the same problem."""
         own = {name[5:]: value for name, value in tables.items() if name.startswith("cuts.")}
         self.cuts = cuts_from(own, len(self.w))
-        self.oracle.set_tables(tables)
+        if self.known is not None:
+            fields = {name: tables[name] for name in WorkingSet._fields}
+            self.known = check_planes(WorkingSet(**fields), self.known)

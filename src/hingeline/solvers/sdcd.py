@@ -37,7 +37,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel
-from hingeline.core.blocks import register_rule, slack_of_known, visit
+from hingeline.core.blocks import (
+    FREE_SLOTS_ONLY,
+    KEEP,
+    Mass,
+    WorkingSet,
+    insert,
+    make_room,
+    register_rule,
+    slack_of_known,
+)
+from hingeline.core.blocks import visit as visit_planes
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -46,10 +56,8 @@ from hingeline.core.formulations import (
     plane_offset,
     plane_scale,
 )
-from hingeline.core.planes import FREE_SLOTS_ONLY, KEEP, WorkingSet, insert, make_room
 from hingeline.core.primitives import (
     all_add,
-    all_inner,
     all_isotropy,
     decode_best,
     output_length,
@@ -59,7 +67,7 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import option, option_names
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.enumerated import Buffers, EnumeratedSDM, hinges, make_buffers, shuffle_runs
+from hingeline.solvers.enumerated import EnumeratedSDM, Work, hinges, make_work, visit
 from hingeline.solvers.sdm import SDM
 
 # Which outputs enter the working set when every hinge counts (``slack="sum"``).
@@ -116,6 +124,19 @@ def violated(problem: Any, form: Formulation, i: int, w: Array, k: int) -> Array
 
 
 @helper
+def all_violated(
+    problem: Any, form: Formulation, i: int, w: Array, limit: int
+) -> tuple[Array, bool]:
+    """The violated outputs, best first, up to about ``limit``; whether these are all."""
+    k = FIRST
+    ys = violated(problem, form, i, w, k)
+    while ys.shape[0] == k and k < limit:
+        k = min(4 * k, limit)
+        ys = violated(problem, form, i, w, k)
+    return ys, ys.shape[0] < k
+
+
+@helper
 def add_violators(
     problem: Any,
     form: Formulation,
@@ -150,7 +171,6 @@ def find_violators(
     order: Array,
     w: Array,
     wanted: int,
-    look: int,
     clock: int,
     patience: int,
     scratch: Array,
@@ -158,15 +178,15 @@ def find_violators(
 ) -> None:
     """Put violated outputs of the examples of ``order`` into their sets; parts may run in threads.
 
-    ``wanted`` best outputs are looked at, or ``−wanted`` more than are known. With ``look``,
-    ``violation[i]`` is the slack over the planes known, those included that found no room.
+    ``wanted`` best outputs are looked at, or ``−wanted`` more than are known. For a certificate
+    (free slots only) ``violation[i]`` is the slack over them, those included that found no room.
     """
     for i in order:
         violation[i] = 0.0
         if form.cap[i] == 0.0:
             continue
         left_out = add_violators(problem, form, ws, i, w, wanted, clock, patience, scratch)
-        if look == 1:
+        if patience == FREE_SLOTS_ONLY:
             violation[i] = slack_of_known(problem, form, ws, i, w) + left_out
 
 
@@ -179,18 +199,11 @@ def sum_violations(
         violation[i] = 0.0
         if form.cap[i] == 0.0:
             continue
-        k = FIRST
-        ys = violated(problem, form, i, w, k)
-        while ys.shape[0] == k and k < limit:
-            k = min(4 * k, limit)
-            ys = violated(problem, form, i, w, k)
-        if ys.shape[0] == k:
-            violation[i] = np.inf
-            continue
+        ys, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         for j in range(ys.shape[0]):
             slack = add_hinge(form, slack, hinge(problem, form, i, ys[j], w))
-        violation[i] = slack
+        violation[i] = slack if complete else np.inf
 
 
 # Dual coordinate descent for summed errors where all outputs are the working set.
@@ -238,24 +251,13 @@ def shift(beta: Array, m: int, base: float, cap: float) -> float:
 
 
 @helper
-def visit_all(
-    problem: Any,
-    form: Formulation,
-    i: int,
-    m: int,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    coefficient: float,
-    precision: float,
-    work: Buffers,
-    gram: Array,
+def visit_in_boxes(
+    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
 ) -> float:
-    """Move the multipliers of example i and carry the change into w; the gap it had before.
-
-    With a precision of 0 each moves once, in order, as printed.
-    """
+    """:func:`.enumerated.visit` in closed form."""
+    m = work.chosen.shape[0]
     at = i * m
+    alpha = work.alpha
     losses = work.losses
     values = work.values
     hinges(problem, form, i, m, w, losses, values)
@@ -273,32 +275,16 @@ def visit_all(
     if spread == 0.0:
         return gap
     new = work.first
-    square = all_isotropy(problem, i) if form.rescaled == 0 and precision > 0.0 else 0.0
-    if square > 0.0:
-        for k in range(m):
-            # The true output has loss 0 and no plane.
-            new[k] = alpha[at + k] + values[k] / square if losses[k] > 0.0 else -np.inf
-        T = shift(new, m, total, cap)
-        for k in range(m):
-            new[k] = min(max(new[k] - T, 0.0), cap)
-    else:
-        for j in range(m):
-            new[j] = alpha[at + j]
-            a = plane_scale(form, losses[j])
-            for k in range(j + 1):
-                value = a * plane_scale(form, losses[k]) * all_inner(problem, i, j, k)
-                gram[j, k] = value
-                gram[k, j] = value
-        if precision > 0.0:
-            box_steps(gram, new[:m], values[:m], cap, precision * spread, 10 * m + 10)
-        else:
-            for k in range(m):
-                box_step(gram, new[:m], values[:m], k, cap)
+    for k in range(m):
+        # The true output has loss 0 and no plane.
+        new[k] = alpha[at + k] + values[k] / square if losses[k] > 0.0 else -np.inf
+    T = shift(new, m, total, cap)
     steps = work.steps
     for k in range(m):
+        new[k] = min(max(new[k] - T, 0.0), cap)
         change = new[k] - alpha[at + k]
         alpha[at + k] = new[k]
-        drift[at + k] += coefficient * change
+        work.drift[at + k] += coefficient * change
         steps[k] = plane_scale(form, losses[k]) * change
     all_add(problem, i, steps, w)
     return gap
@@ -308,26 +294,24 @@ def visit_all(
 def move_all_in_boxes(
     problem: Any,
     form: Formulation,
+    rule: Any,
     order: Array,
     alpha: Array,
     drift: Array,
     w: Array,
     visits: float,
-    precision: float,
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    m = alpha.shape[1]
-    flat_alpha = alpha.reshape(alpha.size)
-    flat_drift = drift.reshape(drift.size)
-    work = make_buffers(m)
-    gram = np.empty((m, m))
+    work = make_work(alpha, drift)
     k = visits
     for i in order:
         k += 1.0
-        gaps[i] = visit_all(
-            problem, form, i, m, flat_alpha, flat_drift, w, k * (k - 1.0), precision, work, gram
-        )
+        square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
+        if square > 0.0:
+            gaps[i] = visit_in_boxes(problem, form, i, w, k * (k - 1.0), square, work)
+        else:
+            gaps[i] = visit(problem, form, rule, i, w, k * (k - 1.0), work)
 
 
 class EnumeratedSDCD(EnumeratedSDM):
@@ -345,9 +329,13 @@ class EnumeratedSDCD(EnumeratedSDM):
             """The published schedule uses none of the others."""
             return option_names(EnumeratedSDM) if self.schedule == "published" else ()
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        if self.options.schedule == "published":
+    mover = staticmethod(move_all_in_boxes)
+
+    def _begin(self, start: Array | None) -> None:
+        super()._begin(start)
+        published = self.options.schedule == "published"
+        self.rule = Box(0.0 if published else self.options.precision)
+        if published:
             self.stages = []
 
     def sweep(self) -> float:
@@ -357,27 +345,8 @@ class EnumeratedSDCD(EnumeratedSDM):
         self.clock += 1
         if self.clock & (self.clock - 1) == 0:
             self.restart_average()
-        self._move_in(self.active, self.form, 0.0)
+        self.move_in(self.active, self.form)
         return self._look_at_best(self.form, both=self.clock % 4 == 0) - self.dual()
-
-    def move(self, examples: Array, form: Formulation) -> None:
-        """Visit examples in a random order."""
-        self._move_in(shuffle_runs(self.rng, examples), form, self.options.precision)
-
-    def _move_in(self, order: Array, form: Formulation, precision: float) -> None:
-        move_all_in_boxes(
-            self.compiled.problem,
-            form,
-            order,
-            self.alpha,
-            self.drift,
-            self.w,
-            self.visits,
-            precision,
-            self.gaps,
-        )
-        self.visits += len(order)
-        self.oracle_calls += len(order)
 
 
 @helper
@@ -446,16 +415,10 @@ class Box(NamedTuple):
 
 @helper
 def _step(
-    rule: Box,
-    gram: Array,
-    alpha: Array,
-    before: Array,
-    gradient: Array,
-    total: float,
-    cap: float,
-    ridge: float,
+    rule: Box, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
     m = alpha.shape[0]
+    cap = mass.cap
     spread = 0.0
     for j in range(m):
         spread = max(spread, abs(slope(gradient[j], alpha[j], cap)))
@@ -495,7 +458,7 @@ def published_pass(
     for i in order:
         k += 1.0
         add_violators(problem, form, ws, i, w, wanted, clock, KEEP, scratch)
-        square = visit(problem, form, ws, rule, i, w, k * (k - 1.0), clock, gaps)
+        square = visit_planes(problem, form, ws, rule, i, w, k * (k - 1.0), clock, gaps)
         largest = max(largest, square)
     return largest
 
@@ -509,20 +472,12 @@ class SDCD(PlaneSolver):
     @dataclass(frozen=True)
     class Options(SDM.Options):
         cached_passes: int = option(3, "as for sdm", least=0)
-        patience: int | None = option(
-            None, "passes after which a plane without mass may go; None keeps every plane"
-        )
+        patience: int | None = option(None, "as for sdm; None keeps every plane")
         schedule: str = option("improved", "what a pass does", words=SCHEDULES)
         kappa1: int = option(10, "the first passes of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
-        delta: float | None = option(
-            None, "stop, as printed, when no example's Σδ² exceeds this in a pass that decodes"
-        )
-        max_outputs: int | None = option(
-            None,
-            "violated outputs of an example that a certificate lists with violators='all'; beyond, "
-            "the structure bounds their sum, or there is no certificate",
-        )
+        delta: float | None = option(None, "stop when no Σδ² exceeds it in a pass that decodes")
+        max_outputs: int | None = option(None, "violated outputs that a certificate lists")
         violators: str | int = "argmax"
 
         def unused(self, slack: str) -> Iterable[str]:
@@ -530,28 +485,17 @@ class SDCD(PlaneSolver):
             published = self.schedule == "published"
             return option_names(SDM) if published else ("kappa1", "kappa2", "delta")
 
-    saved_numbers = (*SDM.saved_numbers, "decoding", "settled")
+    saved_numbers = (*SDM.saved_numbers, "decoding")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def _begin(self, start: WorkingSet | None) -> None:
+        super()._begin(start)
         self.decoding = True
-        self.settled = False
         self.published = self.options.schedule == "published"
         self.restricted = self.options.violators != "all" and not self.hard
+        self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
-        if self.fresh and not self.published and np.isfinite(self.form.cap).all():
+        if not self.published:
             self.plan_stages_by_sample()
-
-    @property
-    def rule(self) -> Box:
-        """How mass moves at a visit."""
-        return Box(0.0 if self.published else self.options.precision)
-
-    @property
-    def patience(self) -> int:
-        """Passes after which a plane without mass may go."""
-        asked = self.options.patience
-        return KEEP if asked is None else int(asked)
 
     def sweep(self) -> float:
         """A pass of the published schedule, or a decoding pass and the cached ones after it."""
@@ -565,22 +509,15 @@ class SDCD(PlaneSolver):
         if self.decoding:
             self.ws = make_room(self.ws, self.clock, KEEP)  # a free slot for everyone
             largest = self.compiled.bind(published_pass)(
-                self.compiled.problem,
-                self.form,
-                self.ws,
-                self.rule,
-                self.active,
-                self.w,
-                self.visits,
-                self._wanted(),
-                self.clock,
-                np.zeros(self.compiled.scratch_size),
-                self.gaps,
+                *(self.compiled.problem, self.form, self.ws, self.rule, self.active, self.w),
+                *(self.visits, self._wanted(), self.clock, self.workers.scratch[0], self.gaps),
             )
             self.visits += len(self.active)
             self.oracle_calls += len(self.active)
             late = passes >= options.kappa1
-            self.settled = options.delta is not None and late and largest <= options.delta
+            if options.delta is not None and late and largest <= options.delta:
+                changed = f"by more than delta={options.delta:g}"
+                self.settled = f"no example's multipliers changed {changed}"
             self.decoding = not late
         else:
             self.move(self.active, self.form, self.gaps)
@@ -593,49 +530,27 @@ class SDCD(PlaneSolver):
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_violators`."""
-        self._find(order, patience, look=False)
-
-    def _find(self, order: Array, patience: int, look: bool) -> None:
-        kernel = self.compiled.bind(find_violators)
+        find = self.compiled.bind(find_violators)
+        known = (self.compiled.problem, self.form, self.ws)
+        asked = (self._wanted(), self.clock, patience)
         self.workers.map(
-            lambda part, scratch: kernel(
-                self.compiled.problem,
-                self.form,
-                self.ws,
-                part,
-                self.w,
-                self._wanted(),
-                int(look),
-                self.clock,
-                patience,
-                scratch,
-                self.violation,
-            ),
+            lambda part, scratch: find(*known, part, self.w, *asked, scratch, self.violation),
             order,
         )
-
-    def finished(self) -> str | None:
-        """The paper's stopping rule, where ``delta`` was given."""
-        if self.settled:
-            self.satisfied = True
-            return f"no example's multipliers changed by more than delta={self.options.delta:g}"
-        return super().finished()
 
     # Certificates --------------------------------------------------------------------------
 
     def _find_violations(self) -> None:
         everyone = np.arange(self.compiled.n)
         if self.restricted:
-            self._find(everyone, FREE_SLOTS_ONLY, look=True)
+            self.find(everyone, FREE_SLOTS_ONLY)
             return
         bound = self.compiled.summed_slack
         limit = self.options.max_outputs or (20000 if bound is None else 300)
-        kernel = self.compiled.bind(sum_violations)
+        add_up = self.compiled.bind(sum_violations)
+        given = (self.compiled.problem, self.form)
         self.workers.map(
-            lambda part, scratch: kernel(
-                self.compiled.problem, self.form, part, self.w, limit, self.violation
-            ),
-            everyone,
+            lambda part, scratch: add_up(*given, part, self.w, limit, self.violation), everyone
         )
         if bound is not None:  # of those with too many violated outputs to list
             self.workers.map(

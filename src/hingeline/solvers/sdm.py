@@ -24,8 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
-from hingeline.core.blocks import register_rule
+from hingeline._jit import helper
+from hingeline.core.blocks import Mass, WorkingSet, register_rule
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.conjugate_gradients import Accelerator
@@ -33,7 +33,7 @@ from hingeline.solvers.conjugate_gradients import Accelerator
 Array = np.ndarray[Any, Any]
 
 
-@kernel
+@helper
 def pair_steps(
     gram: Array,
     alpha: Array,
@@ -118,18 +118,11 @@ class Pair(NamedTuple):
 
 @helper
 def _step(
-    rule: Pair,
-    gram: Array,
-    alpha: Array,
-    before: Array,
-    gradient: Array,
-    total: float,
-    cap: float,
-    ridge: float,
+    rule: Pair, gram: Array, alpha: Array, before: Array, gradient: Array, mass: Mass
 ) -> tuple[bool, float]:
     m = alpha.shape[0]
     top = 0.0
-    least = 0.0 if total < cap else np.inf
+    least = 0.0 if mass.total < mass.cap else np.inf
     for j in range(m):
         top = max(top, gradient[j])
         if alpha[j] > 0.0:
@@ -137,7 +130,8 @@ def _step(
     spread = top - least
     if spread <= 0.0:
         return False, 0.0
-    pair_steps(gram, alpha, gradient, cap, ridge, rule.precision * spread, 10 * m + 10)
+    accuracy = rule.precision * spread
+    pair_steps(gram, alpha, gradient, mass.cap, mass.ridge, accuracy, 10 * m + 10)
     return True, 0.0
 
 
@@ -178,13 +172,8 @@ class SDM(PlaneSolver):
 
     saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers)
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def _begin(self, start: WorkingSet | None) -> None:
+        super()._begin(start)
+        self.rule = Pair(self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
-        if self.fresh and np.isfinite(self.form.cap).all():
-            self.plan_stages_by_sample()
-
-    @property
-    def rule(self) -> Pair:
-        """How mass moves at a visit."""
-        return Pair(self.options.precision)
+        self.plan_stages_by_sample()

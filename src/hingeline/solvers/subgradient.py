@@ -92,33 +92,23 @@ class Subgradient(CertifiedSolver):
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings = ("margin",)
     soft_only = "it descends on the price of slack"
+
+    @dataclass(frozen=True)
+    class Options(SolverOptions):
+        nu: float = 0.0
+
     saved_arrays: ClassVar[tuple[str, ...]] = ("planes", "moments", "state", "_best")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.margins = Margins(self.compiled, self.form.cap, self.workers, self._nu())
+    def _begin(self, start: None) -> None:
+        self.margins = Margins(self.compiled, self.form.cap, self.workers, float(self.options.nu))
         self.planes = aligned_zeros(len(self.w))
         self.moments = aligned_zeros(len(self.w))
         self.state = np.zeros(7)
         self.state[RHO] = 1.0
 
-    def _nu(self) -> float:
-        return 0.0
-
     def _gain(self) -> float:
         """Length of ρ's steps."""
         return 0.0
-
-    @property
-    def n_planes(self) -> int:
-        """None are kept."""
-        return 0
-
-    def memory(self) -> None:
-        """Nothing: there are no multipliers to start from."""
-
-    def _find_violations(self) -> None:
-        """Asked of no one: :meth:`primal_of` does it."""
 
     def mean(self) -> Array:
         """The last iterate, a mean of planes."""
@@ -133,18 +123,13 @@ class Subgradient(CertifiedSolver):
     def _run(self) -> None:
         self.clock += 1
         self.state[HINGES] = 0.0
-        self.compiled.bind(descend)(
-            self.compiled.problem,
-            self.form.cap,
-            self.rng.permutation(self.active),
-            float(self.clock),
-            self.margins.nu,
-            self._gain(),
-            self.state,
-            self.planes,
-            self.moments,
-        )
+        order, weight = self.rng.permutation(self.active), float(self.clock)
+        steering = (self.margins.nu, self._gain())
+        self._descend(order, weight, *steering, self.state, self.planes, self.moments)
         self.oracle_calls += len(self.active)
+
+    def _descend(self, *given: Any) -> None:
+        self.compiled.bind(descend)(self.compiled.problem, self.form.cap, *given)
 
     # The two sides -------------------------------------------------------------------------
 
@@ -192,24 +177,21 @@ class NuSubgradient(NuCertificate, Subgradient):
     soft_only = ""  # there is no C
 
     @dataclass(frozen=True)
-    class Options(SolverOptions):
+    class Options(Subgradient.Options):
         gain: float = option(8.0, "length of ρ's steps, about 1 over the slope of risk in log ρ")
         nu: float = 1.0
 
-    saved_numbers = (*Subgradient.saved_numbers, *NuCertificate.mixture_numbers, "_first_rho")
-    saved_arrays = (*Subgradient.saved_arrays, *NuCertificate.mixture_arrays)
+    saved_numbers = (*Subgradient.saved_numbers, *NuCertificate.nu_numbers, "_first_rho")
+    saved_arrays = (*Subgradient.saved_arrays, *NuCertificate.nu_arrays)
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._begin(self.margins.nu)
+    def _begin(self, start: None) -> None:
+        super()._begin(start)
+        self._set_margins(self.margins)
         worst, level = self._worst()
         self.mix(worst, level)
         # With the largest losses throughout, νρ is at least the square of the weights.
         self._first_rho = float(worst @ worst) / self.nu
         self.state[RHO] = self._first_rho
-
-    def _nu(self) -> float:
-        return float(self.options.nu)
 
     def _worst(self) -> tuple[Array, float]:
         """The mean of the planes of the largest losses, which is feasible whatever ν is."""
@@ -217,17 +199,8 @@ class NuSubgradient(NuCertificate, Subgradient):
         state = np.zeros(7)
         state[RHO] = 1.0
         state[TOTAL] = 1e300  # so large that scores count for nothing beside losses
-        self.compiled.bind(descend)(
-            self.compiled.problem,
-            self.form.cap,
-            self.active,
-            1.0,
-            0.0,
-            0.0,
-            state,
-            planes,
-            aligned_zeros(self.compiled.n_weights),
-        )
+        nothing = aligned_zeros(self.compiled.n_weights)
+        self._descend(self.active, 1.0, 0.0, 0.0, state, planes, nothing)
         n = len(self.active)
         self.oracle_calls += n
         return planes / n, float(state[LINEAR]) / n
@@ -259,8 +232,4 @@ class NuSubgradient(NuCertificate, Subgradient):
 
     def primal_of(self, weights: Array) -> float:
         """The value of (7) at given weights and the best ρ for them."""
-        low, high, count = self.margins.bracket(weights, max(self.average()[1], 1e-300))
-        self.oracle_calls += count * len(self.active)
-        best = max(low, high, key=lambda look: look.lead)
-        self._best_rho = best.rho
-        return 0.5 * float(weights @ weights) - best.lead
+        return self._primal_near(weights, max(self.average()[1], 1e-300))

@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
-from hingeline.core.blocks import add_planes
+from hingeline.core.blocks import FREE_SLOTS_ONLY, WorkingSet, add_planes, empty_working_set, insert
 from hingeline.core.formulations import Formulation
-from hingeline.core.planes import FREE_SLOTS_ONLY, WorkingSet, empty_working_set, insert
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.solver import PlaneSolver
-from hingeline.core.workers import Workers
 from hingeline.solvers.enumerated import add_all
 
 Array = np.ndarray[Any, Any]

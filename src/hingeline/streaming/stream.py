@@ -30,16 +30,15 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline._checks import positive
+from hingeline._checks import effective_n_jobs, positive
 from hingeline._jit import announce_compiling
+from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.loop import outside
-from hingeline.core.planes import WorkingSet
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
 from hingeline.core.solver import PlaneSolver
-from hingeline.core.workers import Workers, effective_n_jobs
 from hingeline.features.input import find_classes, with_constant
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM

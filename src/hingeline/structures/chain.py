@@ -11,11 +11,12 @@ then A, then the start weights a and the end weights b. The loss is a sum over p
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from hingeline._jit import helper, prefetch
+from hingeline._jit import by_class, by_reference, helper, prefetch
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 from hingeline.inference.chain import (
@@ -32,10 +33,15 @@ from hingeline.inference.chain import (
 
 Array = np.ndarray[Any, Any]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 #: Sequences up to this length keep the inner products of their tokens (Gram table).
 GRAM_LENGTH = 128
+#: Rows at least this long are not read as a whole.
+LONG_ROW = MANY_LABELS
 
 
+@by_reference
 class ChainProblem(NamedTuple):
     """Sequences as one CSR matrix of tokens; see :mod:`hingeline.structures.chain` for weights.
 
@@ -58,6 +64,15 @@ class ChainProblem(NamedTuple):
     n_labels: int
     stride: int
     boundary: int  # 1 if there are start and end weights
+
+
+class PlainChain(ChainProblem):
+    """Sequences of few labels with nothing forbidden: kernels are compiled without the rest."""
+
+
+def _for_plain(general: F, plain: Callable[..., Any]) -> F:
+    """Let kernels run ``plain`` in place of ``general`` for a :class:`PlainChain`."""
+    return by_class(general, lambda problem: plain if problem is PlainChain else general)
 
 
 def layout(
@@ -144,7 +159,7 @@ def make_problem(
     ends = np.cumsum(sizes)
     kept = (sizes > 0) & (ends * 8 <= cache_mb * 2**20)
     gram_start = np.where(kept, ends - sizes, -1)
-    return ChainProblem(
+    return (PlainChain if stride < LONG_ROW else ChainProblem)(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=np.ascontiguousarray(values),
@@ -185,6 +200,7 @@ def constrain(
         out[:, : problem.n_labels][~table] = -np.inf
         return out
 
+    problem = ChainProblem(*problem)
     if valid is not None:
         start, move, end = valid
         problem = problem._replace(end_masks=mask(np.array([start, end])), move_mask=mask(move))
@@ -315,9 +331,6 @@ def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Arr
 # With few labels the weights of a position's features are summed in whole rows. With many, a row
 # is long and planes name only a handful of its labels: those weights are picked out one by one.
 
-#: Rows at least this long are not read as a whole.
-LONG_ROW = 64
-
 
 @helper
 def _fetch_changes(problem: ChainProblem, lo: int, ys: Array, w: Array, differs: Array) -> None:
@@ -438,6 +451,16 @@ def _score_by_labels(problem: ChainProblem, lo: int, ys: Array, w: Array, out: A
         first = ends[t]
 
 
+def _score_positions(problem: ChainProblem, lo: int, ys: Array, w: Array, out: Array) -> None:
+    if problem.stride < LONG_ROW:
+        _score_by_rows(problem, lo, ys, w, out)
+    else:
+        _score_by_labels(problem, lo, ys, w, out)
+
+
+_for_plain(_score_positions, _score_by_rows)
+
+
 @helper
 def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
@@ -445,10 +468,7 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
     m, length = ys.shape
     for j in range(m):
         out[j] = 0.0
-    if problem.stride < LONG_ROW:
-        _score_by_rows(problem, lo, ys, w, out)
-    else:
-        _score_by_labels(problem, lo, ys, w, out)
+    _score_positions(problem, lo, ys, w, out)
     if problem.boundary == 1:
         stride = problem.stride
         labels = problem.labels[lo : lo + length]
@@ -459,7 +479,22 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
 
 
 @helper
-def _add_labels(
+def _add_whole_rows(
+    problem: ChainProblem,
+    at: int,
+    ys: Array,
+    t: int,
+    a: int,
+    moved: Array,
+    n_moved: int,
+    change: Array,
+    w: Array,
+) -> None:
+    first, last = problem.indptr[at], problem.indptr[at + 1]
+    rows_add(problem.indices, problem.values, first, last, change, w, problem.stride)
+
+
+def _add_change(
     problem: ChainProblem,
     at: int,
     ys: Array,
@@ -472,6 +507,9 @@ def _add_labels(
 ) -> None:
     """``W[f, k] += x_f·change[k]`` for token ``at``, k being a or a label of a plane that moves."""
     stride = problem.stride
+    if stride < LONG_ROW:
+        _add_whole_rows(problem, at, ys, t, a, moved, n_moved, change, w)
+        return
     named = moved[n_moved:]
     named[0] = a
     count = 1
@@ -487,6 +525,9 @@ def _add_labels(
         row = problem.indices[p] * stride
         for q in range(count):
             w[row + named[q]] += problem.values[p] * change[named[q]]
+
+
+_for_plain(_add_change, _add_whole_rows)
 
 
 @helper
@@ -517,11 +558,7 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
                 A[labels[t - 1], a] += steps[j]
                 A[ys[j, t - 1], b] -= steps[j]
         if some:
-            if stride < LONG_ROW:
-                first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
-                rows_add(problem.indices, problem.values, first, last, change, w, stride)
-            else:
-                _add_labels(problem, lo + t, ys, t, a, moved, count, change, w)
+            _add_change(problem, lo + t, ys, t, a, moved, count, change, w)
             for p in range(count):
                 change[ys[moved[p], t]] = 0.0
             change[a] = 0.0
@@ -534,7 +571,6 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
             w[at + stride + ys[j, length - 1]] -= steps[j]
 
 
-@helper
 def moves(problem: ChainProblem, w: Array) -> Array:
     """Transition weights, ``−inf`` where a move is forbidden: a view, or a copy with the mask."""
     A = transition(problem, w)
@@ -547,7 +583,9 @@ def moves(problem: ChainProblem, w: Array) -> Array:
     return masked
 
 
-@helper
+_for_plain(moves, transition)
+
+
 def _forbid_labels(problem: ChainProblem, i: int, scores: Array) -> None:
     """``−inf`` for labels that may not be first, last, or where they are."""
     lo = problem.offsets[i]
@@ -561,6 +599,14 @@ def _forbid_labels(problem: ChainProblem, i: int, scores: Array) -> None:
             row = problem.token_mask[lo + t]
             for k in range(stride):
                 scores[t, k] += row[k]
+
+
+@helper
+def _forbid_nothing(problem: ChainProblem, i: int, scores: Array) -> None:
+    return
+
+
+_for_plain(_forbid_labels, _forbid_nothing)
 
 
 @helper
@@ -585,8 +631,7 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
             row = problem.cost[problem.labels[lo + t]]
             for k in range(stride):
                 scores[t, k] += loss_scale * row[k]
-    if problem.end_masks.shape[0] + problem.token_mask.shape[0] > 0:
-        _forbid_labels(problem, i, scores)
+    _forbid_labels(problem, i, scores)
     return scores
 
 
@@ -601,6 +646,14 @@ def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Ar
     if problem.move_mask.shape[0] == 0:  # its own branch: measurably faster than ``moves`` alone
         return _best_path(scores, transition(problem, w), problem.n_labels, y_out)
     return _best_path(scores, moves(problem, w), problem.n_labels, y_out)
+
+
+@helper
+def _decode_plain(
+    problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array
+) -> float:
+    scores = position_scores(problem, i, w, loss_scale)
+    return max_sum(scores, transition(problem, w), problem.n_labels, y_out)
 
 
 @helper
@@ -719,17 +772,47 @@ def decode_best(problem: ChainProblem, i: int, w: Array, loss_scale: float, ys: 
     return n_best(scores, moves(problem, w), problem.n_labels, ys, values)
 
 
-register(
-    ChainProblem,
-    output_length=output_length,
-    decode=decode,
-    plane_score=plane_score,
-    plane_add=plane_add,
-    plane_sqdist=plane_sqdist,
-    planes_score=planes_score,
-    planes_add=planes_add,
-    plane_loss=plane_loss,
-    truth=truth,
-    decode_by_loss=decode_by_loss,
-    decode_best=decode_best,
-)
+def promises(problem: ChainProblem, transitions: Array) -> Array:
+    """What pruned decoding goes by, the same for all sequences; see :func:`find_path`."""
+    return best_moves(transitions, problem.n_labels if problem.n_labels >= MANY_LABELS else 0)
+
+
+def find_path(
+    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
+) -> float:
+    """The best path through ``scores``, and its value."""
+    if problem.n_labels < MANY_LABELS:
+        return max_sum(scores, transitions, problem.n_labels, y_out)
+    return best_path(scores, transitions, best, problem.n_labels, y_out)
+
+
+@helper
+def _no_promises(problem: ChainProblem, transitions: Array) -> Array:
+    return np.empty(0)
+
+
+@helper
+def _find_path_of_few(
+    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
+) -> float:
+    return max_sum(scores, transitions, problem.n_labels, y_out)
+
+
+_for_plain(promises, _no_promises)
+_for_plain(find_path, _find_path_of_few)
+
+_PRIMITIVES: dict[str, Callable[..., Any]] = {
+    "output_length": output_length,
+    "decode": decode,
+    "plane_score": plane_score,
+    "plane_add": plane_add,
+    "plane_sqdist": plane_sqdist,
+    "planes_score": planes_score,
+    "planes_add": planes_add,
+    "plane_loss": plane_loss,
+    "truth": truth,
+    "decode_by_loss": decode_by_loss,
+    "decode_best": decode_best,
+}
+register(ChainProblem, **_PRIMITIVES)
+register(PlainChain, **{**_PRIMITIVES, "decode": _decode_plain})

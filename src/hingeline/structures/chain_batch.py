@@ -9,10 +9,7 @@ import numpy as np
 
 from hingeline._jit import kernel, strict_helper
 from hingeline.inference.chain import (
-    MANY_LABELS,
     against_rest,
-    best_moves,
-    best_path,
     best_without_span,
     continuations,
     max_marginals,
@@ -26,7 +23,13 @@ from hingeline.inference.chain_sums import (
     scaled_sums,
     workspace,
 )
-from hingeline.structures.chain import ChainProblem, moves, position_scores
+from hingeline.structures.chain import (
+    ChainProblem,
+    find_path,
+    moves,
+    position_scores,
+    promises,
+)
 
 # Slack summed over all outputs, for many sequences; parts of ``order`` may run in threads.
 
@@ -186,15 +189,11 @@ def add_by_feature(
 def decode_all(problem: ChainProblem, order: Array, w: Array, y_out: Array, values: Array) -> None:
     """Best label of every token; ``values[i]`` is the score of sequence i."""
     A = moves(problem, w)
-    many = problem.n_labels >= MANY_LABELS
-    best = best_moves(A, problem.n_labels if many else 0)
+    best = promises(problem, A)
     for i in order:
         scores = position_scores(problem, i, w, 0.0)
         y = y_out[problem.offsets[i] : problem.offsets[i + 1]]
-        if many:
-            values[i] = best_path(scores, A, best, problem.n_labels, y)
-        else:
-            values[i] = max_sum(scores, A, problem.n_labels, y)
+        values[i] = find_path(problem, scores, A, best, y)
 
 
 @kernel

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
+from hingeline._jit import by_reference, helper, kernel
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register, stack_blocks
 from hingeline.inference import map as map_inference
@@ -52,6 +52,7 @@ SPARSE_COLUMNS = 6
 EXCESS_ROUNDING = 1e-12
 
 
+@by_reference
 class GraphProblem(NamedTuple):
     """Examples with a graph each (or one graph for all), features and labels of their variables."""
 

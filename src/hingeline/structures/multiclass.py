@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper, prefetch
+from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 
@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 FAR = 65536
 
 
+@by_reference
 class MulticlassProblem(NamedTuple):
     """Examples as CSR rows; see the module's head for the weights."""
 
@@ -91,6 +92,9 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         n_weights=layout(problem.n_features, problem.n_labels, stride=problem.stride).size,
         scratch_size=1,
         n_outputs=problem.n_labels,
+        output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
+        output_squares=2.0 * problem.sqnorm,
+        isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
     )
 
 
@@ -203,11 +207,6 @@ def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float,
 
 
 @helper
-def n_outputs(problem: MulticlassProblem) -> int:
-    return problem.n_labels
-
-
-@helper
 def all_losses(problem: MulticlassProblem, i: int, out: Array) -> None:
     own = problem.labels[i]
     for k in range(problem.n_labels):
@@ -295,7 +294,6 @@ register(
     truth=truth,
     decode_by_loss=decode_by_loss,
     decode_best=decode_best,
-    n_outputs=n_outputs,
     all_losses=all_losses,
     all_scores=all_scores,
     all_add=all_add,

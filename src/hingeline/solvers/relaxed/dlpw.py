@@ -50,11 +50,8 @@ import numpy as np
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import Compiled
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
-from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import Topology, topology
 from hingeline.inference.map import NO_ORACLE
 from hingeline.solvers.relaxed.blocks import couple
@@ -371,16 +368,8 @@ class DLPW(CertifiedSolver):
     saved_numbers = (*CertifiedSolver.saved_numbers, "bound")
     saved_arrays = ("planes", "moments", "state", "messages", "_best")
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: Any = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
+    def _begin(self, start: None) -> None:
+        compiled, form = self.compiled, self.form
         if self.hard or form.rescaled:
             raise ValueError(
                 f"solver={self.name!r} needs a finite C and rescale='margin': the relaxation has "
@@ -408,11 +397,6 @@ class DLPW(CertifiedSolver):
     def temperature(self) -> float:
         """ε; 0 where maxima are hard."""
         return float(self.options.temperature)
-
-    @property
-    def n_planes(self) -> int:
-        """None are kept."""
-        return 0
 
     def _first_step(self) -> float:
         """The η at which the noise of steps from w = 0 is the share of the objective there."""
@@ -519,12 +503,6 @@ class DLPW(CertifiedSolver):
 
     def repair(self) -> None:
         """Any messages and weights are feasible."""
-
-    def memory(self) -> None:
-        """Nothing: there are no multipliers to start from."""
-
-    def _find_violations(self) -> None:
-        """Nothing: :meth:`primal_of` takes the place of decoding."""
 
 
 class SmoothDLPW(DLPW):

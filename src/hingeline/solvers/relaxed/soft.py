@@ -64,7 +64,6 @@ from hingeline.core.primitives import Compiled
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory, same_examples
 from hingeline.core.solver import CertifiedSolver
-from hingeline.core.workers import Workers
 from hingeline.inference.factor_graph import table_size, topology
 from hingeline.inference.map import NO_ORACLE
 from hingeline.solvers.nu import Margins
@@ -481,16 +480,8 @@ class SoftBCFW(CertifiedSolver):
         "anchor",
     )
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        workers: Workers,
-        seed: int,
-        options: dict[str, Any] | None = None,
-        start: Marginals | None = None,
-    ) -> None:
-        super().__init__(compiled, form, workers, seed, options)
+    def _begin(self, start: Marginals | None) -> None:
+        compiled, form = self.compiled, self.form
         if self.hard or form.rescaled:
             raise ValueError(
                 f"solver={self.name!r} needs a finite C and rescale='margin': the relaxation has "
@@ -776,9 +767,6 @@ class SoftBCFW(CertifiedSolver):
         self.relaxed_bound = max(self.relaxed_bound, part * linear - 0.5 * part**2 * square)
 
     # Certificates ----------------------------------------------------------------------------
-
-    def _find_violations(self) -> None:
-        """Nothing: :meth:`_evaluate` takes the place of decoding."""
 
     def certify(self) -> float:
         """The primal of the weights made anew from the marginals."""

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hingeline._jit import kernel
-from hingeline.core import planes as working_set
-from hingeline.core.formulations import make_formulation
-from hingeline.core.planes import (
+from hingeline.core import blocks as working_set
+from hingeline.core.blocks import (
     FIRST_CAPACITY,
     FREE_SLOTS_ONLY,
     KEEP,
@@ -21,7 +20,8 @@ from hingeline.core.planes import (
     empty_working_set,
     make_room,
 )
-from hingeline.core.workers import Workers
+from hingeline.core.formulations import make_formulation
+from hingeline.core.primitives import Workers
 from hingeline.solvers.enumerated import EnumeratedSDM
 from hingeline.solvers.fsmo import FSMO
 from hingeline.solvers.sdm import SDM
