@@ -233,7 +233,7 @@ class _File:
 
 def _list_keys(kind: str) -> dict[str, bool]:
     """The keys that a table of this kind may have, and whether it must; classes check labels."""
-    keys = {}
+    keys: dict[str, bool] = {}
     for name, parameter in inspect.signature(_KINDS[kind]).parameters.items():
         if name == "common":
             keys |= dict.fromkeys([*_COMMON, "scale" if kind == "label_shares" else "name"], False)
