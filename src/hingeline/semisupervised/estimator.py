@@ -82,17 +82,28 @@ class FewLabelsEstimator(BaseEstimator):
         -------
         self
         """
+        model = self.check_parameters(dev)
+        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
+        self._learn(data, dev)
+        return self
+
+    def check_parameters(self, dev: Any = None) -> Any:
+        """Refuse what :meth:`fit` would refuse of the parameters; the base to fit otherwise.
+
+        Parameters
+        ----------
+        dev : (X_dev, y_dev), optional
+            As for :meth:`fit`; only whether there is one counts.
+        """
         kind = self._base_class
         if self.base is not None and not isinstance(self.base, kind):
             raise TypeError(f"base must be a {kind.__name__}, got {self.base!r:.60}.")
         if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
             raise TypeError("dev must be a pair (X_dev, y_dev).")
         model = kind() if self.base is None else clone(self.base)
-        model._check_parameters()
+        model.check_parameters()
         self._check(model, dev)
-        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
-        self._learn(data, dev)
-        return self
+        return model
 
     def _check(self, model: Any, dev: Any) -> None:
         raise NotImplementedError

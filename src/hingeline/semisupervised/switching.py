@@ -35,8 +35,7 @@ from hingeline.core.primitives import Workers, plane_loss, plane_sqdist, truth
 from hingeline.inference.chain import (
     augmented_maxima,
     path_score,
-    step_backward,
-    step_forward,
+    step_maxima,
     switch_gains,
     transposed,
     uniform_cost,
@@ -95,9 +94,9 @@ def fill_slack_table(
     reach = np.empty(stride)
     row = np.empty(n_labels)
     for t in range(length - 1, 0, -1):
-        step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+        step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
     for t in range(length - 1):
-        step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+        step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
     score = path_score(table, A, y)
     for t in range(length):
         for k in range(n_labels):
@@ -212,9 +211,9 @@ def sweep_labels(
         ahead = np.zeros(length * stride)
         behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
-            step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+            step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
         for t in range(length - 1 if at_random else 0):
-            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+            step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
         for visit in range(length):
             t = places[lo + visit] if at_random else visit
             now = y[t]
@@ -241,11 +240,13 @@ def sweep_labels(
                 switches += 1
             if at_random and best != now:
                 for s in range(t, 0, -1):
-                    step_backward(scores, cost, y[s], backwards, n_labels, stride, s, behind, reach)
+                    step_maxima(
+                        scores, cost, y[s], backwards, n_labels, stride, s, -1, behind, reach
+                    )
             if not at_random or best != now:
                 stop = length - 1 if at_random else min(t + 1, length - 1)
                 for s in range(t, stop):
-                    step_forward(scores, cost, y[s], onwards, n_labels, stride, s, ahead, reach)
+                    step_maxima(scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach)
         t = 0 if at_random else length - 1
         _fill_row(ahead, scores, behind, t * stride, row)
         augmented_maxima(row, problem.cost, unit, n_labels, maxima)
@@ -270,7 +271,7 @@ def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack
         scores = table.reshape(table.size)
         ahead = np.zeros(length * stride)
         for t in range(length - 1):
-            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+            step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
         best = -np.inf
         here = (length - 1) * stride
         loss = y[length - 1] * stride
