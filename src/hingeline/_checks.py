@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline.schemes import scheme_name
+
 Array = np.ndarray[Any, Any]
 
 #: Parameters that are true or false, where an estimator has them.
@@ -60,6 +62,8 @@ def check_common(estimator: Any) -> None:
     check_nu(estimator)
     check_jobs(estimator.n_jobs)
     check_switches(estimator)
+    if getattr(estimator, "scheme", None) not in (None, "auto"):
+        scheme_name(estimator.scheme)
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
             raise TypeError(f"callbacks must be callable, got {callback!r}.")

@@ -1,6 +1,4 @@
-"""Labels for spans: what tags say, which may follow which, the spans of a sequence, and other
-schemes for the same spans.
-"""
+"""Tags for spans: what they say, which may follow which, and other schemes for the same spans."""
 
 from __future__ import annotations
 
@@ -78,18 +76,13 @@ def join_tag(prefix: str, kind: str) -> str:
     return f"{prefix}-{kind}" if kind else prefix
 
 
-def find_scheme(scheme: str) -> tuple[str, Scheme]:
-    """A scheme by any of its names, and the one it goes by here."""
+def scheme_name(scheme: str) -> str:
+    """The name by which :data:`SCHEMES` knows a scheme; a ``ValueError`` if it does not."""
     name = scheme.upper() if isinstance(scheme, str) else ""
     name = _ALIASES.get(name, name)
     if name not in RULES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
-    return name, RULES[name]
-
-
-def scheme_name(scheme: str) -> str:
-    """The name by which :data:`SCHEMES` knows a scheme; a ``ValueError`` if it does not."""
-    return find_scheme(scheme)[0]
+    return name
 
 
 def refuse_foreign(tags: Iterable[tuple[str, str]], name: str) -> None:
@@ -113,8 +106,9 @@ def plain(labels: Any) -> list[Any]:
     return labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
 
 
-def encode(sequences: Sequence[Sequence[Any]]) -> tuple[list[Any], Array, Array]:
+def encode(sequences: Iterable[Any]) -> tuple[list[Any], Array, Array]:
     """Distinct labels, the number of each token's, and where sequences begin."""
+    sequences = [plain(labels) for labels in sequences]
     flat = [label for labels in sequences for label in labels]
     classes = list(dict.fromkeys(flat))
     index = {label: k for k, label in enumerate(classes)}
@@ -130,21 +124,14 @@ def number_types(values: list[str]) -> Array:
 
 
 def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Array]:
-    """Which labels may start a sequence, follow one another, and end it.
+    """Which labels may start a sequence, follow one another (``[a, b]``: b after a), and end it.
 
     Parameters
     ----------
     classes : sequence of str
-        The labels, in the order of the masks.
+        The labels, in the order of the three boolean masks that are returned.
     scheme : str
         One of :data:`SCHEMES`.
-
-    Returns
-    -------
-    start : bool ndarray of shape (labels,)
-    move : bool ndarray of shape (labels, labels)
-        ``move[a, b]``: may b follow a?
-    end : bool ndarray of shape (labels,)
 
     Examples
     --------
@@ -152,18 +139,21 @@ def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Arra
     >>> start.tolist(), move[:, 1].tolist(), end.tolist()
     ([True, False, True], [True, True, False], [True, True, True])
     """
-    name, rules = find_scheme(scheme)
+    name = scheme_name(scheme)
+    rules = RULES[name]
     tags = [split_tag(label) for label in classes]
     refuse_foreign(tags, name)
     # The place before the first token and after the last acts as one more O.
     tags.append(("O", ""))
-    opens = [rules.opens.get(prefix, True) for prefix, _ in tags]
-    closes = [rules.closes.get(prefix, True) for prefix, _ in tags]
+
+    def mask(marks: dict[str, bool | None], excluded: bool) -> Array:
+        return np.array([marks.get(prefix, True) is not excluded for prefix, _ in tags])
+
     outside = np.array([prefix == "O" for prefix, _ in tags])
     kinds = number_types([kind for _, kind in tags])
     same = (kinds[:, None] == kinds) & ~outside[:, None] & ~outside
-    between = _mask(closes, False)[:, None] & _mask(opens, False)
-    within = _mask(closes, True)[:, None] & _mask(opens, True) & same
+    between = mask(rules.closes, False)[:, None] & mask(rules.opens, False)
+    within = mask(rules.closes, True)[:, None] & mask(rules.opens, True) & same
     moves = between | within
     prefixes = np.array([prefix for prefix, _ in tags])
     if name == "IOB1":
@@ -171,10 +161,6 @@ def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Arra
     if name == "IOE1":
         moves &= same | (prefixes != "E")[:, None]
     return moves[-1, :-1], moves[:-1, :-1], moves[:-1, -1]
-
-
-def _mask(values: list[bool | None], excluded: bool) -> Array:
-    return np.array([value is not excluded for value in values])
 
 
 def detect_scheme(labels: Iterable[Any]) -> str | None:
@@ -185,17 +171,13 @@ def detect_scheme(labels: Iterable[Any]) -> str | None:
     taken, of equals IOB2 and IOE2. Given only the distinct labels, IOB1 is what has a type with
     I but without B, and no type with B but without I (IOE1 likewise with E).
 
+    None if some label is no span tag, if prefixes do not go together, or if all labels are ``O``.
+
     Parameters
     ----------
     labels : list of sequences of labels, or iterable of labels
-        An iterable of labels is taken for the distinct labels in any order; pass ``[labels]`` for
-        one sequence.
-
-    Returns
-    -------
-    str or None
-        One of :data:`SCHEMES`; None if some label is no span tag, if prefixes do not go together,
-        or if all labels are ``O``.
+        The latter are taken for the distinct labels in any order; pass ``[labels]`` for one
+        sequence.
 
     Examples
     --------
@@ -209,7 +191,7 @@ def detect_scheme(labels: Iterable[Any]) -> str | None:
     items = list(labels)
     if not is_nested(items):
         return detect_from_arrays(items, None, None)
-    return detect_from_arrays(*encode([plain(sequence) for sequence in items]))
+    return detect_from_arrays(*encode(items))
 
 
 def detect_from_arrays(
@@ -251,15 +233,13 @@ def _count_broken(classes: Sequence[Any], codes: Array, offsets: Array, scheme: 
 def span_arrays(
     classes: Sequence[Any], codes: Array, offsets: Array, scheme: str | None, mode: str = "default"
 ) -> tuple[list[str], Array, Array, Array]:
-    """Spans of many sequences at once, as arrays; :func:`spans` says what the arguments mean.
+    """Spans of many sequences at once; :func:`spans` says what ``scheme`` and ``mode`` mean.
 
     Parameters
     ----------
     classes : sequence of str
-        The distinct labels.
-    codes : int ndarray of shape (tokens,)
-        Numbers into ``classes``.
-    offsets : int ndarray of shape (sequences + 1,)
+        The distinct labels; ``codes`` are numbers of these.
+    codes, offsets : int ndarrays of shape (tokens,) and (sequences + 1,)
         Sequence i has the tokens ``offsets[i]`` to ``offsets[i + 1] − 1``.
     scheme : str or None
         Needed in strict mode only.
@@ -268,9 +248,8 @@ def span_arrays(
     Returns
     -------
     types : list of str
-        Names of the types of span.
     kind, first, stop : int ndarrays of shape (spans,)
-        Number into ``types``, first token and the one after the last, counted over all sequences.
+        Number of the type, first token and the one after the last, counted over all sequences.
     """
     if mode not in ("default", "strict"):
         raise ValueError(f"mode must be 'default' or 'strict', got {mode!r}.")
@@ -319,7 +298,7 @@ def _strict_tables(tags: list[tuple[str, str]], scheme: str | None) -> tuple[Arr
         if all(prefix == "O" for prefix, _ in tags):
             return _tables(tags)
         raise ValueError("strict mode needs a scheme: pass scheme=.")
-    name, rules = find_scheme(scheme)
+    name = scheme_name(scheme)
     refuse_foreign(tags, name)
     prefixes = np.array([prefix for prefix, _ in tags])
     kinds = number_types([kind for _, kind in tags])
@@ -333,28 +312,25 @@ def _strict_tables(tags: list[tuple[str, str]], scheme: str | None) -> tuple[Arr
             mask |= left[:, None] & right & condition[pair[2]]
         return mask
 
+    rules = RULES[name]
     return table(rules.starts), table(rules.inside), table(rules.ends)
 
 
 def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default") -> list[Span]:
-    """Spans of one sequence.
+    """Spans of one sequence, as (type, first token, token after the last).
+
+    The type is ``"_"`` where tags have none.
 
     Parameters
     ----------
     labels : sequence of str
     scheme : str, optional
-        One of :data:`SCHEMES`; in strict mode the default is what :func:`detect_scheme` says of
-        these labels.
+        One of :data:`SCHEMES`; by default what :func:`detect_scheme` says of these labels.
     mode : {"default", "strict"}, default="default"
         ``"default"`` reads labels as conlleval and seqeval do: a span that starts or ends in a
         way the scheme forbids still counts, and the scheme does not matter. ``"strict"`` is
         seqeval's strict mode: only spans that the scheme allows count (of IOE1 it loses some
         that are allowed, such as a span of one token before another of its type).
-
-    Returns
-    -------
-    list of (type, first token, token after the last)
-        The type is ``"_"`` where tags have none.
 
     Examples
     --------
@@ -367,27 +343,18 @@ def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default
         scheme = scheme_name(scheme)
     elif mode == "strict":
         scheme = detect_scheme([plain(labels)])
-    classes, codes, offsets = encode([plain(labels)])
+    classes, codes, offsets = encode([labels])
     types, kind, first, stop = span_arrays(classes, codes, offsets, scheme, mode)
     names = [types[k] for k in kind.tolist()]
     return list(zip(names, first.tolist(), stop.tolist(), strict=True))
 
 
 def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]:
-    """Labels of another scheme for the same spans.
+    """Labels of one scheme of :data:`SCHEMES` in another, for the same spans.
 
     Labels that the source scheme forbids are read as :func:`spans` does by default, so converting
-    to the same scheme repairs them. IO cannot tell neighbours of one type apart.
-
-    Parameters
-    ----------
-    labels : sequence of str, or list of such sequences
-    source, target : str
-        Two of :data:`SCHEMES`.
-
-    Returns
-    -------
-    list of str, or list of such lists
+    to the same scheme repairs them. IO cannot tell neighbours of one type apart. ``labels`` are
+    one sequence or a list of them, and so is the result.
 
     Examples
     --------
@@ -395,43 +362,29 @@ def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]
     ['B-NP', 'E-NP', 'S-NP', 'O']
     """
     source, target = scheme_name(source), scheme_name(target)
-    if not is_nested(labels):
-        return _convert([plain(labels)], source, target)[0]
-    return _convert([plain(sequence) for sequence in labels], source, target)
-
-
-def _convert(sequences: list[list[Any]], source: str, target: str) -> list[list[str]]:
-    classes, codes, offsets = encode(sequences)
+    nested = is_nested(labels)
+    classes, codes, offsets = encode(labels if nested else [labels])
     tags = [split_tag(label) for label in classes]
     refuse_foreign(tags, source)
     _, _, first, stop = span_arrays(classes, codes, offsets, None)
     kinds = [tags[code][1] for code in codes[first].tolist()]
     found = list(zip(kinds, first.tolist(), stop.tolist(), strict=True))
-    labels = _write(found, offsets.tolist(), target)
-    return [labels[i:j] for i, j in pairwise(offsets.tolist())]
+    written = _write(found, offsets.tolist(), target)
+    return [written[i:j] for i, j in pairwise(offsets.tolist())] if nested else written
 
 
 def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
-    """What a scheme forbids in one sequence, a sentence for each wrong label.
+    """What a scheme of :data:`SCHEMES` forbids in one sequence, a sentence for each wrong label.
 
-    Parameters
-    ----------
-    labels : sequence of str
-    scheme : str
-        One of :data:`SCHEMES`.
-
-    Returns
-    -------
-    list of str
-        Empty if the sequence is valid. Tokens are counted from 0.
+    Tokens are counted from 0.
 
     Examples
     --------
     >>> explain_invalid(["B-NP", "O", "I-NP"], "IOB2")
     ['I-NP at token 2 follows O; IOB2 wants B-NP there.']
     """
-    name, rules = find_scheme(scheme)
-    given = plain(labels)
+    name = scheme_name(scheme)
+    rules, given = RULES[name], plain(labels)
     tags = [split_tag(label) for label in given]
     foreign = [
         f"{given[t]} at token {t} is not a tag of {name}, whose prefixes are "
@@ -442,7 +395,7 @@ def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
     if foreign:
         return foreign
     # Exactly the valid sequences stay as they are when their spans are written again.
-    wanted = _convert([given], name, name)[0]
+    wanted = convert_scheme(given, name, name)
     sentences = []
     for t, label in enumerate(given):
         if wanted[t] == label:

@@ -108,7 +108,7 @@ def test_tokens_to_tokens():
 def test_tokens_to_sequences():
     text, _ = converted(CONLL, "crfsuite", names=["word", "pos", "chunk"])
     assert text.startswith("B-NP\tword=He\tpos=PRP\nB-VP\tword=ran\tpos=VBD\n\nO\t")
-    with pytest.raises(ValueError, match="there is one column only"):
+    with pytest.raises(ValueError, match="there is only one column"):
         converted("a\n", "crfsuite")
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.features import DictEncoder, TokenTemplates
-from hingeline.features.state import encoder_from_state
 
 SENTENCES = [[("Été", "N"), ("a", "V"), ("b", "N")], [("a", "N")]]
+CLASSES: dict[str, Any] = {"dicts": DictEncoder, "templates": TokenTemplates}
 TEMPLATES = TokenTemplates(["word[-1]|pos[0]", "lower(word[0])", "pos[1]"])
 
 
@@ -34,7 +34,7 @@ def inputs(kind: str) -> Any:
 def test_round_trip_through_json(kind: str) -> None:
     encoder = fitted(kind)
     meta, arrays = encoder.to_state()
-    again = encoder_from_state(json.loads(json.dumps(meta)), arrays)
+    again = type(encoder).from_state(json.loads(json.dumps(meta)), arrays)
     assert type(again) is type(encoder)
     assert repr(again) == repr(encoder)
     X = inputs(kind)
@@ -81,7 +81,7 @@ def test_changed_states(data: Any) -> None:
     if change == "drop":
         del arrays[name]
     try:
-        encoder = encoder_from_state(meta, arrays)
+        encoder = CLASSES[kind].from_state(meta, arrays)
     except ValueError as error:
         message = str(error)
     else:
@@ -122,7 +122,7 @@ def test_changed_states(data: Any) -> None:
 def test_changed_metadata(name: str, value: Any) -> None:
     meta, arrays = fitted("templates").to_state()
     with pytest.raises(ValueError) as error:
-        encoder_from_state({**meta, name: value}, arrays)
+        TokenTemplates.from_state({**meta, name: value}, arrays)
     assert len(str(error.value)) < 300
 
 
@@ -134,13 +134,13 @@ def test_changed_parameters(name: str, value: Any) -> None:
     meta, arrays = fitted("templates").to_state()
     meta["parameters"][name] = value
     with pytest.raises(ValueError):
-        encoder_from_state(meta, arrays)
+        TokenTemplates.from_state(meta, arrays)
 
 
 @pytest.mark.parametrize("meta", [None, [], "x", {}, {"encoder": "DictEncoder"}])
 def test_no_metadata(meta: Any) -> None:
     with pytest.raises(ValueError):
-        encoder_from_state(meta, {})
+        TokenTemplates.from_state(meta, {})
     with pytest.raises(ValueError):
         DictEncoder.from_state(meta, {})
     with pytest.raises(ValueError):

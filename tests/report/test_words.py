@@ -17,7 +17,6 @@ from hingeline.report.words import (
     decimal,
     decimals_for,
     find_direction,
-    join_words,
     percent,
     percent_at_most,
     seconds,
@@ -78,8 +77,7 @@ def test_other_numbers():
     assert count(1234567) == "1,234,567"
     assert (count_of(1, "pass", "passes"), count_of(2, "pass", "passes")) == ("1 pass", "2 passes")
     assert (brief(13.0), brief(0.19), brief(1e-7)) == ("13", "0.19", "1 × 10⁻⁷")
-    assert join_words(["a", "b", "c"]) == "a, b and c"
-    assert join_words(["a"]) == "a"
+    assert (brief(110.6, 2), brief(3.0, 2)) == ("111", "3")
     assert [decimals_for(v, 3) for v in (0.0, 12.0, 0.012, 12345.0, math.inf)] == [0, 1, 4, 0, 0]
 
 

@@ -320,7 +320,7 @@ def test_a_call_that_fails_leaves_everything_as_it_was():
     wide = [np.ones((2, 9))]
     with pytest.raises(ValueError, match="sample_weight"):
         model.partial_fit(wide, [[0, 77]], sample_weight=[-1.0], passes=1)
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="same length"):
         model.partial_fit(wide, [[0, 77, 1]], passes=1)
     assert model.classes_.tolist() == [0, 1, 2, 3]
     assert model.n_features_in_ == 6

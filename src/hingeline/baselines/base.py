@@ -120,7 +120,7 @@ class Baseline(BaseEstimator):
         if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
             raise TypeError("dev must be a pair (X_dev, y_dev).")
         model = kind() if self.base is None else clone(self.base)
-        model._check_parameters()
+        model.check_parameters()
         self._check(model)
         data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
         if data.first == data.n:

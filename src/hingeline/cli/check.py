@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from os.path import isfile
 from typing import Annotated, Any
@@ -11,9 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from hingeline.cli import app
-from hingeline.cli.app import blame, split_names
-from hingeline.cli.samples import Samples, check_options, open_training, read_training
+from hingeline.cli import app, files
+from hingeline.cli.app import blame
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import align
 
@@ -23,12 +23,22 @@ BROKEN = 1
 _LABELS = ("labels", "label", "after", "first", "second")
 
 
-def read_constraints(source: str, y: Any) -> list[Any]:
-    """The constraints of a file, or of a set by name; shares of labels are those in y."""
+def read_constraints(
+    source: str, y: Any, classes: Iterable[Any], where: str, say: Callable[[str], Any]
+) -> tuple[list[Any], list[str]]:
+    """The constraints of a file, or of a set by name, and the labels that only they name.
+
+    Shares of labels are those in y. ``say`` is told of labels that ``where`` does not have.
+    """
     from hingeline.constraints import load_constraints
 
     with blame("--constraints"):
-        return load_constraints(source, y)
+        found = load_constraints(source, y)
+    unknown = unknown_labels(found, classes)
+    if unknown:
+        names = ", ".join(unknown)
+        say(f"{source} names labels that are not in {where}: {names}; they are left out")
+    return found, unknown
 
 
 def unknown_labels(constraints: Iterable[Any], classes: Iterable[Any]) -> list[str]:
@@ -46,23 +56,14 @@ def _flatten(labels: Any) -> list[str]:
     return [a for part in labels for a in _flatten(part)] if isinstance(labels, tuple) else [labels]
 
 
-def unknown_text(source: str, labels: list[str], where: str) -> str:
-    """A warning about labels that constraints name."""
-    names = ", ".join(labels)
-    return f"{source} names labels that are not in {where}: {names}; they are left out"
-
-
-def constraints_for(estimator: Any, samples: Samples, source: str, y: Any) -> list[Any]:
+def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any) -> list[Any]:
     """Constraints on what a model predicts; labels that it does not know are told."""
-    check_options(["constraints"], samples.layout.format)
-    found = read_constraints(source, y)
-    unknown = unknown_labels(found, estimator.classes_.tolist())
-    if unknown:
-        typer.echo(unknown_text(source, unknown, "the model"), err=True)
-    return found
+    files.check_options(["constraints"], samples.layout.format)
+    classes = estimator.classes_.tolist()
+    return read_constraints(source, y, classes, "the model", partial(typer.echo, err=True))[0]
 
 
-def predict_under(estimator: Any, samples: Samples, constraints: list[Any]) -> list[Any]:
+def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]) -> list[Any]:
     """Labels of the highest score minus penalty; corpus-level constraints count for nothing."""
     from hingeline import SemiSupervisedSSVM
 
@@ -83,15 +84,17 @@ def check(
         str | None,
         Option(help="Column of the labels.", show_default="the last; upos in CoNLL-U"),
     ] = None,
-    n: Annotated[int, Option("-n", min=0, help="Places to name for each constraint.")] = 3,
+    n: Annotated[int, Option("-n", min=0, help="Name this many places for each constraint.")] = 3,
     as_json: app.Json = False,
 ) -> None:
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""
     from hingeline.constraints import check as check_labels
 
-    file = open_training(data, format, ["constraints"])
-    samples = read_training(file, split_names(columns), split_names(use), label)
-    found = read_constraints(constraints, samples.y)
+    file = files.open_training(data, format, ["constraints"])
+    samples = files.read_training(file, columns, use, label)
+    labels = {label for sequence in samples.y for label in sequence}
+    say = (lambda text: None) if as_json else partial(typer.echo, err=True)
+    found, unknown = read_constraints(constraints, samples.y, labels, data, say)
     with blame(data):
         report = check_labels(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
@@ -115,19 +118,16 @@ def check(
         table.append([facts["name"], f"{row.violation:.6g}", count, where])
     broken = f"{len(report.sequences)} of {report.n_sequences}"
     table.append(["total", f"{report.violation:.6g}", broken, ""])
-    unknown = unknown_labels(found, {label for sequence in samples.y for label in sequence})
     if as_json:
         total = {"sequences": report.n_sequences, "ok": report.ok, "cost": report.cost}
         typer.echo(json.dumps({**total, "unknown_labels": unknown, "constraints": rows}))
     else:
-        if unknown:
-            typer.echo(unknown_text(constraints, unknown, data), err=True)
         typer.echo(align(table, left=(0, 3)))
     if not report.ok:
         raise typer.Exit(BROKEN)
 
 
-def _first_lines(data: str, samples: Samples) -> list[int] | None:
+def _first_lines(data: str, samples: files.Samples) -> list[int] | None:
     """The line that each sequence begins at; None for what cannot be read again."""
     if data == "-" or not isfile(data):
         return None

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import check_target, split_names
-from hingeline.cli.samples import column_of, open_once
 from hingeline.data.formats import FORMATS
 from hingeline.data.formats import convert as convert_file
 from hingeline.data.samples import read_vocabulary, write_vocabulary
@@ -30,7 +29,7 @@ def convert(
         str, Argument(metavar="OUTPUT", help="A file; - is the standard output.")
     ] = "-",
     to: Annotated[
-        str, Option("--to", "-t", help="Format to write; auto goes by the name's ending.")
+        str, Option("--to", "-t", help="Format to write; auto goes by the ending of the name.")
     ] = "auto",
     format: app.Format = "auto",
     columns: Annotated[
@@ -38,7 +37,7 @@ def convert(
     ] = None,
     vocabulary: Annotated[
         Path | None,
-        Option(help="File of feature numbers: read if it exists, else written."),
+        Option(help="File of feature numbers; it is read if it exists, else written."),
     ] = None,
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
@@ -61,9 +60,9 @@ def convert(
             known = read_vocabulary(vocabulary)
         else:
             check_target("--vocabulary", vocabulary)
-    chosen = None if columns is None else [column_of(c) for c in split_names(columns) or ()]
+    chosen = None if columns is None else [files.column_of(c) for c in split_names(columns) or ()]
     used = convert_file(
-        open_once(source), target, to, format=format, columns=chosen, vocabulary=known
+        files.open_once(source), target, to, format=format, columns=chosen, vocabulary=known
     )
     if vocabulary is not None and known is None and used is not None:
         write_vocabulary(vocabulary, used)

@@ -9,18 +9,8 @@ import numpy as np
 import typer
 from typer import Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
-from hingeline.cli.samples import (
-    SETS,
-    Samples,
-    check_options,
-    load_model,
-    predict_sets,
-    read_for,
-    require_labels,
-    score_sets,
-)
 from hingeline.evaluation.metrics import Evaluation, align, precision_recall_f1
 from hingeline.evaluation.metrics import evaluate as score
 
@@ -51,13 +41,13 @@ def evaluate(
     With --constraints, labels are predicted under them and their violations are counted. Sets of
     labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
     """
-    estimator = load_model(model)
+    estimator = files.load_model(model)
     estimator.set_params(n_jobs=n_jobs)
-    samples = require_labels(read_for(estimator, model, data, format), data)
-    check_options(given(context), samples.layout.format)
-    if samples.layout.format in SETS:
+    samples = files.require_labels(files.read_for(estimator, model, data, format), data)
+    files.check_options(given(context), samples.layout.format)
+    if samples.layout.format in files.SETS:
         with blame(data):
-            _print_sets(samples, predict_sets(estimator, samples.X), labels, as_json)
+            _print_sets(samples, files.predict_sets(estimator, samples.X), labels, as_json)
         return
     known: list[Any] = []
     if constraints is not None:
@@ -95,7 +85,7 @@ def evaluate(
 
 
 def judge(
-    estimator: Any, samples: Samples, predicted: Any = None, **options: Any
+    estimator: Any, samples: files.Samples, predicted: Any = None, **options: Any
 ) -> tuple[Evaluation, Any]:
     """The scores of a model, and the labels that they are of: by default those it predicts."""
     if predicted is None:
@@ -119,7 +109,7 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
 
 
 def _count_violations(
-    constraints: list[Any], samples: Samples, predicted: list[Any]
+    constraints: list[Any], samples: files.Samples, predicted: list[Any]
 ) -> list[dict[str, Any]]:
     """How much true and predicted labels break each constraint."""
     from hingeline.constraints import check
@@ -135,10 +125,10 @@ def _count_violations(
 # Sets of labels -----------------------------------------------------------------------------------
 
 
-def _print_sets(samples: Samples, predicted: Any, every: bool, as_json: bool) -> None:
+def _print_sets(samples: files.Samples, predicted: Any, every: bool, as_json: bool) -> None:
     """Print the measures, and with ``every`` precision, recall and F1 of every label."""
     y = samples.y
-    scores = score_sets(y, predicted)._asdict()
+    scores = files.score_sets(y, predicted)._asdict()
     right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))
     columns = (*precision_recall_f1(right, found, true), true, found)
     header = ("precision", "recall", "f1", "support", "predicted")

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import blame
-from hingeline.cli.samples import load_model, read_for, refuse_sets
 from hingeline.evaluation.inspection import explain as take_apart
 from hingeline.evaluation.metrics import align
 from hingeline.features.tables import TokenTable
@@ -28,11 +27,11 @@ def explain(
     as_json: app.Json = False,
 ) -> None:
     """Explain a prediction: its score against the runner-up's, feature by feature."""
-    estimator = load_model(model)
-    refuse_sets("explain", estimator)
-    samples = read_for(estimator, model, data, format)
+    estimator = files.load_model(model)
+    files.refuse_sets("explain", estimator)
+    samples = files.read_for(estimator, model, data, format)
     if sequence > samples.n_sequences:
-        raise ValueError(f"--sequence: {data} has {samples.n_sequences} of them, not {sequence}.")
+        raise ValueError(f"--sequence: {data} has only {samples.n_sequences}, got {sequence}.")
     with blame(data):
         found = take_apart(estimator, samples.X[sequence - 1])
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from typer import Argument
 
 from hingeline.cli import app
 from hingeline.cli.app import check_target
-from hingeline.cli.samples import Layout
+from hingeline.cli.files import Layout
 from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
 
@@ -35,5 +36,5 @@ def import_model(
         estimator, layout = import_crfsuite(file), Layout("crfsuite", "sequences")
     else:
         estimator, layout = import_liblinear(file), Layout("svmlight", "flat", zero_based=False)
-    estimator.save(model, metadata={"layout": layout.to_dict(), "imported": file.name})
+    estimator.save(model, metadata={"layout": asdict(layout), "imported": file.name})
     typer.echo(f"{model}: {len(estimator.classes_)} labels, {estimator.n_features_in_:,} features")

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import blame
-from hingeline.cli.samples import holds_sets, layout_of, load_model
 from hingeline.evaluation.inspection import top_features, transition_table, write_weights
 from hingeline.evaluation.metrics import align
 from hingeline.modelfile import read_header
@@ -36,7 +35,7 @@ def info(
         int, Option(min=0, help="List this many of the strongest features of each label.")
     ] = 0,
     transitions: Annotated[
-        bool, Option("--transitions", help="List the weights of neighbouring labels.")
+        bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
     ] = False,
     weights: Annotated[
         Path | None, Option(help="Write all weights as a table (.tsv, .tsv.gz).")
@@ -55,16 +54,16 @@ def info(
     if kind == "checkpoint":
         facts |= {"passes": header.get("passes"), "identity": header.get("identity")}
     else:
-        estimator = load_model(model)
+        estimator = files.load_model(model)
         facts |= _facts(estimator)
         wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
         named = [option for option, value in wanted.items() if value]
-        if holds_sets(estimator):
+        if files.holds_sets(estimator):
             if named:
                 raise ValueError(
                     f"{named[0]} is not for sets of labels: read coef_ and pairwise_coef_."
                 )
-            facts["labels"] = layout_of(estimator, model).labels
+            facts["labels"] = files.layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)
         facts |= describe_annealing(estimator)
         if "state/weights" in tensors:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import csv
+from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from typer import Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
-from hingeline.cli.samples import (
-    SETS,
-    Samples,
-    check_options,
-    free_name,
-    load_model,
-    predict_sets,
-    read_for,
-)
 from hingeline.data.text import atomic_text
 from hingeline.features.tables import TokenTable
 
@@ -47,19 +39,19 @@ def predict(
     replaced. Other formats give one label per line, with an empty line after each sequence. Models
     of sets of labels give the set of each row, its names separated by commas.
 
-    With --constraints, predict looks for the highest score minus the penalty of broken rules.
+    With --constraints, the labels have the highest score minus the penalty of broken rules.
     """
-    estimator = load_model(model)
+    estimator = files.load_model(model)
     estimator.set_params(n_jobs=n_jobs)
-    samples = read_for(estimator, model, data, format)
-    check_options(given(context), samples.layout.format)
+    samples = files.read_for(estimator, model, data, format)
+    files.check_options(given(context), samples.layout.format)
     if margin + (nbest > 1) + (constraints is not None) > 1:
         raise ValueError("--margin, --nbest and --constraints exclude each other: use one.")
-    if margin and hasattr(samples.source, "comments"):
+    if margin and hasattr(samples.source, "table"):
         raise ValueError("--margin adds a column, and CoNLL-U has no room for one.")
-    if samples.layout.format in SETS:
+    if samples.layout.format in files.SETS:
         with blame(data):
-            found = predict_sets(estimator, samples.X)
+            found = files.predict_sets(estimator, samples.X)
         with blame("--output"):
             _write_sets(output, samples.layout.labels, found)
     elif nbest > 1:
@@ -68,13 +60,13 @@ def predict(
         with blame("--output"):
             _write_nbest(output, samples, found)
     else:
-        labels, margins = _labels(estimator, samples, data, constraints, margin)
+        labels, leads = _predict(estimator, samples, data, constraints, margin)
         with blame("--output"):
-            _write(output, samples, labels, margins)
+            _write(output, samples, labels, leads)
 
 
-def _labels(
-    estimator: Any, samples: Samples, data: str, constraints: str | None, margin: bool
+def _predict(
+    estimator: Any, samples: files.Samples, data: str, constraints: str | None, margin: bool
 ) -> tuple[Any, Any]:
     """Labels, and their leads over the next best ones where these are wanted."""
     if constraints is not None:
@@ -88,45 +80,38 @@ def _labels(
         labels = estimator.predict(samples.X)
         if not margin:
             return labels, None
-        scores = np.concatenate(estimator.decision_function(samples.X))
         index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
-        numbers = [index[label] for label in np.concatenate(labels).tolist()]
-        return labels, scores[np.arange(len(numbers)), numbers]
+        return labels, [
+            scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
+            for part, scores in zip(labels, estimator.decision_function(samples.X), strict=True)
+        ]
 
 
-def _texts(labels: Any) -> list[str]:
-    return [str(label) for label in labels.tolist()]
-
-
-def _write(output: str, samples: Samples, labels: Any, margins: Any) -> None:
-    source = samples.source
-    if samples.layout.kind == "flat":
-        with atomic_text(output) as file:
-            file.writelines(f"{label}\n" for label in _texts(labels))
-        return
-    flat = _texts(np.concatenate(labels))
-    if hasattr(source, "with_column") and not isinstance(source, TokenTable):
-        from hingeline.data.conllu import write_conllu
-
-        write_conllu(output, source.with_column(samples.layout.label, flat))
-        return
-    more = {"predicted": flat}
-    if margins is not None:
-        more["margin"] = [f"{value:.4f}" for value in margins.tolist()]
+def _write(output: str, samples: files.Samples, labels: Any, leads: Any) -> None:
+    source, flat = samples.source, samples.layout.kind == "flat"
+    parts = [labels] if flat else labels
+    columns = {"predicted": [str(label) for part in parts for label in part.tolist()]}
+    if leads is not None:
+        columns["margin"] = [f"{value:.4f}" for part in leads for value in part.tolist()]
     if isinstance(source, TokenTable):
         from hingeline.data.conll import write_conll
 
-        for name, values in more.items():
-            source = source.with_column(free_name(name, source.names), values)
+        for name, values in columns.items():
+            source = source.with_column(files.free_name(name, source.names), values)
         write_conll(output, source)
-        return
-    ends = set(np.cumsum([len(part) for part in labels]).tolist())
-    with atomic_text(output) as file:
-        for t, row in enumerate(zip(*more.values(), strict=True), start=1):
-            file.write("\t".join(row) + ("\n\n" if t in ends else "\n"))
+    elif hasattr(source, "table"):
+        from hingeline.data.conllu import write_conllu
+
+        write_conllu(output, source.with_column(samples.layout.label, columns["predicted"]))
+    else:
+        rows = zip(*columns.values(), strict=True)
+        with atomic_text(output) as file:
+            for part in parts:
+                file.writelines("\t".join(row) + "\n" for row in islice(rows, len(part)))
+                file.write("" if flat else "\n")
 
 
-def _write_nbest(output: str, samples: Samples, found: list[Any]) -> None:
+def _write_nbest(output: str, samples: files.Samples, found: list[Any]) -> None:
     """Labellings one after the other, each under a line with its sequence, rank and score."""
     words = samples.X.sentences(0) if isinstance(samples.X, TokenTable) else None
     with atomic_text(output) as file:
@@ -134,7 +119,7 @@ def _write_nbest(output: str, samples: Samples, found: list[Any]) -> None:
             for rank, (labels, score) in enumerate(paths, start=1):
                 file.write(f"# sequence {i + 1} rank {rank} score {score:.6f}\n")
                 tokens = words[i] if words is not None else [""] * len(labels)
-                for token, label in zip(tokens, _texts(labels), strict=True):
+                for token, label in zip(tokens, labels.tolist(), strict=True):
                     file.write(f"{token}\t{label}\n" if token else f"{label}\n")
                 file.write("\n")
 

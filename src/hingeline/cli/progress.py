@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import shlex
 import signal
 import sys
@@ -14,52 +13,42 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numba
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from hingeline import PassState, __version__
+from hingeline import PassState
+from hingeline.cli import files
 from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT, blame
-from hingeline.cli.samples import source_of
 from hingeline.core.results import relative
 from hingeline.estimators.nu import positive_part
+from hingeline.modelfile.estimators import versions
 from hingeline.report.words import brief, count_of
 
 
-class FitProgress:
+class FitProgress(Progress):
     """Progress of fits on the standard error: bars on a terminal, plain lines elsewhere."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(stderr=True)
+        console = Console(stderr=True)
         self.quiet = quiet
-        self._bars: Progress | None = None
-        if not quiet and self.console.is_terminal and not self.console.is_dumb_terminal:
-            self._bars = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[state]}"),
-                TimeElapsedColumn(),
-                console=self.console,
-            )
-
-    def __enter__(self) -> FitProgress:
-        if self._bars is not None:
-            self._bars.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bars is not None:
-            self._bars.stop()
+        super().__init__(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal or console.is_dumb_terminal,
+        )
 
     def say(self, line: str) -> None:
         """Print a line above the bars."""
@@ -79,7 +68,7 @@ class FitProgress:
         A fit that is ``interruptible`` keeps its best weights where Ctrl-C ended it, else Ctrl-C
         ends the command.
         """
-        task = self._start(title)
+        task = self.add_task(title, total=1.0, state="")
         watcher = _Watcher(self, title, task, estimator.tol)
         estimator.set_params(callbacks=[watcher, *callbacks])
         began = time.perf_counter()
@@ -94,22 +83,22 @@ class FitProgress:
         found = outcome_of(estimator)
         gap = _gap_text(found["relative_gap"], found["restricted_gap"])
         ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
-        if not self.show(task, 1.0, ending):
+        self.update(task, completed=1.0, state=ending)
+        if self.disable:
             why = found["stop_reason"].removeprefix("callback: ")
             self.say(f"{title}: {why} after {seconds:.1f} s, {ending}")
         return seconds
 
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
         """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
-        task = self._start("preparing", total=None)
+        task = self.add_task("preparing", total=None, state="")
         copy = clone(estimator)
         with _exit_on_interrupt(), self.show_warnings():
             copy.fit(X, y)
             copy.predict(X)
         if copy.stop_reason_ == "interrupted":
             raise KeyboardInterrupt
-        if self._bars is not None and task is not None:
-            self._bars.remove_task(task)
+        self.remove_task(task)
 
     @contextmanager
     def show_warnings(self) -> Iterator[None]:
@@ -119,21 +108,11 @@ class FitProgress:
             warnings.showwarning = lambda message, *place: self.say(str(message))
             yield
 
-    def _start(self, title: str, total: float | None = 1.0) -> TaskID | None:
-        return None if self._bars is None else self._bars.add_task(title, total=total, state="")
-
-    def show(self, task: TaskID | None, done: float, text: str) -> bool:
-        """Show the state of a pass on a bar; whether there is one."""
-        if self._bars is None or task is None:
-            return False
-        self._bars.update(task, completed=done, state=text)
-        return True
-
 
 class _Watcher:
     """The callback that tells how far a fit has come, from the logarithm of its gap."""
 
-    def __init__(self, progress: FitProgress, title: str, task: TaskID | None, tol: float) -> None:
+    def __init__(self, progress: FitProgress, title: str, task: TaskID, tol: float) -> None:
         self.progress, self.title, self.task, self.tol = progress, title, task, tol
         self.first, self.done, self.told = math.nan, 0.0, math.inf
         self.certified: tuple[float | None, float | None] = (None, None)
@@ -156,7 +135,8 @@ class _Watcher:
         if news:
             self.told = gap
         # The bar is full only once the fit is over.
-        if not self.progress.show(self.task, min(self.done, 0.99), text) and news:
+        self.progress.update(self.task, completed=min(self.done, 0.99), state=text)
+        if news and self.progress.disable:
             self.progress.say(f"{self.title}: {text}")
 
 
@@ -245,16 +225,11 @@ def write_model(
     """
     before, more = options.pop("before", ()), options.pop("metadata", {})
     metadata = {
-        "layout": layout.to_dict(),
+        "layout": asdict(layout),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [*before, *(source_of(name) for name in sources)],
+        "data": [*before, *(files.source_of(name) for name in sources)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "hingeline": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-        },
+        "versions": versions(),
     }
     with blame("--model"):
         written = estimator.save(path, metadata={**metadata, **more}, **options)

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
 from hingeline.cli.info import describe_annealing
-from hingeline.cli.samples import load_model, read_for, refuse_sets, require_labels, source_of
 from hingeline.features.tables import TokenTable
 
 
@@ -30,8 +29,8 @@ def report(
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     from hingeline.report.page import write_report
 
-    estimator = load_model(model)
-    refuse_sets("report", estimator)
+    estimator = files.load_model(model)
+    files.refuse_sets("report", estimator)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
         estimator.stop_reason_ = (
@@ -40,17 +39,17 @@ def report(
         )
     known: dict[str, Any] = {}
     metadata = getattr(estimator, "metadata_", {})
-    files = [file for file in metadata.get("data", []) if file.get("sha256")]  # no pipes
+    sources = [file for file in metadata.get("data", []) if file.get("sha256")]  # no pipes
     if test is not None:
-        samples = require_labels(read_for(estimator, model, test, format), test)
+        samples = files.require_labels(files.read_for(estimator, model, test, format), test)
         with blame(test):
             result, predicted = judge(estimator, samples, bootstrap=bootstrap)
         known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
         if isinstance(samples.X, TokenTable):
             known["tokens"] = samples.X.sentences(0)
-        files.append(source_of(test))
+        sources.append(files.source_of(test))
     path = output or model.with_suffix(".html")
-    known |= {"command": metadata.get("command"), "data": files, "title": model.name}
+    known |= {"command": metadata.get("command"), "data": sources, "title": model.name}
     try:
         with blame("--output"):
             write_report(path, estimator, **known)

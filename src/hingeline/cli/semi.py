@@ -12,20 +12,12 @@ from sklearn.base import clone
 from typer import Option
 
 from hingeline import ChainSSVM, SemiSupervisedSSVM
-from hingeline.cli import app
-from hingeline.cli.app import blame, check_sources, check_target, split_names, split_numbers
-from hingeline.cli.check import read_constraints, unknown_labels, unknown_text
+from hingeline.cli import app, files
+from hingeline.cli.app import blame, check_sources, check_target, split_numbers
+from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
 from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
-from hingeline.cli.samples import (
-    Samples,
-    open_training,
-    read_held_out,
-    read_like,
-    read_training,
-    source_of,
-)
-from hingeline.cli.train import check_parameters, make_encoder
+from hingeline.cli.train import make_encoder
 from hingeline.features.tables import TokenTable
 from hingeline.report.words import count_of
 from hingeline.semisupervised.annealing import AnnealingStep
@@ -38,12 +30,12 @@ def semi(
         list[str], Option(help="Text without labels; repeat the option for more files.")
     ],
     constraints: app.Constraints = None,
-    dev: Annotated[str | None, Option(help="Held-out file, to choose a step by its score.")] = None,
+    dev: Annotated[str | None, Option(help="A held-out file to choose a step by.")] = None,
     unlabelled_C: Annotated[
         str | None,
         Option(
             "--unlabelled-C",
-            help="Weights of the slack of unlabelled text, one step for each.",
+            help="Weights of the unlabelled text, separated by commas; each is a step.",
             show_default="0.0001,0.0003,…,100",
         ),
     ] = None,
@@ -88,7 +80,7 @@ def semi(
             "without --constraints there are no violations to choose a step by: pass --constraints "
             "FILE or --dev FILE."
         )
-    file = open_training(data, format, ["unlabelled"])
+    file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
         0.1 if C is None else C,
         tol=tol,
@@ -98,30 +90,28 @@ def semi(
         n_jobs=n_jobs,
         random_state=seed,
     )
-    check_parameters(base)
     C_u = None
     if unlabelled_C is not None:
         C_u = split_numbers(unlabelled_C, "--unlabelled-C: expected 0.01,0.1,1")
     estimator = SemiSupervisedSSVM(base, C_u=C_u, select=select, random_state=seed)
-    estimator._check(None if dev is None else (None, None))
+    estimator.check_parameters(None if dev is None else (None, None))
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
-        samples = read_training(file, split_names(columns), split_names(use), label)
+        samples = files.read_training(file, columns, use, label)
         with blame("--template"):  # before the work begins
             clone(base.features).fit(samples.X[:1])
         progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
-        others = [read_like(name, samples.layout, None) for name in unlabelled]
+        others = [files.read_like(name, samples.layout, None) for name in unlabelled]
         for name, other in zip(unlabelled, others, strict=True):
             note = "unlabelled" if other.y is None else "its labels are not read"
             progress.say(f"{name}: {other.size_text()} ({note})")
-        known = [] if constraints is None else read_constraints(constraints, samples.y)
+        known: list[Any] = []
+        unknown: list[str] = []
         counts = Counter(label for labels in samples.y for label in labels)
-        unknown = unknown_labels(known, counts)
         if constraints is not None:
+            known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
             progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
-            if unknown:
-                progress.say(unknown_text(constraints, unknown, data))
-        held_out = read_held_out(dev, samples.layout, None)
+        held_out = files.read_held_out(dev, samples.layout, None)
         clock.stop("read")
         estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
         words = _stack([samples, *others])
@@ -139,7 +129,7 @@ def semi(
             "files": [Path(name).name for name in unlabelled],
         },
         "constraints": {
-            **({} if constraints is None else source_of(constraints)),
+            **({} if constraints is None else files.source_of(constraints)),
             "titles": [constraint.title for constraint in known],
         },
         "select": rule,
@@ -169,7 +159,7 @@ def semi(
     )
 
 
-def _stack(parts: list[Samples]) -> TokenTable:
+def _stack(parts: list[files.Samples]) -> TokenTable:
     """The sentences of several files of the same columns."""
     tables = [part.X for part in parts]
     columns = {

@@ -15,27 +15,15 @@ from typer import Option
 
 from hingeline import ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM, PassState
 from hingeline._checks import positive
-from hingeline.cli import app
-from hingeline.cli.app import blame, check_sources, check_target, given, split_names, split_numbers
+from hingeline.cli import app, files
+from hingeline.cli.app import blame, check_sources, check_target, given, split_numbers
 from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
-from hingeline.cli.samples import (
-    NAMED,
-    SETS,
-    WORDS,
-    Samples,
-    open_training,
-    predict_sets,
-    read_held_out,
-    read_training,
-    score_sets,
-)
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import evaluate
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.tables import SparseSequences
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile import ModelFileError, read_header
-from hingeline.schemes import scheme_name
 
 
 def train(
@@ -70,7 +58,7 @@ def train(
     scheme: app.Scheme = None,
     edges: Annotated[
         str | None,
-        Option(help="Pairs of labels that sets score: full, tree or none.", show_default="full"),
+        Option(help="Pairs to score in sets of labels: full, tree or none.", show_default="full"),
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
@@ -111,8 +99,8 @@ def train(
     if nu is not None:
         params["nu"] = _parse_nu(nu)
     clock = Clock()
-    file = open_training(data, format, given(context))
-    if file.format.name in SETS:
+    file = files.open_training(data, format, given(context))
+    if file.format.name in files.SETS:
         from hingeline import MultilabelSSVM
 
         estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
@@ -122,14 +110,14 @@ def train(
         params |= {"rescale": rescale, "violators": several}
         flat = file.format.kind == "flat"
         estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
-    check_parameters(estimator)
+    estimator.check_parameters()
     features = make_encoder(file.format.name, template, min_count, hash_bits)
     encoder = None if features is None else clone(features)
     with FitProgress(quiet or as_json) as progress:
-        samples = read_training(file, split_names(columns), split_names(use), label)
+        samples = files.read_training(file, columns, use, label)
         progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
         width = None if encoder is not None else _width_of(samples.X)
-        held_out = read_held_out(dev, samples.layout, width)
+        held_out = files.read_held_out(dev, samples.layout, width)
         clock.stop("read")
         if encoder is not None:  # once, for every C and every score
             with blame(data if template is None else "--template"):
@@ -209,13 +197,6 @@ def _check_checkpoint(
             )
 
 
-def check_parameters(estimator: Any) -> None:
-    """Refuse what the fit would refuse."""
-    estimator._check_parameters()
-    if getattr(estimator, "scheme", None) not in (None, "auto"):
-        scheme_name(estimator.scheme)
-
-
 # The fit ------------------------------------------------------------------------------------------
 
 
@@ -223,9 +204,9 @@ def make_encoder(
     format: str, template: Path | None, min_count: int | None, hash_bits: int | None
 ) -> TokenTemplates | DictEncoder | None:
     """What turns the tokens of a format into numbers; None where the file has numbers."""
-    if format not in NAMED:
+    if format not in files.NAMED:
         return None
-    if format not in WORDS:
+    if format not in files.WORDS:
         return DictEncoder(min_count=min_count or 1)
     if hash_bits is not None and (min_count or 1) > 1:
         raise ValueError(
@@ -248,8 +229,8 @@ class _Fits:
 
     progress: FitProgress
     estimator: Any
-    samples: Samples
-    held_out: Samples | None
+    samples: files.Samples
+    held_out: files.Samples | None
     patience: int
     checkpoint: Checkpoint | None
     name: str
@@ -299,7 +280,7 @@ class _Fits:
     def _score(self, estimator: Any, X: Any, y: Any) -> float:
         """Span F1 where labels are span tags, F1 of sets, else the share of labels predicted."""
         if self.samples.layout.kind == "multilabel":
-            return score_sets(y, predict_sets(estimator, X)).example_f1
+            return files.score_sets(y, files.predict_sets(estimator, X)).example_f1
         if self.samples.layout.kind == "flat":
             return float(estimator.score(X, y))
         scores = evaluate(y, estimator.predict(X))

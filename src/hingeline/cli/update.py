@@ -6,10 +6,9 @@ from typing import Annotated
 
 from typer import Option
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_seed, check_target
 from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
-from hingeline.cli.samples import load_model, read_for, require_labels
 
 _AS_TRAINED = "as trained"
 
@@ -59,7 +58,7 @@ def update(
     check_target("--model", model, data)
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
-        estimator = load_model(old)
+        estimator = files.load_model(old)
         if not hasattr(estimator, "partial_fit"):
             raise ValueError(
                 f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: "
@@ -71,8 +70,8 @@ def update(
                 "train on all data together."
             )
         width = int(estimator.n_features_in_)
-        samples = read_for(estimator, old, data, format, grow=True)
-        require_labels(samples, data, "learn from")
+        samples = files.read_for(estimator, old, data, format, grow=True)
+        files.require_labels(samples, data, "learn from")
         clock.stop("read")
         progress.say(f"{data}: {samples.size_text()} ({samples.layout.format})")
         params = {"tol": tol, "max_iter": max_iter, "max_time": max_time, "random_state": seed}

@@ -28,6 +28,8 @@ from hingeline.data.text import (
     shown,
 )
 
+Array = np.ndarray[Any, Any]
+
 # Mulan's XML file that names the labels of an ARFF file.
 
 
@@ -71,27 +73,56 @@ def write_mulan_labels(target: Target, names: Sequence[str]) -> None:
     with atomic_text(target) as out:
         out.write('<?xml version="1.0" encoding="utf-8"?>\n')
         out.write('<labels xmlns="http://mulan.sourceforge.net/labels">\n')
-        for name in names:
-            out.write(f"<label name={quoteattr(name)}></label>\n")
+        out.writelines(f"<label name={quoteattr(name)}></label>\n" for name in names)
         out.write("</labels>\n")
 
 
-# The header of an ARFF file: its attributes, and how values are written.
+# The header: attributes, and how values are written.
 
-_NUMERIC = ("numeric", "real", "integer")
 #: A quoted text with backslash escapes, in two groups; linear in its length.
-QUOTED = r"""'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)\""""
-_NAME = re.compile(rf"(?:{QUOTED}|([^\s'\"{{][^\s{{]*))(?=[\s{{])")
-#: A value of a list and the comma behind it; possessive, so that it takes linear time.
-_VALUE = re.compile(rf"\s*+(?:(?:{QUOTED})\s*+|([^,'\"{{}}]*+))(?:(,)|\Z)")
+_QUOTED = r"""'([^'\\]*(?:\\.[^'\\]*)*)'|"([^"\\]*(?:\\.[^"\\]*)*)\""""
+_NAME = re.compile(rf"(?:{_QUOTED}|([^\s'\"{{][^\s{{]*))(?=[\s{{])")
+#: A value of a list, or a number and a value of a sparse row, and the comma behind it; the first
+#: is possessive, so that it takes linear time.
+_VALUE = re.compile(rf"()\s*+(?:(?:{_QUOTED})\s*+|([^,'\"{{}}]*+))(?:(,)|\Z)")
+_PAIR = re.compile(rf"\s*([0-9]+)\s+(?:{_QUOTED}|([^,{{}}'\"\s]+))\s*(?:(,)|$)")
+
+
+def _unquote(single: str | None, double: str | None, plain: str | None) -> str:
+    """The text of whichever matched."""
+    if plain is not None:
+        return plain.rstrip()
+    return re.sub(r"\\(.)", r"\1", single if single is not None else double or "")
+
+
+def _split(text: str, pattern: re.Pattern[str]) -> list[tuple[str, str]] | None:
+    """Numbers and values between commas, quotes undone; None if malformed."""
+    items: list[tuple[str, str]] = []
+    position = 0
+    while match := pattern.match(text, position):
+        number, *value, comma = match.groups()
+        items.append((number, _unquote(*value)))
+        if comma is None:
+            return items
+        position = match.end()
+    return None
+
+
+def _split_values(text: str) -> list[str] | None:
+    """Values between commas, quotes undone; None if malformed."""
+    if "'" not in text and '"' not in text:
+        return None if "{" in text or "}" in text else [v.strip() for v in text.split(",")]
+    items = _split(text, _VALUE)
+    return None if items is None else [value for _, value in items]
 
 
 @dataclass(frozen=True)
-class Attribute:
+class _Attribute:
     """A column: numeric, or nominal with the number of each of its values."""
 
     name: str
     values: dict[str, float] | None = None
+    plain: bool = True  # whether all values are numbers that stand for themselves
 
     def number(self, value: str) -> float:
         """The number that stands for a value; ValueError where none does."""
@@ -99,10 +130,8 @@ class Attribute:
             if value not in self.values:
                 raise ValueError(f"is not among the {len(self.values)} values declared")
             return self.values[value]
-        if "_" in value:
-            raise ValueError("is not a number")
         try:
-            number = float(value)
+            number = float("" if "_" in value else value)
         except ValueError:
             raise ValueError("is not a number") from None
         if not np.isfinite(number):
@@ -110,59 +139,47 @@ class Attribute:
         return number
 
 
-def _content(text: TextSource) -> Iterator[tuple[int, str]]:
-    """Lines that are neither blank nor comments, without blanks at their ends."""
-    for number, line in text.lines():
-        stripped = line.strip()
-        if stripped and not stripped.startswith("%"):
-            yield number, stripped
-
-
-def read_header(text: TextSource, lines: Iterator[tuple[int, str]]) -> list[Attribute]:
+def _read_header(text: TextSource, lines: Iterator[tuple[int, str]]) -> list[_Attribute]:
     """The attributes, in order; takes the lines up to and including ``@data``."""
-    attributes: list[Attribute] = []
-    seen: set[str] = set()
+    attributes: dict[str, _Attribute] = {}
     number = 1
-    for number, stripped in lines:
-        keyword, *rest = stripped.split(maxsplit=1)
-        keyword = keyword.lower()
-        if keyword == "@data":
+    for number, line in lines:
+        keyword, *rest = line.split(maxsplit=1)
+        if keyword.lower() == "@data":
             if not attributes:
                 raise text.error(number, "@data comes before any @attribute; declare the columns.")
-            return attributes
-        if keyword == "@attribute":
+            return list(attributes.values())
+        if keyword.lower() == "@attribute":
             attribute = _read_attribute(text, number, rest[0] if rest else "")
-            if attribute.name in seen:
+            if attribute.name in attributes:
                 raise text.error(
                     number, f"the attribute {shown(attribute.name)} is declared twice; rename one."
                 )
-            seen.add(attribute.name)
-            attributes.append(attribute)
-        elif keyword != "@relation":
+            attributes[attribute.name] = attribute
+        elif keyword.lower() != "@relation":
             raise text.error(
                 number,
-                f"expected @relation, @attribute or @data, found {shown(stripped)}; is this ARFF?",
+                f"expected @relation, @attribute or @data, found {shown(line)}; is this ARFF?",
             )
     raise text.error(number, "there is no @data line; is the file complete?")
 
 
-def _read_attribute(text: TextSource, number: int, declaration: str) -> Attribute:
+def _read_attribute(text: TextSource, number: int, declaration: str) -> _Attribute:
     match = _NAME.match(declaration)
     if match is None:
         raise text.error(
             number, f"{shown(declaration)} is not a name and a type; write @attribute NAME numeric."
         )
-    name = chosen(match)
-    kind = declaration[match.end() :].strip()
-    if kind.lower() in _NUMERIC:
-        return Attribute(name)
+    name, kind = _unquote(*match.groups()), declaration[match.end() :].strip()
+    if kind.lower() in ("numeric", "real", "integer"):
+        return _Attribute(name)
     if not (kind.startswith("{") and kind.endswith("}")):
         raise text.error(
             number,
             f"attribute {shown(name)} has the type {shown(kind)}; only numeric and nominal "
             "attributes are read, remove or convert it.",
         )
-    values = split_values(kind[1:-1])
+    values = _split_values(kind[1:-1])
     if values is None or "" in values or len(set(values)) < len(values):
         raise text.error(
             number,
@@ -170,42 +187,9 @@ def _read_attribute(text: TextSource, number: int, declaration: str) -> Attribut
             "values; correct the line.",
         )
     try:
-        numbers = [Attribute(name).number(value) for value in values]
+        return _Attribute(name, {value: _Attribute(name).number(value) for value in values})
     except ValueError:
-        numbers = [float(k) for k in range(len(values))]
-    return Attribute(name, dict(zip(values, numbers, strict=True)))
-
-
-def chosen(match: re.Match[str], first: int = 1) -> str:
-    """The text of whichever of quoted, quoted, plain matched."""
-    single, double, plain = match.group(first, first + 1, first + 2)
-    if plain is not None:
-        return plain.rstrip()
-    return re.sub(r"\\(.)", r"\1", single if single is not None else double)
-
-
-def split_values(text: str) -> list[str] | None:
-    """Values between commas, quotes undone; None if malformed."""
-    if "'" not in text and '"' not in text:
-        if "{" in text or "}" in text:
-            return None
-        return [value.strip() for value in text.split(",")]
-    values: list[str] = []
-    position = 0
-    while match := _VALUE.match(text, position):
-        values.append(chosen(match))
-        if match.group(4) is None:
-            return values
-        position = match.end()
-    return None
-
-
-Array = np.ndarray[Any, Any]
-
-_PAIR = re.compile(rf"\s*([0-9]+)\s+(?:{QUOTED}|([^,{{}}'\"\s]+))\s*(?:(,)|$)")
-#: Most columns for which names are made up; a file of a few bytes may have billions.
-_MAX_UNNAMED = 1_000_000
-_PLAIN = re.compile(r"[^\s'\",{}%\\?]+")
+        return _Attribute(name, {value: float(k) for k, value in enumerate(values)}, plain=False)
 
 
 def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None) -> MultilabelData:
@@ -214,23 +198,15 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
     Attributes may be numeric or nominal. A nominal value that is a number stands for itself if
     all values of its attribute are numbers; otherwise values are numbered from 0 as declared.
 
+    Missing values (``?``), undeclared values and attributes of other types are refused. X is dense
+    where the file's rows are, else sparse.
+
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
+    source : path, "-", file object or TextSource; UTF-8, gzipped or not
     labels : path, file object, list of str or int, optional
         Which attributes are labels: a Mulan XML file, names, or a number of attributes, counted
         from the end if negative. They must have the values 0 and 1. Default: none.
-
-    Returns
-    -------
-    MultilabelData
-        ``X`` is dense where the file's rows are, else sparse.
-
-    Raises
-    ------
-    ParseError
-        Missing values (``?``), undeclared values, attributes of other types, malformed lines.
 
     Examples
     --------
@@ -241,36 +217,38 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
     ([[2.5]], [[1]], ['b'])
     """
     with open_text(source) as text:
-        lines = _content(text)
-        attributes = read_header(text, lines)
+        # Comments and blank lines are skipped wherever they stand.
+        stripped = ((number, line.strip()) for number, line in text.lines())
+        lines = ((number, line) for number, line in stripped if line and line[0] != "%")
+        attributes = _read_header(text, lines)
         names = [attribute.name for attribute in attributes]
         wanted = _label_columns(text, names, labels)
         rows = _Rows(text, attributes)
         for number, line in lines:
             rows.add(number, line)
         matrix = rows.matrix()
-        is_label = np.zeros(len(names), dtype=bool)
-        is_label[wanted] = True
         Y = sp.csr_matrix(matrix[:, wanted])
-        rows.check_indicator(Y, [names[k] for k in wanted])
-        kept = np.flatnonzero(~is_label)
-        return MultilabelData(
-            matrix[:, kept],
-            Y.astype(np.uint8),
-            [names[k] for k in kept],
-            [names[k] for k in wanted],
-        )
+        if (wrong := Y.data != 1.0).any():
+            k = int(np.argmax(wrong))
+            raise text.error(
+                rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1],
+                f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}; labels must be "
+                "0 or 1.",
+            )
+        kept = np.setdiff1d(np.arange(len(names)), wanted)
+        features, chosen = ([names[k] for k in columns] for columns in (kept, wanted))
+        return MultilabelData(matrix[:, kept], Y.astype(np.uint8), features, chosen)
 
 
 def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]:
     if labels is None:
         return []
+    columns = list(range(len(names)))
     if isinstance(labels, (int, np.integer)):
         if abs(int(labels)) > len(names):
             raise text.error(
                 None, f"labels is {labels}, but there are {len(names)} attributes; give fewer."
             )
-        columns = list(range(len(names)))
         return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
@@ -285,92 +263,85 @@ def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]
     return [numbers[label] for label in dict.fromkeys(labels)]
 
 
-# Data -------------------------------------------------------------------------------------------
-
-
 class _Rows:
     """The rows of an ARFF file; all dense or all sparse."""
 
-    def __init__(self, text: TextSource, attributes: list[Attribute]) -> None:
+    def __init__(self, text: TextSource, attributes: list[_Attribute]) -> None:
         self.text = text
         self.attributes = attributes
         self.sparse: bool | None = None
-        self._columns = array("q")
+        self.lines = array("q")
+        self._columns = array("q")  # of sparse rows
         self._values = array("d")
         self._starts = array("q", [0])
-        self._lines = array("q")
         # Where every value is a plain number, rows are read at once and checked at the end.
-        self._numbers_only = all(
-            a.values is None or all(_is_number(v) for v in a.values) for a in attributes
-        )
+        self._plain = all(attribute.plain for attribute in attributes)
 
     def add(self, number: int, row: str) -> None:
         """Read a row, given without blanks at its ends."""
         sparse = row.startswith("{")
         if self.sparse is None:
             self.sparse = sparse
-            if sparse:
-                self._check_omitted(number)
+            # In sparse rows what is left out is the first nominal value, which must be 0 for us.
+            for attribute in self.attributes if sparse else ():
+                if attribute.values is not None and next(iter(attribute.values.values())) != 0.0:
+                    raise self.text.error(
+                        number,
+                        f"sparse rows leave out the first value of {shown(attribute.name)}, which "
+                        "is not 0; declare 0 first.",
+                    )
         if sparse != self.sparse:
             raise self.text.error(
                 number, "sparse rows {…} and dense rows are mixed; write all rows in one way."
             )
         done = len(self._values), len(self._columns)
         try:
-            if not self._numbers_only or "_" in row:
+            if not self._plain or "_" in row or (sparse and not row.endswith("}")):
                 raise ValueError
             if sparse:
-                self._quick_sparse(row)
+                for item in row[1:-1].split(",") if row[1:-1].strip() else ():
+                    column, value = item.split()
+                    self._columns.append(int(column))
+                    self._values.append(float(value))
             else:
-                fields = row.split(",")
-                if len(fields) != len(self.attributes):
+                self._values.extend(map(float, row.split(",")))
+                if len(self._values) - done[0] != len(self.attributes):
                     raise ValueError
-                self._values.extend(map(float, fields))
         except (ValueError, OverflowError):
             del self._values[done[0] :], self._columns[done[1] :]
-            (self._slow_sparse if sparse else self._slow_dense)(number, row)
+            for k, value in self._split(number, row):
+                self._values.append(self._number(number, self.attributes[k], value))
+                if sparse:
+                    self._columns.append(k)
         self._starts.append(len(self._values))
-        self._lines.append(number)
+        self.lines.append(number)
 
-    def _quick_sparse(self, row: str) -> None:
-        if not row.endswith("}"):
-            raise ValueError
-        for item in row[1:-1].split(",") if row[1:-1].strip() else ():
-            column, value = item.split()
-            self._columns.append(int(column))
-            self._values.append(float(value))
-
-    def _slow_dense(self, number: int, row: str) -> None:
-        values = split_values(row)
-        if values is None or len(values) != len(self.attributes):
-            found = "a malformed row" if values is None else f"{len(values)} values"
-            raise self.text.error(
-                number,
-                f"expected {len(self.attributes)} values separated by commas, found {found}; "
-                "correct the line.",
-            )
-        self._values.extend(
-            self._number(number, attribute, value)
-            for attribute, value in zip(self.attributes, values, strict=True)
-        )
-
-    def _slow_sparse(self, number: int, row: str) -> None:
-        inner = row[1:-1]
-        position = 0 if inner.strip() else len(inner) + 1
-        while position <= len(inner):
-            match = _PAIR.match(inner, position) if row.endswith("}") else None
-            if match is None:
+    def _split(self, number: int, row: str) -> list[tuple[int, str]]:
+        """Columns and values of a row, as text."""
+        width = len(self.attributes)
+        if not self.sparse:
+            values = _split_values(row)
+            if values is None or len(values) != width:
+                found = "a malformed row" if values is None else f"{len(values)} values"
                 raise self.text.error(
-                    number, f"{shown(row)} is not a row such as {{0 1, 3 2.5}}; correct the line."
+                    number,
+                    f"expected {width} values separated by commas, found {found}; correct the "
+                    "line.",
                 )
-            if len(match.group(1)) > 9 or int(match.group(1)) >= len(self.attributes):
-                raise self._no_column(number, match.group(1))
-            k = int(match.group(1))
-            self._columns.append(k)
-            self._values.append(self._number(number, self.attributes[k], chosen(match, 2)))
-            position = match.end() if match.group(5) else len(inner) + 1
+            return list(enumerate(values))
+        pairs = _split(row[1:-1], _PAIR) if row.endswith("}") else None
+        if row.strip("{ \t}") == "" and row.endswith("}"):
+            pairs = []
+        if pairs is None:
+            raise self.text.error(
+                number, f"{shown(row)} is not a row such as {{0 1, 3 2.5}}; correct the line."
+            )
+        for column, _ in pairs:
+            if len(column) > 9 or int(column) >= width:
+                raise self._no_column(number, column)
+        return [(int(column), value) for column, value in pairs]
 
-    def _number(self, line: int, attribute: Attribute, value: str) -> float:
+    def _number(self, line: int, attribute: _Attribute, value: str) -> float:
         if value == "?":
             raise self.text.error(
                 line,
@@ -391,94 +362,61 @@ class _Rows:
             f"{len(self.attributes) - 1}; correct the line.",
         )
 
-    def _check_omitted(self, number: int) -> None:
-        """In sparse rows what is left out is the first nominal value, which must be 0 for us."""
-        for attribute in self.attributes:
-            if attribute.values is not None and next(iter(attribute.values.values())) != 0.0:
-                raise self.text.error(
-                    number,
-                    f"sparse rows leave out the first value of {shown(attribute.name)}, which is "
-                    "not 0; declare 0 first.",
-                )
-
     def matrix(self) -> Any:
-        """All rows, checked."""
+        """All rows, checked: finite numbers, and for nominal attributes declared ones."""
         values = np.array(self._values, dtype=np.float64)
-        if not self.sparse:
-            dense = values.reshape(-1, len(self.attributes))
-            for k, attribute in enumerate(self.attributes):
-                self._check_column(attribute, dense[:, k], np.arange(len(dense)))
-            return dense
-        columns = np.array(self._columns, dtype=np.int64)
-        starts = np.array(self._starts, dtype=np.int64)
-        rows = np.repeat(np.arange(len(self._lines)), np.diff(starts))
-        if (wrong := (columns < 0) | (columns >= len(self.attributes))).any():
-            k = int(np.argmax(wrong))
-            raise self._no_column(self._lines[int(rows[k])], str(columns[k]))
-        shape = (len(self._lines), len(self.attributes))
-        order = np.lexsort((columns, rows))
-        same = np.diff(columns[order]) == 0
-        same &= np.diff(rows[order]) == 0
-        if same.any():
-            k = int(order[1:][same][0])
-            raise self.text.error(
-                self._lines[int(rows[k])], f"attribute {columns[k]} occurs twice; give it once."
-            )
-        matrix = sp.csr_matrix(
-            (values[order], columns[order].astype(np.int32), starts), shape=shape
-        )
-        by_column = np.argsort(columns, kind="stable")
-        cuts = np.searchsorted(columns[by_column], np.arange(len(self.attributes) + 1))
-        for attribute, (lo, hi) in zip(self.attributes, pairwise(cuts.tolist()), strict=True):
-            entries = by_column[lo:hi]
-            self._check_column(attribute, values[entries], rows[entries])
-        matrix.eliminate_zeros()
+        shape = len(self.lines), len(self.attributes)
+        matrix: Any = self._sparse_matrix(values, shape) if self.sparse else values.reshape(shape)
+        by_column = matrix.tocsc() if self.sparse else None
+        for k, attribute in enumerate(self.attributes):
+            if by_column is None:
+                part, rows = matrix[:, k], range(shape[0])
+            else:
+                there = slice(by_column.indptr[k], by_column.indptr[k + 1])
+                part, rows = by_column.data[there], by_column.indices[there]
+            good = np.isfinite(part)
+            if attribute.values is not None:
+                good &= np.isin(part, list(attribute.values.values()))
+            if not good.all():
+                wrong = int(np.argmin(good))
+                what = "declared" if attribute.values is not None else "a finite number"
+                raise self.text.error(
+                    self.lines[int(rows[wrong])],
+                    f"the value {part[wrong]:g} of {shown(attribute.name)} is not {what}; correct "
+                    "the line.",
+                )
+        if self.sparse:
+            matrix.eliminate_zeros()
         return matrix
 
-    def _check_column(self, attribute: Attribute, values: Array, rows: Array) -> None:
-        """Finite numbers, and for nominal attributes declared ones; rows tell the lines."""
-        good = np.isfinite(values)
-        if attribute.values is not None:
-            good &= np.isin(values, list(attribute.values.values()))
-        if not good.all():
-            k = int(np.argmin(good))
-            what = "declared" if attribute.values is not None else "a finite number"
-            raise self.text.error(
-                self._lines[int(rows[k])],
-                f"the value {values[k]:g} of {shown(attribute.name)} is not {what}; correct the "
-                "line.",
-            )
-
-    def check_indicator(self, Y: sp.csr_matrix, names: list[str]) -> None:
-        """Labels must be 0 or 1."""
-        if (wrong := Y.data != 1.0).any():
+    def _sparse_matrix(self, values: Array, shape: tuple[int, int]) -> sp.csr_matrix:
+        columns = np.array(self._columns, dtype=np.int64)
+        starts = np.array(self._starts, dtype=np.int64)
+        rows = np.repeat(np.arange(shape[0]), np.diff(starts))
+        if (wrong := (columns < 0) | (columns >= shape[1])).any():
             k = int(np.argmax(wrong))
-            row = int(np.searchsorted(Y.indptr, k, side="right")) - 1
+            raise self._no_column(self.lines[int(rows[k])], str(columns[k]))
+        matrix = sp.csr_matrix((values, columns.astype(np.int32), starts), shape=shape)
+        matrix.sort_indices()
+        again = (np.diff(matrix.indices) == 0) & (np.diff(rows) == 0)
+        if again.any():
+            k = int(np.argmax(again))
             raise self.text.error(
-                self._lines[row],
-                f"the label {shown(names[Y.indices[k]])} is {Y.data[k]:g}; labels must be 0 or 1.",
+                self.lines[int(rows[k])],
+                f"attribute {matrix.indices[k]} occurs twice; give it once.",
             )
+        return matrix
 
 
-def _is_number(text: str) -> bool:
-    try:
-        Attribute("").number(text)
-    except ValueError:
-        return False
-    return True
+#: Most columns for which names are made up; a file of a few bytes may have billions.
+_MAX_UNNAMED = 1_000_000
+_PLAIN = re.compile(r"[^\s'\",{}%\\?]+")
 
 
 def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> None:
     """Write rows with labels as ARFF, labels last; sparse rows if X is sparse.
 
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    data : MultilabelData
-        Features and labels without names are called ``x1, x2, …`` and ``label0, label1, …``.
-    relation : str, default="data"
-        Name of the relation.
+    Features and labels without names are called ``x1, x2, …`` and ``label0, label1, …``.
     """
     n_features, n_labels = data.X.shape[1], data.Y.shape[1]
     features, labels = attribute_names(data)
@@ -510,19 +448,19 @@ def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> 
 
 def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
     """Names of features and labels, made up where there are none."""
-    found = []
-    for given, n, name in (
-        (data.feature_names, data.X.shape[1], "x{}"),
-        (data.label_names, data.Y.shape[1], "label{}"),
-    ):
-        if given is None and n > _MAX_UNNAMED:
+
+    def names(given: list[str] | None, n: int, name: str, first: int) -> list[str]:
+        if given is not None:
+            return given
+        if n > _MAX_UNNAMED:
             raise ValueError(
                 f"there are {n:,} columns, all of which ARFF would declare: renumber them, at most "
                 f"{_MAX_UNNAMED:,} are named."
             )
-        first = 1 if name == "x{}" else 0
-        found.append([name.format(k + first) for k in range(n)] if given is None else given)
-    return found[0], found[1]
+        return [f"{name}{k}" for k in range(first, n + first)]
+
+    features = names(data.feature_names, data.X.shape[1], "x", 1)
+    return features, names(data.label_names, data.Y.shape[1], "label", 0)
 
 
 def _quote(name: str) -> str:

@@ -25,29 +25,19 @@ _MAX_COLUMNS = 1000
 def read_conll(
     source: Source, names: Sequence[str] | None = None, separator: str | None = None
 ) -> TokenTable:
-    r"""Read tokens in columns.
+    r"""Read tokens in columns; a line with another number of columns than the first is refused.
 
     Lines that begin with ``-DOCSTART-`` are skipped. One column only is fine: text without labels.
 
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
+    source : path, "-", file object or TextSource; UTF-8, gzipped or not
     names : sequence of str, optional
         Names of the columns. Default: ``word``, ``col1``, ``col2``, …
     separator : str, optional
         ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
         ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
         one, else ``" "``.
-
-    Returns
-    -------
-    TokenTable
-
-    Raises
-    ------
-    ParseError
-        A line whose number of columns differs from the first line's.
 
     Examples
     --------
@@ -63,14 +53,18 @@ def read_conll(
     blanks = [np.empty(0, dtype=bool)]
     with open_text(source) as text:
         for first, lines in text.blocks():
-            lines = _without_docstart(lines)
+            if _DOCSTART in b"\n".join(lines):
+                lines = [b"" if line.startswith(_DOCSTART) else line for line in lines]
             if builder is None:
                 k = next((k for k, line in enumerate(lines) if line.strip()), None)
                 if k is None:
                     continue
                 if separator is None and b"\t" in lines[k]:
                     exact = b"\t"
-                builder = TableBuilder(_width(text, first + k, lines[k], exact, names))
+                width = len(lines[k].split(exact))
+                if width > _MAX_COLUMNS or (names is not None and len(names) != width):
+                    raise _bad_width(text, first + k, width, names)
+                builder = TableBuilder(width)
             flat, counts = _fields(lines, exact)
             blank = counts == 0
             wrong = np.flatnonzero(~blank & (counts != builder.width))
@@ -112,43 +106,18 @@ def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array
     return flat, np.array(counts, dtype=np.int64)
 
 
-def _without_docstart(lines: list[bytes]) -> list[bytes]:
-    """The lines, with those that begin a document made blank."""
-    if _DOCSTART in b"\n".join(lines):
-        return [b"" if line.startswith(_DOCSTART) else line for line in lines]
-    return lines
-
-
-def _width(
-    text: TextSource, number: int, line: bytes, exact: bytes | None, names: Sequence[str] | None
-) -> int:
-    width = len(line.split(exact))
-    if width > _MAX_COLUMNS:
-        raise text.error(
-            number,
-            f"there are {width:,} columns, and at most {_MAX_COLUMNS:,} are read; is this a file "
-            "of CoNLL columns?",
-        )
-    if names is not None and len(names) != width:
-        raise text.error(
-            number,
-            f"there are {width} columns, but names has {len(names)} entries; name every column "
-            "or check the separator.",
-        )
-    return width
+def _bad_width(text: TextSource, line: int, width: int, names: Sequence[str] | None) -> Exception:
+    problem = f"and at most {_MAX_COLUMNS:,} are read; is this a file of CoNLL columns?"
+    if width <= _MAX_COLUMNS and names is not None:
+        problem = f"but names has {len(names)} entries; name every column or check the separator."
+    return text.error(line, f"there are {width:,} columns, {problem}")
 
 
 def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:
     r"""Write tokens in columns, with a blank line after every sentence.
 
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    table : TokenTable
-    separator : str, optional
-        Between the columns. By default a space, or a tab if a value is empty or has a space. One
-        column of values with spaces must be read back with ``separator="\t"``.
+    The separator is by default a space, or a tab if a value is empty or has a space. One column of
+    values with spaces must be read back with ``separator="\t"``.
     """
     if not table.names:
         raise ValueError("table has no columns: there is nothing to write.")

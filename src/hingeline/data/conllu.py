@@ -24,25 +24,17 @@ _OTHER_ID = re.compile(rb"[0-9]+-[0-9]+|[0-9]+\.[0-9]+")
 class ConlluDocument:
     """The words of a CoNLL-U file, and all else that stands in it.
 
-    Attributes
-    ----------
-    table : TokenTable
-        One row per word, columns ``form, lemma, upos, xpos, feats, head, deprel, deps, misc``, all
-        text. Ranges (``1-2``) and empty nodes (``8.1``) are not words.
-    others : tuple of (int, str)
-        The other lines (comments, ranges, empty nodes, blank lines), those between two words
-        joined by LF, and how many words stand before them, in the order of the file.
-    newline : str
-        How lines end.
-    bom, final_newline : bool
-        Whether the file has a byte order mark, and an end to its last line.
+    The table has one row per word, and all its columns are text. Ranges (``1-2``) and empty nodes
+    (``8.1``) are not words.
     """
 
     table: TokenTable
+    #: The other lines (comments, ranges, empty nodes, blank lines), those between two words joined
+    #: by LF, and how many words stand before them, in the order of the file.
     others: tuple[tuple[int, str], ...]
     newline: str = "\n"
-    bom: bool = False
-    final_newline: bool = True
+    bom: bool = False  # whether the file has a byte order mark
+    final_newline: bool = True  # whether its last line has an end
 
     def comments(self) -> list[list[str]]:
         """The comment lines of every sentence, in order."""
@@ -144,7 +136,17 @@ def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
     the others are written as ``_``.
     """
     if isinstance(document, TokenTable):
-        document = _plain_document(document)
+        if "form" not in document.names:
+            raise ValueError(
+                f"table needs a column 'form', it has {', '.join(map(repr, document.names))}: name "
+                "its columns as CoNLL-U does."
+            )
+        for name in set(COLUMNS).intersection(document.names):
+            _check_values(document, name, "\t\n\r")
+            if "" in document.values[document.position(name)]:
+                raise ValueError(f"column {name!r} has an empty value: write _ for no value.")
+        ends = document.offsets[1:].tolist()
+        document = ConlluDocument(document, tuple((end, "") for end in ends))
     table = document.table
     if (empty := np.flatnonzero(table.lengths == 0)).size:
         raise ValueError(f"sentence {empty[0]} is empty: drop it, a blank line cannot hold it.")
@@ -171,19 +173,6 @@ def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
         out.write(document.newline if lines and document.final_newline else "")
 
 
-def _plain_document(table: TokenTable) -> ConlluDocument:
-    if "form" not in table.names:
-        raise ValueError(
-            f"table needs a column 'form', it has {', '.join(map(repr, table.names))}: name its "
-            "columns as CoNLL-U does."
-        )
-    for name in set(COLUMNS).intersection(table.names):
-        _check_values(table, name, "\t\n\r")
-        if "" in table.values[table.position(name)]:
-            raise ValueError(f"column {name!r} has an empty value: write _ for no value.")
-    return ConlluDocument(table, tuple((int(end), "") for end in table.offsets[1:]))
-
-
 def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
     for value in table.values[table.position(name)]:
         if any(character in value for character in forbidden):
@@ -191,9 +180,6 @@ def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
                 f"column {name!r} has the value {shown(value)}: values must have no tab and no "
                 "line end; change the value."
             )
-
-
-# Tables without the rest of the file, as other formats of tokens have them ------------------------
 
 
 def read_conllu_table(source: Source) -> TokenTable:

@@ -32,20 +32,8 @@ def read_crfsuite(source: Source) -> LabelledSequences:
     Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
     attribute without a value has the value 1; the values of one that is repeated add up.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
-
-    Returns
-    -------
-    LabelledSequences
-        ``X`` is a list of lists of dicts, as python-crfsuite takes them.
-
-    Raises
-    ------
-    ParseError
-        An attribute with two colons, or a value that is not a finite number.
+    An attribute with two colons is refused, and a value that is not a finite number. The result is
+    a list of lists of dicts, as python-crfsuite takes them, and the labels.
 
     Examples
     --------
@@ -69,8 +57,7 @@ def read_crfsuite(source: Source) -> LabelledSequences:
             if not inside:
                 X.append([])
                 y.append([])
-                inside = True
-                size += _SEQUENCE
+                inside, size = True, _SEQUENCE
             label, *items = line.split("\t")
             attributes: dict[str, float] = {}
             for item in items:
@@ -140,15 +127,9 @@ def write_crfsuite(
 ) -> None:
     """Write labelled sequences of attributes.
 
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    X : sequence of sequences of dicts or of lists of str
-        Each token as a dict from attributes to numbers, or a list of attributes. A text as value
-        makes the attribute ``name:value``, as in python-crfsuite.
-    y : sequence of sequences of labels, optional
-        Default: the label ``O`` everywhere, for text that is to be tagged.
+    A token is a dict from attributes to numbers, or a list of attributes. A text as value makes
+    the attribute ``name:value``, as in python-crfsuite. Without y the label is ``O`` everywhere,
+    for text that is to be tagged.
     """
     if y is not None and len(y) != len(X):
         raise ValueError(f"X has {len(X)} sequences and y has {len(y)}.")
@@ -158,7 +139,7 @@ def write_crfsuite(
             if len(labels) != len(tokens) or not tokens:
                 raise ValueError(
                     f"X[{i}] has {len(tokens)} tokens and y[{i}] has {len(labels)} labels: they "
-                    "must have one length, and not none."
+                    "must have the same length, at least 1."
                 )
             for t, (token, label) in enumerate(zip(tokens, labels, strict=True)):
                 items = [_escape(label, f"y[{i}][{t}]")]

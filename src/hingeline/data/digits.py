@@ -22,27 +22,15 @@ _FULL_INK = 16.0
 
 @dataclass(frozen=True)
 class DigitDates:
-    """Sequences of handwritten digits, what they say, and where they come from.
+    """Sequences of handwritten digits, what they say, and where they come from."""
 
-    Attributes
-    ----------
-    X_train, X_test : list of ndarray of shape (8, 64)
-        Pixels of the eight images of a sequence, 0 for paper and 1 for full ink.
-    y_train, y_test : list of ndarray of shape (8,)
-        The digits, 0 to 9.
-    dates_train, dates_test : list of tuple of str
-        The eight dates (``YYYY-MM-DD``) whose last digits a sequence shows.
-    images_train, images_test : list of ndarray of shape (8,)
-        Rows of :func:`sklearn.datasets.load_digits` the images were taken from.
-    """
-
-    X_train: list[Array]
-    y_train: list[Array]
+    X_train: list[Array]  # pixels of the eight images, (8, 64): 0 for paper and 1 for full ink
+    y_train: list[Array]  # the digits, 0 to 9
     X_test: list[Array]
     y_test: list[Array]
-    dates_train: list[tuple[str, ...]]
+    dates_train: list[tuple[str, ...]]  # the eight dates (YYYY-MM-DD) whose last digits are shown
     dates_test: list[tuple[str, ...]]
-    images_train: list[Array]
+    images_train: list[Array]  # rows of sklearn.datasets.load_digits that the images come from
     images_test: list[Array]
 
 
@@ -70,13 +58,8 @@ def load_digit_dates(
     random_state : int, RandomState or None, default=0
         Choice of days and images, and the noise.
 
-    Returns
-    -------
-    DigitDates
-
     Examples
     --------
-    >>> from hingeline.data.digits import load_digit_dates
     >>> data = load_digit_dates(n_train=3, n_test=1)
     >>> len(data.X_train), data.X_train[0].shape, data.y_train[0].shape
     (3, (8, 64), (8,))
@@ -97,16 +80,7 @@ def load_digit_dates(
     rows = np.arange(len(digits))
     train = _compose(images, digits, rows[:FIRST_TEST_IMAGE], n_train, noise, train_seed)
     test = _compose(images, digits, rows[FIRST_TEST_IMAGE:], n_test, noise, test_seed)
-    return DigitDates(
-        X_train=train[0],
-        y_train=train[1],
-        X_test=test[0],
-        y_test=test[1],
-        dates_train=train[2],
-        dates_test=test[2],
-        images_train=train[3],
-        images_test=test[3],
-    )
+    return DigitDates(*train[:2], *test[:2], train[2], test[2], train[3], test[3])
 
 
 def _compose(
@@ -115,7 +89,9 @@ def _compose(
     """Sequences from the ``allowed`` rows of ``images``: pixels, digits, dates and rows."""
     random = np.random.RandomState(seed)
     by_digit = [allowed[digits[allowed] == digit] for digit in range(10)]
-    days, last_digits = _working_days()
+    days = np.arange(_FIRST_DAY, _AFTER_LAST_DAY, dtype="datetime64[D]")
+    days = days[np.is_busday(days)]
+    last_digits = ((days - days.astype("datetime64[M]")).astype(np.int64) + 1) % 10
     X, y, dates, chosen = [], [], [], []
     for start in random.randint(len(days) - LENGTH + 1, size=count):
         shown = last_digits[start : start + LENGTH].copy()
@@ -128,11 +104,3 @@ def _compose(
         dates.append(tuple(str(day) for day in days[start : start + LENGTH]))
         chosen.append(rows)
     return X, y, dates, chosen
-
-
-def _working_days() -> tuple[Array, Array]:
-    """All days from Monday to Friday, and the last digit of each one's day of the month."""
-    days = np.arange(_FIRST_DAY, _AFTER_LAST_DAY, dtype="datetime64[D]")
-    days = days[np.is_busday(days)]
-    in_month = (days - days.astype("datetime64[M]")).astype(np.int64) + 1
-    return days, in_month % 10

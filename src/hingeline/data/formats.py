@@ -76,13 +76,10 @@ FORMATS: dict[str, Format] = {entry.name: entry for entry in (
 )}
 # fmt: on
 
-#: Kinds that data of a kind can be turned into.
+#: Kinds that data of a kind can be turned into; of others none but their own.
 _REACHES = {
     "trees": ("trees", "tokens", "sequences"),
     "tokens": ("tokens", "sequences"),
-    "sequences": ("sequences",),
-    "flat": ("flat",),
-    "multilabel": ("multilabel",),
 }
 
 
@@ -95,27 +92,21 @@ def find_format(name: str) -> Format:
 
 def targets_of(name: str) -> list[str]:
     """Names of the formats that a file of this format can be converted to."""
-    kinds = _REACHES[find_format(name).kind]
+    kind = find_format(name).kind
+    kinds = _REACHES.get(kind, (kind,))
     return [f.name for f in FORMATS.values() if f.kind in kinds and f.write is not None]
 
 
 def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Format, Any]:
-    """Read a file of any format.
+    """Read a file of any format: the format, and data of the format's kind.
 
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not.
+    source : path, "-", file object or TextSource; UTF-8, gzipped or not
     format : str, default="auto"
         Name of the format, or ``"auto"`` to guess it from the beginning of the file.
     **options
         For the reader of that format; None counts as not given.
-
-    Returns
-    -------
-    format : Format
-    data
-        Of the format's kind.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if format == "auto":
@@ -142,6 +133,8 @@ def convert(
 ) -> Vocabulary | None:
     """Convert a file to another format that holds data of the same kind, or of a simpler one.
 
+    The vocabulary that was used is returned, for the next file and for the way back.
+
     Trees become tokens with their tags, without traces. Tokens become sequences whose attributes
     are ``name=value`` for every column but the last, which is the label. Names become numbers and
     numbers names by way of a vocabulary.
@@ -149,10 +142,8 @@ def convert(
     Parameters
     ----------
     source, target : path, "-" or file object
-    to : str
-        Name of the format to write.
-    format : str, default="auto"
-        Name of the source's format.
+    to, format : str
+        Names of the formats to write and to read; ``"auto"`` guesses the latter.
     columns : sequence of str or int, optional
         Columns of tokens to keep, in this order.
     vocabulary : Vocabulary, optional
@@ -160,11 +151,6 @@ def convert(
         without it numbers stay the names of attributes.
     **options
         For the reader, see :func:`read_any`.
-
-    Returns
-    -------
-    Vocabulary or None
-        The one that was used, for the next file and for the way back.
     """
     goal = find_format(to)
     found, data = read_any(source, format, **options)
@@ -174,7 +160,8 @@ def convert(
             f"{', '.join(targets_of(found.name))}."
         )
     if found.kind == "trees" and goal.kind != "trees":
-        data = trees_to_tokens(data)
+        sentences = ([leaf for leaf in tree.leaves() if leaf[1] != "-NONE-"] for tree in data)
+        data = TokenTable.from_sentences([*filter(None, sentences)], ["word", "tag"])
     if isinstance(data, TokenTable):
         if columns is not None:
             data = data.select(columns)
@@ -197,28 +184,19 @@ def convert(
     return vocabulary
 
 
-def trees_to_tokens(trees: Sequence[Any]) -> TokenTable:
-    """Words and tags of trees, without traces (``-NONE-``)."""
-    sentences = [[leaf for leaf in tree.leaves() if leaf[1] != "-NONE-"] for tree in trees]
-    return TokenTable.from_sentences([leaves for leaves in sentences if leaves], ["word", "tag"])
-
-
 def tokens_to_sequences(table: TokenTable) -> LabelledSequences:
     """Attributes ``name=value`` of all columns but the last, which is the label."""
     if len(table.names) < 2:
-        raise ValueError("there is one column only: a label is wanted in the last column.")
-    names = table.names[:-1]
+        raise ValueError("there is only one column: put the label into a last column.")
     columns = [
         [f"{name}={value}" for value in values]
-        for name, values in zip(names, table.values, strict=False)
+        for name, values in zip(table.names[:-1], table.values, strict=False)
     ]
-    codes = [column.tolist() for column in table.codes[:-1]]
     tokens = [
         {values[k]: 1.0 for values, k in zip(columns, row, strict=True)}
-        for row in zip(*codes, strict=True)
+        for row in table.codes[:-1].T.tolist()
     ]
-    cuts = table.offsets.tolist()
-    X = [tokens[lo:hi] for lo, hi in pairwise(cuts)]
+    X = [tokens[lo:hi] for lo, hi in pairwise(table.offsets.tolist())]
     return LabelledSequences(X, table.sentences(-1))
 
 
@@ -239,7 +217,10 @@ _MANY = 30
 
 
 def detect_format(source: Source) -> str:
-    r"""Guess the format of a file from its beginning.
+    r"""Guess the format of a file from its beginning: a name in :data:`FORMATS`.
+
+    Lines with ``qid:N`` are taken for SVM^hmm; two columns separated by tabs for CoNLL. Where no
+    format fits, or two do, a ``ParseError`` says which and why.
 
     Parameters
     ----------
@@ -247,18 +228,6 @@ def detect_format(source: Source) -> str:
         A file that cannot be opened twice, such as standard input, must be opened with
         :func:`~hingeline.data.text.open_text` first; nothing is taken from it, so that the same
         source can be read afterwards.
-
-    Returns
-    -------
-    str
-        ``"conll"``, ``"conllu"``, ``"svmlight"``, ``"svmhmm"``, ``"crfsuite"``, ``"multilabel"``,
-        ``"arff"``, ``"trees"``, ``"letters"`` or ``"idx"``. Lines with ``qid:N`` are taken for
-        SVM^hmm; two columns separated by tabs for CoNLL.
-
-    Raises
-    ------
-    ParseError
-        No format fits, or two do; the message says which and why.
 
     Examples
     --------
@@ -295,20 +264,17 @@ def _detect(text: TextSource) -> str:
     lines = [line for line in lines if line.strip()][:_MAX_LINES]
     if not lines:
         raise text.error(None, f"the file is empty; {_REMEDY} or check the file.")
-    if _is_arff(lines):
+    first = next((line.lstrip() for line in lines if not line.lstrip().startswith("%")), "")
+    if first.lower().startswith(("@relation", "@attribute")):
         return "arff"
     if lines[0].lstrip().startswith("(") and _is_trees(content):
         return "trees"
     if _is_conllu(lines):
         return "conllu"
-    if _is_letters(lines):
+    row = lines[0].removesuffix("\t").split("\t")
+    if len(row) == 134 and row[0].isdigit() and set(row[6:]) <= {"0", "1"}:
         return "letters"
     return _svm_format(text, lines) or _token_format(text, lines)
-
-
-def _is_arff(lines: list[str]) -> bool:
-    first = next((line for line in lines if not line.lstrip().startswith("%")), "")
-    return first.lstrip().lower().startswith(("@relation", "@attribute"))
 
 
 def _is_trees(content: bytes) -> bool:
@@ -327,11 +293,6 @@ def _is_conllu(lines: list[str]) -> bool:
     right = [len(row) == 10 and _ID.fullmatch(row[0]) is not None for row in rows]
     # A few wrong lines are for the reader to report.
     return bool(right) and right[0] and sum(right) >= 0.9 * len(right)
-
-
-def _is_letters(lines: list[str]) -> bool:
-    row = lines[0].removesuffix("\t").split("\t")
-    return len(row) == 134 and row[0].isdigit() and set(row[6:]) <= {"0", "1"}
 
 
 def _svm_format(text: TextSource, lines: list[str]) -> str | None:
@@ -373,8 +334,7 @@ def _token_format(text: TextSource, lines: list[str]) -> str:
     lines = [line for line in lines if not line.startswith("-DOCSTART-")] or lines
     tabs = "\t" in lines[0]
     rows = [line.split("\t") if tabs else _BLANKS.split(line.strip()) for line in lines]
-    counts = Counter(map(len, rows))
-    width, frequency = counts.most_common(1)[0]
+    width, frequency = Counter(map(len, rows)).most_common(1)[0]
     regular = frequency >= 0.9 * len(rows)  # a few wrong lines are for the reader to report
     if tabs:
         fields = [field for row in rows for field in row[1:]]
@@ -383,11 +343,8 @@ def _token_format(text: TextSource, lines: list[str]) -> str:
             return "crfsuite"
         if regular and share <= 0.1:
             return "conll"
-        reason = (
-            f"{share:.0%} of the fields look like attributes"
-            if regular
-            else "lines have different numbers of fields"
-        )
+        reason = f"{share:.0%} of the fields look like attributes"
+        reason = reason if regular else "lines have different numbers of fields"
         raise text.error(None, f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
     if not regular:
         raise text.error(

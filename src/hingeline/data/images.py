@@ -66,11 +66,8 @@ def read_idx(source: Source) -> Array:
 def read_images(source: Source, labels: Source | None = None) -> FlatData:
     """Images of an IDX file as rows of pixels, with the labels of another IDX file.
 
-    Parameters
-    ----------
-    source, labels : path, "-", file object or TextSource
-        Default for labels: the file beside the images that MNIST names alike
-        (``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``). Without one, ``y`` is None.
+    By default that is the file beside the images that MNIST names alike
+    (``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``). Without one, ``y`` is None.
     """
     if labels is None:
         labels = file_beside(source, ("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"))
@@ -91,35 +88,19 @@ def read_images(source: Source, labels: Source | None = None) -> FlatData:
 
 # letter.data: one letter per line with its pixels -------------------------------------------------
 
-#: Rows and columns of a letter's image.
-SHAPE = (16, 8)
-
-_N_PIXELS = SHAPE[0] * SHAPE[1]
+#: Of a letter's image, 16 rows and 8 columns.
+_N_PIXELS = 128
 _N_FIELDS = 6
-#: Pixels and the tabs between them.
-_WIDTH = 2 * _N_PIXELS - 1
 
 
 @dataclass(frozen=True)
 class LetterWords:
-    """Handwritten words.
+    """Handwritten words: word i has the letters ``offsets[i]`` to ``offsets[i + 1] − 1``."""
 
-    Attributes
-    ----------
-    pixels : uint8 ndarray of shape (letters, 128)
-        0 or 1, row by row of 16 × 8 images.
-    letters : list of str
-        What each image shows.
-    offsets : int64 ndarray of shape (words + 1,)
-        Word i has the letters ``offsets[i]`` to ``offsets[i + 1] − 1``.
-    folds : int64 ndarray of shape (words,)
-        Fold of cross-validation of each word.
-    """
-
-    pixels: Array
-    letters: list[str]
+    pixels: Array  # uint8, (letters, 128): 0 or 1, row by row of 16 × 8 images
+    letters: list[str]  # what each image shows
     offsets: Array
-    folds: Array
+    folds: Array  # of cross-validation, (words,)
 
     def sequences(self) -> SparseSequences:
         """The pixels as sequences of sparse rows; what ``ChainSSVM`` takes."""
@@ -136,15 +117,13 @@ def read_letters(source: Source) -> LetterWords:
     A word ends where the next id is -1. A line with other fields, pixels other than 0 and 1, and a
     word without an end are refused.
     """
-    pixels: list[Array] = []
+    images: list[bytes] = []
     letters: list[str] = []
-    offsets = array("q", [0])
-    folds = array("q")
+    offsets, folds = array("q", [0]), array("q")
     current: tuple[bytes, bytes] | None = None  # word and fold of the word that is open
     number = 0
     with open_text(source) as text:
         for first, lines in text.blocks():
-            images = []
             for number, line in enumerate(lines, first):
                 if not line:
                     continue
@@ -156,7 +135,7 @@ def read_letters(source: Source) -> LetterWords:
                         f"{len(fields)}; is this letter.data?",
                     )
                 _, letter, following, word, _, fold, image = fields
-                images.append(_check_image(text, number, image))
+                images.append(_read_image(text, number, image))
                 letters.append(letter.decode())
                 if current is not None and current != (word, fold):
                     raise text.error(
@@ -174,37 +153,24 @@ def read_letters(source: Source) -> LetterWords:
                     folds.append(int(fold))
                     offsets.append(len(letters))
                     current = None
-            pixels.append(_pixels(text, first, lines, images))
     if current is not None:
         raise text.error(number, "the last word has no end; the next id of its last letter is -1.")
-    return LetterWords(
-        np.concatenate([np.empty((0, _N_PIXELS), np.uint8), *pixels]),
-        letters,
-        np.array(offsets, dtype=np.int64),
-        np.array(folds, dtype=np.int64),
-    )
+    pixels = np.frombuffer(b"".join(images), dtype=np.uint8).reshape(-1, _N_PIXELS) - ord("0")
+    return LetterWords(pixels, letters, np.array(offsets), np.array(folds, dtype=np.int64))
 
 
-def _check_image(text: TextSource, number: int, image: bytes) -> bytes:
+def _read_image(text: TextSource, number: int, image: bytes) -> bytes:
     image = image.removesuffix(b"\t")  # as every line of the original ends
-    if len(image) != _WIDTH:
+    digits, tabs = image[::2], image[1::2]
+    if len(image) != 2 * _N_PIXELS - 1:
         raise text.error(
             number,
             f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}; is this "
             "letter.data?",
         )
-    return image
-
-
-def _pixels(text: TextSource, first: int, lines: list[bytes], images: list[bytes]) -> Array:
-    raw = np.frombuffer(b"".join(images), dtype=np.uint8).reshape(-1, _WIDTH)
-    digits = raw[:, ::2] - np.uint8(ord("0"))
-    wrong = (digits > 1).any(axis=1) | (raw[:, 1::2] != ord("\t")).any(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        numbers = [number for number, line in enumerate(lines, first) if line]
+    if digits.strip(b"01") or tabs.strip(b"\t"):
         raise text.error(
-            numbers[row], "a pixel is neither 0 nor 1, or no tab follows it; correct the line."
+            number, "a pixel is neither 0 nor 1, or no tab follows it; correct the line."
         )
     return digits
 

@@ -20,57 +20,31 @@ Array = np.ndarray[Any, Any]
 
 
 class FlatData(NamedTuple):
-    """Labelled rows.
-
-    Attributes
-    ----------
-    X : csr_matrix of shape (rows, features)
-    y : ndarray of shape (rows,), or None
-        Integers if all labels are whole numbers, else floats. None for images without labels.
-    qid : int64 ndarray of shape (rows,), or None
-        Query numbers, where the file has them.
-    comments : list of str, or None
-        What followed ``#`` in each row, where any row has it.
-    """
+    """Labelled rows."""
 
     X: sp.csr_matrix
-    y: Array | None
-    qid: Array | None = None
-    comments: list[str] | None = None
+    y: Array | None  # integers if all labels are whole, else floats; None for images without
+    qid: Array | None = None  # query numbers, where the file has them
+    comments: list[str] | None = None  # what followed # in each row, where any row has it
 
 
 class MultilabelData(NamedTuple):
-    """Rows with any number of labels.
+    """Rows with any number of labels, and names where the format has them.
 
-    Attributes
-    ----------
-    X : csr_matrix or float64 ndarray of shape (rows, features)
-        Sparse or dense as the file is.
-    Y : csr_matrix of shape (rows, labels), dtype uint8
-        1 where a row has a label. Sparse, because a file of a few bytes can name a huge label;
-        ``Y.toarray()`` is the usual indicator matrix.
-    feature_names, label_names : list of str, or None
-        Names, where the format has them.
+    Y is 1 where a row has a label. It is sparse, because a file of a few bytes can name a huge
+    label; ``Y.toarray()`` is the usual indicator matrix.
     """
 
-    X: Any
-    Y: sp.csr_matrix
+    X: Any  # sparse or dense as the file is
+    Y: sp.csr_matrix  # uint8
     feature_names: list[str] | None = None
     label_names: list[str] | None = None
 
 
 class LabelledSequences(NamedTuple):
-    """Labelled sequences.
+    """Labelled sequences: attributes and label of each token of each sequence."""
 
-    Attributes
-    ----------
-    X : list of list of dict of str to float, or SparseSequences
-        Attributes of each token of each sequence, named or numbered.
-    y : list of list of str
-        Labels of each token of each sequence.
-    """
-
-    X: Any
+    X: Any  # list of lists of dicts of names to numbers, or SparseSequences
     y: list[list[str]]
 
 
@@ -78,13 +52,8 @@ class LabelledSequences(NamedTuple):
 class Vocabulary:
     """Names in the order of their numbers.
 
-    Attributes
-    ----------
-    attributes : tuple of str
-        Attribute k is column k of a matrix and number k + 1 in a file. If there are none, numbers
-        are their own names.
-    labels : tuple of str
-        Label k has the number k + 1 in a file.
+    Attribute k is column k of a matrix and number k + 1 in a file; if there are none, numbers are
+    their own names. Label k has the number k + 1 in a file.
 
     Examples
     --------

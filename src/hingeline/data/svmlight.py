@@ -22,6 +22,13 @@ from hingeline.data.text import (
 )
 from hingeline.features.tables import SparseSequences
 
+Array = np.ndarray[Any, Any]
+ZeroBased = bool | Literal["auto"]
+
+#: Largest feature number, that of the C programs which share the format.
+MAX_INDEX = 2**31 - 2
+_MAX_INTEGER = 2.0**53
+
 
 def write_svmlight(
     target: Target,
@@ -32,20 +39,10 @@ def write_svmlight(
     *,
     zero_based: bool = False,
 ) -> None:
-    """Write labelled rows as ``label index:value …``.
+    """Write labelled rows as ``label index:value …``; labels are numbers.
 
-    Parameters
-    ----------
-    target : path, "-" or file object
-        Compressed if the name ends in ``.gz``.
-    X : sparse matrix or array of shape (rows, features)
-    y : array of shape (rows,)
-        Numbers.
-    qid : array of int of shape (rows,), optional
-    comments : sequence of str, optional
-        Written after ``#`` where not empty.
-    zero_based : bool, default=False
-        Number features from 0.
+    Comments are written after ``#`` where they are not empty. Features are numbered from 1 unless
+    ``zero_based``. A target whose name ends in ``.gz`` is compressed.
     """
     labels = np.asarray(y)
     if labels.dtype.kind not in "biuf" or not np.all(np.isfinite(labels)):
@@ -75,7 +72,7 @@ def write_multilabel(
     columns = indicator.indices.tolist()
     starts = indicator.indptr.tolist()
     heads = [",".join(map(str, columns[lo:hi])) for lo, hi in pairwise(starts)]
-    _write_rows(target, X, heads, comments, zero_based, may_be_empty=True)
+    _write_rows(target, X, heads, comments, zero_based)
 
 
 def write_svmhmm(
@@ -98,7 +95,7 @@ def write_svmhmm(
         if len(labels) != length or not length:
             raise ValueError(
                 f"X[{i}] has {length} tokens and y[{i}] has {len(labels)} labels: they must have "
-                "one length, and not none."
+                "the same length, at least 1."
             )
         for label in map(str, labels):
             if not label or any(c in "#: \t\n\r\v\f" for c in label):
@@ -116,7 +113,6 @@ def _write_rows(
     heads: list[str],
     comments: Sequence[str] | None,
     zero_based: bool,
-    may_be_empty: bool = False,
 ) -> None:
     matrix = sp.csr_matrix(X, copy=True)
     matrix.sum_duplicates()
@@ -135,23 +131,14 @@ def _write_rows(
             values = matrix.data[part].tolist()
             items = [f"{k}:{number_text(v)}" for k, v in zip(indices, values, strict=True)]
             comment = comments[i] if comments is not None else ""
-            if any(c in "\n\r" for c in comment):
+            if "\n" in comment or "\r" in comment:
                 raise ValueError(f"comment {i} has a line end: it must fit into the line.")
-            if comment:
-                items.append(f"# {comment}")
-            if may_be_empty and not head and not any(":" in item for item in items[:1]):
+            if not head and not items:
                 raise ValueError(
                     f"row {i} has neither labels nor features: a blank line would be skipped."
                 )
-            out.write(" ".join([head, *items] if head else items) + "\n")
-
-
-Array = np.ndarray[Any, Any]
-ZeroBased = bool | Literal["auto"]
-
-#: Largest feature number, that of the C programs which share the format.
-MAX_INDEX = 2**31 - 2
-_MAX_INTEGER = 2.0**53
+            note = f"# {comment}" if comment else ""
+            out.write(" ".join(filter(None, [head, *items, note])) + "\n")
 
 
 class _Rows:
@@ -210,20 +197,16 @@ class _Rows:
             if k == 0 and not colon:
                 continue
             try:
-                if b"_" in item or not colon:
-                    raise ValueError
-                if index == b"qid":
-                    if k <= 1 and -(2**63) <= int(value) < 2**63:
-                        continue
-                    raise ValueError
-                if -(2**63) <= int(index) < 2**63:
-                    float(value)
-                    continue
+                whole = int(value if index == b"qid" and k <= 1 else index)
+                good = -(2**63) <= whole < 2**63 and b"_" not in item
+                float(value)
             except ValueError:
-                pass
-            return self.text.error(
-                number, f"{shown(item)} is not an index:value pair of numbers; correct the item."
-            )
+                good = False
+            if not good:
+                return self.text.error(
+                    number,
+                    f"{shown(item)} is not an index:value pair of numbers; correct the item.",
+                )
         return self.text.error(
             number, "blanks stand around a colon; write index:value without blanks."
         )
@@ -244,29 +227,23 @@ class _Rows:
         falling[starts[:-1][np.diff(starts) > 0]] = False
         other = "." if zero_based else " or pass zero_based=True."
         remedy = "renumber the features." if n_features is None else "raise n_features."
+        low = f"index {{0}} is less than {first}; number features from {first}{other}"
+        high = f"index {{0}} is more than {limit}; {remedy}"
+        order = "index {0} follows {1}; sort the features of a line and give each once."
+        number = "the value of index {0} is {2}; only finite numbers can be learnt from, leave the "
         for wrong, problem in (
-            (
-                indices < first,
-                f"index {{0}} is less than {first}; number features from {first}{other}",
-            ),
-            (indices > limit, f"index {{0}} is more than {limit}; {remedy}"),
-            (falling, "index {0} follows {1}; sort the features of a line and give each once."),
-            (
-                ~np.isfinite(values),
-                "the value of index {0} is {2}; only finite numbers can be learnt from, leave the "
-                "feature out.",
-            ),
+            (indices < first, low),
+            (indices > limit, high),
+            (falling, order),
+            (~np.isfinite(values), number + "feature out."),
         ):
             if wrong.any():
                 k = int(np.argmax(wrong))
                 row = int(np.searchsorted(starts, k, side="right")) - 1
                 what = problem.format(indices[k], indices[k - 1], values[k])
                 raise self.text.error(self.lines[row], what)
-        indices -= first
-        width = n_features
-        if width is None:
-            width = int(indices.max()) + 1 if len(indices) else 0
-        small = indices.astype(np.int32)
+        small = (indices - first).astype(np.int32)
+        width = int(small.max(initial=-1)) + 1 if n_features is None else n_features
         return sp.csr_matrix((values, small, starts), shape=(len(self.heads), width))
 
 
@@ -275,23 +252,16 @@ def read_svmlight(
 ) -> FlatData:
     r"""Read ``label index:value …``, the format of SVMlight, LIBSVM and LIBLINEAR.
 
+    A line may have ``qid:N`` after the label and a comment after ``#``. A label or item that is
+    not a number is refused, and indices that do not ascend.
+
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not. A line may have ``qid:N`` after the label and a comment after ``#``.
+    source : path, "-", file object or TextSource; UTF-8, gzipped or not
     n_features : int, optional
         Width of X; a test file may lack the last features. Default: as many as occur.
     zero_based : bool or "auto", default="auto"
         Whether features are numbered from 0. ``"auto"``: if an index 0 occurs, else from 1.
-
-    Returns
-    -------
-    FlatData
-
-    Raises
-    ------
-    ParseError
-        A label or item that is not a number, or indices that do not ascend.
 
     Examples
     --------
@@ -302,16 +272,12 @@ def read_svmlight(
     """
     with open_text(source) as text:
         rows = _Rows(text)
-        y = np.empty(len(rows.heads))
-        for i, head in enumerate(rows.heads):
-            y[i] = _number(head)
+        y = np.array([_number(head) for head in rows.heads])
         if not np.all(np.isfinite(y)):
             i = int(np.argmin(np.isfinite(y)))
             what = f"the label {shown(rows.heads[i])} is not a number"
-            raise text.error(
-                rows.lines[i],
-                f"{what if rows.heads[i] else 'there is no label'}; correct the line.",
-            )
+            what = what if rows.heads[i] else "there is no label"
+            raise text.error(rows.lines[i], f"{what}; correct the line.")
         if np.all(np.abs(y) <= _MAX_INTEGER) and np.array_equal(y, np.round(y)):
             y = y.astype(np.int64)
         return FlatData(
@@ -339,18 +305,8 @@ def read_multilabel(
 ) -> MultilabelData:
     """Read ``1,3,5 index:value …``, LIBSVM's format for sets of labels.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not. A line that begins with a feature has no labels.
-    n_features, n_labels : int, optional
-        Widths of X and Y. Default: as many as occur.
-    zero_based : bool or "auto", default="auto"
-        Whether features are numbered from 0. Labels are: label k is column k of Y.
-
-    Returns
-    -------
-    MultilabelData
+    A line that begins with a feature has no labels. Label k is column k of Y. ``n_labels`` is the
+    width of Y, by default as many as occur; other parameters are as for :func:`read_svmlight`.
     """
     with open_text(source) as text:
         rows = _Rows(text)
@@ -370,8 +326,7 @@ def read_multilabel(
             labels.extend(sorted(found))
             starts.append(len(labels))
         columns = np.array(labels, dtype=np.int32)
-        if n_labels is None:
-            n_labels = int(columns.max()) + 1 if len(columns) else 0
+        n_labels = int(columns.max(initial=-1)) + 1 if n_labels is None else n_labels
         ones = np.ones(len(columns), dtype=np.uint8)
         parts = (ones, columns, np.array(starts, dtype=np.int64))
         Y = sp.csr_matrix(parts, shape=(len(rows.heads), n_labels))
@@ -383,21 +338,9 @@ def read_svmhmm(
 ) -> LabelledSequences:
     r"""Read ``TAG qid:N index:value …``, the format of SVM^hmm: one token per line.
 
-    Lines with the same number N, which must stand together, are a sequence.
-
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource
-        UTF-8, gzipped or not; what follows ``#`` is skipped.
-    n_features : int, optional
-        Width of the tokens' rows. Default: as many as occur.
-    zero_based : bool or "auto", default="auto"
-        Whether features are numbered from 0.
-
-    Returns
-    -------
-    LabelledSequences
-        ``X`` is a :class:`~hingeline.features.tables.SparseSequences`; tags are strings.
+    Lines with the same number N, which must stand together, are a sequence; what follows ``#`` is
+    skipped. Parameters are as for :func:`read_svmlight`. The ``X`` that is returned is a
+    :class:`~hingeline.features.tables.SparseSequences`; tags are strings.
 
     Examples
     --------

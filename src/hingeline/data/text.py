@@ -1,8 +1,4 @@
-"""Text as readers and writers of formats want it.
-
-What is read: gzip, UTF-8, bounded lines and memory, places in error messages. What is written: all
-of it or nothing, compressed by its name.
-"""
+"""Text for readers (gzip, UTF-8, bounded memory, places of errors) and writers (all or nothing)."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -121,15 +117,8 @@ class TextSource:
 
     def peek(self, size: int) -> bytes:
         """The next bytes, decompressed, without taking them; fewer only at the end."""
-        pieces = [self._ahead]
-        held = len(self._ahead)
-        while held < size:
-            piece = self._next_piece()
-            if not piece:
-                break
-            pieces.append(piece)
-            held += len(piece)
-        self._ahead = b"".join(pieces)
+        while len(self._ahead) < size and (piece := self._next_piece()):
+            self._ahead += piece
         return self._ahead[:size]
 
     def read(self, size: int = _BLOCK) -> bytes:
@@ -183,9 +172,8 @@ class TextSource:
             try:
                 data.decode()
             except UnicodeDecodeError as error:
-                where = number + data.count(b"\n", 0, error.start)
                 raise self.error(
-                    where,
+                    number + data.count(b"\n", 0, error.start),
                     f"byte 0x{data[error.start]:02x} is not valid UTF-8; convert the file to "
                     "UTF-8, for instance with iconv.",
                 ) from None
@@ -194,10 +182,9 @@ class TextSource:
         lines = data.split(b"\n")
         lines.pop()
         if len(data) > self.max_line:
-            lengths = list(map(len, lines))
-            if max(lengths) > self.max_line:
-                long = next(k for k, length in enumerate(lengths) if length > self.max_line)
-                raise self._too_long(number + long)
+            for k, line in enumerate(lines):
+                if len(line) > self.max_line:
+                    raise self._too_long(number + k)
         return lines
 
     def _too_long(self, number: int) -> ParseError:
@@ -273,16 +260,11 @@ def open_text(
 
     Parameters
     ----------
-    source : path, "-", file object or TextSource
-        ``"-"`` is standard input. A source that is open already is returned as it is.
+    source : path, "-" for standard input, file object or TextSource
     max_line : int, default=1048576
         Bytes of the longest line allowed.
     max_expansion : float, default=50
         Largest ratio of decompressed to compressed bytes allowed, beyond the first megabyte.
-
-    Returns
-    -------
-    TextSource
 
     Examples
     --------
@@ -347,16 +329,11 @@ def atomic_text(target: Target) -> Iterator[TextIO]:
         sys.stdout.flush()
         target = getattr(sys.stdout, "buffer", sys.stdout)
     if isinstance(target, (str, os.PathLike)):
-        with replacing(target) as raw:
+        with replacing(target) as raw, ExitStack() as stack:
+            stream: Any = raw
             if os.fspath(target).endswith(".gz"):
-                with (
-                    gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
-                    _text_into(packed) as out,
-                ):
-                    yield out
-            else:
-                with _text_into(raw) as out:
-                    yield out
+                stream = stack.enter_context(gzip.GzipFile("", "wb", fileobj=raw, mtime=0))
+            yield stack.enter_context(_text_into(stream))
     elif isinstance(target, io.TextIOBase):
         yield target  # type: ignore[misc]
         target.flush()

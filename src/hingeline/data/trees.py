@@ -17,15 +17,7 @@ _FORBIDDEN = re.compile(r"[ \t\r\n\v\f()]")
 class Tree:
     """A labelled tree that never changes: a node has either children or a word.
 
-    Comparing, hashing, walking and printing work for any depth.
-
-    Parameters
-    ----------
-    label : str
-        Category or part of speech.
-    children : iterable of Tree
-        Empty for a node with a word.
-    word : str, optional
+    Trees of any depth can be compared, hashed, walked and printed.
 
     Examples
     --------
@@ -34,8 +26,8 @@ class Tree:
     ('(NP (DT the) (NN cat))', [('the', 'DT'), ('cat', 'NN')])
     """
 
-    label: str
-    children: tuple[Tree, ...] = ()
+    label: str  # category or part of speech
+    children: tuple[Tree, ...] = ()  # any iterable will do
     word: str | None = None
 
     def __post_init__(self) -> None:
@@ -101,12 +93,6 @@ def _rebuild(flat: tuple[tuple[str, int, str | None], ...]) -> Tree:
     return done[0]
 
 
-def iter_trees(source: Source) -> Iterator[Tree]:
-    """Read bracketed trees one by one; see :func:`read_trees`."""
-    with open_text(source) as text:
-        yield from _parse(text)
-
-
 def read_trees(source: Source) -> list[Tree]:
     """Read bracketed trees, as many as there are, over as many lines as they take.
 
@@ -121,6 +107,12 @@ def read_trees(source: Source) -> list[Tree]:
     ['(S (NP (NN time)) (VP (VBZ flies)))']
     """
     return list(iter_trees(source))
+
+
+def iter_trees(source: Source) -> Iterator[Tree]:
+    """Read bracketed trees one by one; see :func:`read_trees`."""
+    with open_text(source) as text:
+        yield from _parse(text)
 
 
 def _parse(text: TextSource) -> Iterator[Tree]:
@@ -155,17 +147,14 @@ def _parse(text: TextSource) -> Iterator[Tree]:
                     raise text.error(
                         number, "a bracket closes that was not opened; remove it or add '('."
                     )
-                tree = _close(text, number, labels.pop(), parts.pop(), len(labels))
                 lines.pop()
+                tree = _close(text, number, labels.pop(), parts.pop(), len(labels))
                 if not labels:
                     yield tree
+                elif isinstance(parts[-1], list):
+                    parts[-1].append(tree)
                 else:
-                    siblings = parts[-1]
-                    if siblings is None:
-                        parts[-1] = [tree]
-                    else:
-                        assert isinstance(siblings, list)
-                        siblings.append(tree)
+                    parts[-1] = [tree]
     if lines:
         raise text.error(lines[-1], "a bracket opens that is never closed; add ')'.")
 

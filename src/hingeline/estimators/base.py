@@ -296,7 +296,8 @@ class BaseSSVM:
         few = few and self.violators in (None, "all")
         return registry.find(self.solver, self.slack, all_outputs=few)
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
         solver = self._solver_class(None)
         check_common(self)
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)

@@ -451,7 +451,7 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
         -------
         self
         """
-        self._check_parameters()
+        self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = check_sample_weight(sample_weight, len(offsets) - 1)
         self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
@@ -491,7 +491,7 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
         -------
         self
         """
-        self._check_parameters()
+        self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
         from hingeline.estimators.allowed import choose_scheme, keep_scheme

@@ -76,7 +76,8 @@ class ChainCRF(ChainModel, BaseModel):
     tol: float = 1e-3
     max_iter: int = 1000
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
         positive("C", self.C)
         positive("tol", self.tol)
         positive("max_iter", self.max_iter, integer=True)
@@ -97,7 +98,7 @@ class ChainCRF(ChainModel, BaseModel):
         self
         """
         began = time.perf_counter()
-        self._check_parameters()
+        self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = float(self.C) * check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._make(self._with_constant(matrix), offsets, labels)

@@ -70,7 +70,7 @@ class SSVM(BaseSSVM, BaseModel):
         -------
         self
         """
-        self._check_parameters()
+        self.check_parameters()
         if self.structure is None:
             raise TypeError("structure is missing: pass an instance of your subclass of Structure.")
         methods = methods_of(self.structure)

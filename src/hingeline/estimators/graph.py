@@ -78,9 +78,9 @@ class GraphModel:
         """States of all variables as ``predict`` gives them."""
         raise NotImplementedError
 
-    def _check_parameters(self: Any) -> None:
+    def check_parameters(self: Any) -> None:
         """Check what does not depend on the data."""
-        super()._check_parameters()  # type: ignore[misc]
+        super().check_parameters()  # type: ignore[misc]
         one_of("inference", self.inference, tuple(graph.INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
@@ -466,7 +466,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         -------
         self
         """
-        self._check_parameters()
+        self.check_parameters()
         graphs = check_graphs(X)
         labels = self._node_labels(graphs, y)
         weights = check_sample_weight(sample_weight, len(graphs))

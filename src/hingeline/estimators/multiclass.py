@@ -96,7 +96,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
         -------
         self
         """
-        self._check_parameters()
+        self.check_parameters()
         refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
@@ -139,7 +139,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
         -------
         self
         """
-        self._check_parameters()
+        self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
         refuse_none(y)

@@ -256,7 +256,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         -------
         self
         """
-        self._check_parameters()
+        self.check_parameters()
         refuse_none(y)
         names = getattr(y, "columns", None)
         X, y = validate_data(

@@ -179,7 +179,7 @@ def _start(estimator: BaseSSVM, **params: Any) -> Any:
         )
     default = signature(type(estimator)).parameters["C"].default
     model = clone(estimator).set_params(warm_start=True, C=default, **params)
-    model._check_parameters()
+    model.check_parameters()
     return model
 
 

@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_dtype, check_min_count
-from hingeline.features.state import check_kind, get_meta, get_strings, pack_strings
+from hingeline.features.input import Encoder, check_kind, get_meta, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
-
 
 #: Numbers kept in a list before they move to an array.
 FLUSH = 2**16
@@ -29,16 +26,21 @@ class _BadToken(Exception):
     """What is wrong with a token; its place is added where it is known."""
 
 
-class _Atoms:
-    """Attributes with their weights, numbered as they turn up in tokens."""
+class _Atoms(dict[Any, int]):
+    """A string, or ``(key, value)`` of a dict -> where its column and weight stand.
+
+    What is known is found at the speed of a dict. Numbers are not remembered, each token may have
+    its own.
+    """
 
     def __init__(self, vocabulary: dict[str, int], grow: bool) -> None:
+        super().__init__()
         self.vocabulary = vocabulary
         self.grow = grow
         self.columns = array("i")
         self.weights = array("d")
 
-    def add(self, name: str, weight: float) -> int:
+    def add(self, name: str, weight: float = 1.0) -> int:
         """Number an attribute with a weight."""
         vocabulary = self.vocabulary
         if self.grow:
@@ -49,35 +51,18 @@ class _Atoms:
         self.weights.append(weight)
         return len(self.columns) - 1
 
-
-class _Names(dict[Any, int]):
-    """String -> its atom. What is known is found at the speed of a dict."""
-
-    def __init__(self, atoms: _Atoms) -> None:
-        super().__init__()
-        self.atoms = atoms
-
     def __missing__(self, item: Any) -> int:
-        self[item] = atom = self.atoms.add(_text(item), 1.0)
-        return atom
-
-
-class _Pairs(dict[Any, int]):
-    """``(key, value)`` -> its atom; numbers are not remembered, each token may have its own."""
-
-    def __init__(self, atoms: _Atoms) -> None:
-        super().__init__()
-        self.atoms = atoms
-
-    def __missing__(self, item: Any) -> int:
+        if not isinstance(item, tuple):
+            self[item] = atom = self.add(_text(item))
+            return atom
         key, value = item
         name = _text(key)
         if isinstance(value, (str, bytes)):
-            self[item] = atom = self.atoms.add(f"{name}:{_text(value)}", 1.0)
+            self[item] = atom = self.add(f"{name}:{_text(value)}")
         elif isinstance(value, (tuple, frozenset)):
             raise TypeError  # hashable, yet read like lists
         else:
-            atom = self.atoms.add(name, _weight(name, value))
+            atom = self.add(name, _weight(name, value))
             if isinstance(value, bool):
                 self[item] = atom
         return atom
@@ -138,9 +123,7 @@ def attributes(token: Any) -> Iterator[tuple[str, float]]:
             yield name, _weight(name, value)
 
 
-class DictEncoder(  # type: ignore[call-arg]
-    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
-):
+class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Features of tokens from dicts or lists, as python-crfsuite and sklearn-crfsuite take them.
 
     A token is a dict, a list (tuple, set) of strings, or one string:
@@ -189,78 +172,20 @@ class DictEncoder(  # type: ignore[call-arg]
         self.min_count = min_count
         self.dtype = dtype
 
-    def fit(self, X: Any, y: Any = None) -> DictEncoder:
-        """Learn the attributes of sentences.
+    def _learn(self, X: Any) -> SparseSequences:
+        return self._extend(X, {})
 
-        Parameters
-        ----------
-        X : list of sentences, each a list of tokens
-        y : ignored
+    def _learn_more(self, X: Any) -> SparseSequences:
+        return self._extend(X, self.vocabulary_)
 
-        Returns
-        -------
-        self
-        """
-        self.fit_transform(X)
-        return self
-
-    def fit_transform(self, X: Any, y: Any = None) -> SparseSequences:
-        """Learn the attributes of sentences and encode them in the same pass.
-
-        Parameters
-        ----------
-        X, y : as for :meth:`fit`
-
-        Returns
-        -------
-        SparseSequences
-        """
-        self._check_parameters()
-        vocabulary: dict[str, int] = {}
-        columns, weights, counts, offsets = _encode(X, _Atoms(vocabulary, grow=True))
-        if self.min_count > 1:
-            often = np.bincount(columns, minlength=len(vocabulary)) >= self.min_count
-            columns = np.where(often, np.cumsum(often) - 1, -1)[columns]
-            kept = [name for name, keep in zip(vocabulary, often.tolist(), strict=True) if keep]
-            vocabulary = {name: k for k, name in enumerate(kept)}
-        self.vocabulary_ = vocabulary
-        self.n_features_out_ = len(vocabulary)
-        return self._sequences(columns, weights, counts, offsets)
-
-    def transform(self, X: Any) -> SparseSequences:
-        """Encode sentences by the attributes known; others are left out.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-
-        Returns
-        -------
-        SparseSequences
-        """
-        check_is_fitted(self, "vocabulary_")
+    def _look_up(self, X: Any) -> SparseSequences:
         return self._sequences(*_encode(X, _Atoms(self.vocabulary_, grow=False)))
 
-    def partial_fit_transform(self, X: Any) -> SparseSequences:
-        """Encode sentences and learn attributes that are new; known ones keep their columns.
-
-        New attributes get the columns behind the known ones, if at least ``min_count`` tokens of
-        these sentences have them.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-
-        Returns
-        -------
-        SparseSequences
-        """
-        if not hasattr(self, "vocabulary_"):
-            return self.fit_transform(X)
-        vocabulary = self.vocabulary_
+    def _extend(self, X: Any, vocabulary: dict[str, int]) -> SparseSequences:
+        """Encode sentences, and number attributes that are new behind those known."""
         known = len(vocabulary)
         try:
-            columns, weights, counts, offsets = _encode(X, _Atoms(vocabulary, grow=True))
+            columns, *rest = _encode(X, _Atoms(vocabulary, grow=True))
         except BaseException:
             _shorten(vocabulary, known)
             raise
@@ -273,16 +198,12 @@ class DictEncoder(  # type: ignore[call-arg]
             for name, keep in zip(new, often[known:].tolist(), strict=True):
                 if keep:
                     vocabulary[name] = len(vocabulary)
+        self.vocabulary_ = vocabulary
         self.n_features_out_ = len(vocabulary)
-        return self._sequences(columns, weights, counts, offsets)
+        return self._sequences(columns, *rest)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """The attributes, in the order of their columns.
-
-        Parameters
-        ----------
-        input_features : ignored
-        """
+        """The attributes, in the order of their columns; ``input_features`` is ignored."""
         check_is_fitted(self, "vocabulary_")
         names = np.empty(len(self.vocabulary_), dtype=object)
         names[:] = list(self.vocabulary_)
@@ -309,22 +230,16 @@ class DictEncoder(  # type: ignore[call-arg]
         matrix.sum_duplicates()
         return SparseSequences(matrix, offsets)
 
-    def _check_parameters(self) -> None:
-        check_min_count(self.min_count)
-        check_dtype(self.dtype)
-
     # Storage -------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The fitted encoder as metadata that JSON can hold, and arrays."""
-        check_is_fitted(self, "vocabulary_")
-        names, ends = pack_strings(list(self.vocabulary_))
         meta = {
-            "encoder": "DictEncoder",
-            "version": 1,
+            **self._describe(),
             "min_count": int(self.min_count),
             "dtype": np.dtype(self.dtype).name,
         }
+        names, ends = pack_strings(list(self.vocabulary_))
         return meta, {"attributes": names, "attributes_ends": ends}
 
     @classmethod
@@ -341,12 +256,7 @@ class DictEncoder(  # type: ignore[call-arg]
 
     @classmethod
     def from_vocabulary(cls, names: Iterable[str]) -> DictEncoder:
-        """A fitted encoder whose columns are these attributes, in this order.
-
-        Parameters
-        ----------
-        names : iterable of str
-        """
+        """A fitted encoder whose columns are these attributes, in this order."""
         names = list(names)
         for k, name in enumerate(names):
             if not isinstance(name, str):
@@ -356,7 +266,7 @@ class DictEncoder(  # type: ignore[call-arg]
     def _know(self, names: list[str]) -> DictEncoder:
         self.vocabulary_ = {name: k for k, name in enumerate(names)}
         if len(self.vocabulary_) != len(names):
-            raise ValueError("an attribute of the encoder is there twice.")
+            raise ValueError("the encoder has an attribute twice: give each once.")
         self.n_features_out_ = len(names)
         return self
 
@@ -371,7 +281,7 @@ def _encode(X: Any, atoms: _Atoms) -> tuple[Array, Array, Array, Array]:
     """Columns and weights of all attributes, attributes of each token, cuts of the sentences."""
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__"):
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
-    pair, name = _Pairs(atoms).__getitem__, _Names(atoms).__getitem__
+    atom = atoms.__getitem__
     found, counts, offsets = array("i"), array("i"), array("q", [0])
     part: list[int] = []  # lists grow faster than arrays, but take more memory
     before = 0
@@ -385,14 +295,14 @@ def _encode(X: Any, atoms: _Atoms) -> tuple[Array, Array, Array, Array]:
             try:
                 if isinstance(token, dict):
                     try:
-                        part.extend(map(pair, token.items()))
+                        part.extend(map(atom, token.items()))
                     except TypeError:  # a list, set or dict among the values
                         del part[before:]
                         part.extend(atoms.add(*attribute) for attribute in attributes(token))
                 elif isinstance(token, (str, bytes)):
-                    part.append(name(token))
+                    part.append(atom(token))
                 else:
-                    part.extend(map(name, _strings(token)))
+                    part.extend(map(atom, _strings(token)))
             except _BadToken as error:
                 raise TypeError(f"token {t} of X[{i}] {error}.") from None
             counts.append(len(part) - before)

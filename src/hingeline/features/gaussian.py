@@ -18,13 +18,13 @@ class Sequences:
     """Tokens stacked, and how to cut them again."""
 
     def __init__(self, X: Any) -> None:
-        self.offsets: Array | None = None
+        self.tokens, self.offsets = X, None
         if isinstance(X, SparseSequences):
             self.tokens, self.offsets = X.matrix, X.offsets
-        elif isinstance(X, (list, tuple, np.ndarray)) and len(X) and _is_sequence(X[0]):
+        elif not isinstance(X, (list, tuple, np.ndarray)) or not len(X):
+            return
+        elif sp.issparse(X[0]) or np.ndim(X[0]) == 2:
             self._stack(list(X))
-        else:
-            self.tokens = X
 
     def _stack(self, parts: list[Any]) -> None:
         parts = [part if sp.issparse(part) else np.asarray(part) for part in parts]
@@ -36,8 +36,7 @@ class Sequences:
                 )
         sparse = any(sp.issparse(part) for part in parts)
         self.tokens = sp.vstack(parts, format="csr") if sparse else np.concatenate(parts)
-        lengths = [part.shape[0] for part in parts]
-        self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self.offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
 
     def cut(self, tokens: Any) -> Any:
         """New tokens in the form of the old sequences."""
@@ -46,10 +45,6 @@ class Sequences:
         if sp.issparse(tokens):
             return SparseSequences(sp.csr_matrix(tokens), self.offsets)
         return np.split(np.asarray(tokens), self.offsets[1:-1])
-
-
-def _is_sequence(x: Any) -> bool:
-    return sp.issparse(x) or np.ndim(x) == 2
 
 
 class GaussianEmissions(  # type: ignore[call-arg]
@@ -64,10 +59,8 @@ class GaussianEmissions(  # type: ignore[call-arg]
 
     Attributes
     ----------
-    n_features_in_ : int
-        d.
-    n_features_out_ : int
-        Width of the result.
+    n_features_in_, n_features_out_ : int
+        d, and the width of the result.
 
     Examples
     --------
@@ -87,29 +80,14 @@ class GaussianEmissions(  # type: ignore[call-arg]
     """
 
     def fit(self, X: Any, y: Any = None) -> GaussianEmissions:
-        """Note the number of features.
-
-        Parameters
-        ----------
-        X : array (tokens, features), list of such arrays, or SparseSequences
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Note the number of features of an array (tokens, features), or of a list of them."""
         tokens = self._tokens(Sequences(X))
         self.n_features_in_ = d = tokens.shape[1]
         self.n_features_out_ = 1 + d + d * (d + 1) // 2
         return self
 
     def transform(self, X: Any) -> Any:
-        """Expand tokens; sequences come back as a list of arrays, one array as one.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-        """
+        """Expand tokens; sequences come back as a list of arrays, one array as one."""
         check_is_fitted(self, "n_features_in_")
         sequences = Sequences(X)
         x = self._tokens(sequences)
@@ -129,13 +107,7 @@ class GaussianEmissions(  # type: ignore[call-arg]
         return sequences.cut(out)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """``1``, ``x0``, …, ``x0^2``, ``x0 x1``, …
-
-        Parameters
-        ----------
-        input_features : list of str, optional
-            Names to use instead of x0, x1, …
-        """
+        """``1``, ``x0``, …, ``x0^2``, ``x0 x1``, …, or with other names for x0, x1, …"""
         check_is_fitted(self, "n_features_in_")
         d = self.n_features_in_
         names = [f"x{k}" for k in range(d)] if input_features is None else list(input_features)
@@ -193,14 +165,8 @@ class PerToken(  # type: ignore[call-arg]
     def fit(self, X: Any, y: Any = None) -> PerToken:
         """Fit the transformer on all tokens.
 
-        Parameters
-        ----------
-        X : list of arrays or sparse matrices (tokens, features), or SparseSequences
-        y : list of label sequences, optional
-
-        Returns
-        -------
-        self
+        X is a list of arrays or sparse matrices (tokens, features), or SparseSequences; y is None
+        or a list of label sequences.
         """
         sequences = Sequences(X)
         if y is not None and sequences.offsets is not None:
@@ -209,22 +175,12 @@ class PerToken(  # type: ignore[call-arg]
         return self
 
     def transform(self, X: Any) -> Any:
-        """Transform all tokens and cut them into sequences again.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-        """
+        """Transform all tokens and cut them into sequences again."""
         check_is_fitted(self, "transformer_")
         sequences = Sequences(X)
         return sequences.cut(self.transformer_.transform(sequences.tokens))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """The transformer's names.
-
-        Parameters
-        ----------
-        input_features : list of str, optional
-        """
+        """The transformer's names."""
         check_is_fitted(self, "transformer_")
         return np.asarray(self.transformer_.get_feature_names_out(input_features), dtype=object)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-Array = np.ndarray[Any, Any]
+from hingeline._checks import check_finite
 
-__all__ = ["Graph"]
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +55,15 @@ class Graph:
         n = features.shape[0]
         if n == 0:
             raise ValueError("node_features has no rows: a graph needs at least one node.")
-        edges = _edges(self.edges, n)
+        edges = _nodes(self.edges, "edges", n, 2)
+        ordered = np.sort(edges, axis=1)
+        _, first = np.unique(ordered[:, 0] * n + ordered[:, 1], return_index=True)
+        if len(first) < len(edges):
+            k = int(np.setdiff1d(np.arange(len(edges)), first)[0])
+            raise ValueError(
+                f"edges[{k}] joins {tuple(edges[k].tolist())}, as an edge before it does: give "
+                "each pair once, in one direction."
+            )
         self._set("node_features", features)
         self._set("edges", edges)
         if self.edge_features is not None:
@@ -72,7 +80,17 @@ class Graph:
         for name, count in (("node_types", n), ("edge_types", len(edges))):
             if getattr(self, name) is not None:
                 self._set(name, _types(getattr(self, name), name, count))
-        self._set("factors", _factors(self.factors, n))
+        factors = {} if self.factors is None else self.factors
+        if not isinstance(factors, Mapping):
+            raise TypeError(
+                "factors must be a dict of {name: sets of nodes}, got "
+                f"{type(factors).__name__}: those under one name share their weights."
+            )
+        for name in factors:
+            if not isinstance(name, str):
+                raise TypeError(f"factors has the name {name!r}: use text.")
+        found = {name: _nodes(v, f"factors[{name!r}]", n, None) for name, v in factors.items()}
+        self._set("factors", found)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)  # frozen for everyone else
@@ -88,12 +106,7 @@ class Graph:
         return len(self.edges)
 
     def subgraph(self, kept: Any) -> Graph:
-        """The graph of some nodes, with the edges and factors that lie among them.
-
-        Parameters
-        ----------
-        kept : bool array-like of shape (nodes,)
-        """
+        """The graph of the nodes where ``kept`` is true, with the edges and factors among them."""
         kept = np.asarray(kept, dtype=bool)
         if kept.shape != (self.n_nodes,):
             raise ValueError(f"kept has shape {kept.shape}, but there are {self.n_nodes} nodes.")
@@ -131,7 +144,7 @@ def _features(values: Any, name: str) -> Any:
         try:
             matrix = dense = np.asarray(values)
         except ValueError as error:
-            raise ValueError(f"{name} is ragged: its rows must have one length.") from error
+            raise ValueError(f"{name} is ragged: its rows must have the same length.") from error
         if dense.ndim != 2:
             raise ValueError(
                 f"{name} has shape {dense.shape}, expected two dimensions: one row each, one "
@@ -139,9 +152,7 @@ def _features(values: Any, name: str) -> Any:
             )
     if dense.dtype.kind not in "fiub":
         raise TypeError(f"{name} has dtype {dense.dtype}, expected numbers.")
-    if not np.isfinite(dense).all():
-        kind = "NaN" if np.isnan(dense).any() else "infinity"
-        raise ValueError(f"{name} contains {kind}: replace or drop such values first.")
+    check_finite(dense, name)
     if dense.dtype not in (np.float64, np.float32):
         matrix = matrix.astype(np.float64)
     return matrix
@@ -172,21 +183,6 @@ def _nodes(values: Any, name: str, n: int, width: int | None) -> Array:
     return sets.astype(np.int64)
 
 
-def _edges(values: Any, n: int) -> Array:
-    edges = _nodes(values, "edges", n, 2)
-    ordered = np.sort(edges, axis=1)
-    _, first = np.unique(ordered[:, 0] * n + ordered[:, 1], return_index=True)
-    if len(first) < len(edges):
-        again = np.ones(len(edges), dtype=bool)
-        again[first] = False
-        k = int(np.argmax(again))
-        raise ValueError(
-            f"edges[{k}] joins {tuple(edges[k].tolist())}, as an edge before it does: give each "
-            "pair once, in one direction."
-        )
-    return edges
-
-
 def _weights(values: Any, n: int) -> Array:
     try:
         weights = np.asarray(values, dtype=np.float64)
@@ -206,19 +202,3 @@ def _types(values: Any, name: str, count: int) -> Array:
     if count and (types.dtype.kind not in "iu" or types.min() < 0):
         raise TypeError(f"{name} must be integers ≥ 0.")
     return types.astype(np.int64)
-
-
-def _factors(values: Any, n: int) -> dict[str, Array]:
-    if values is None:
-        return {}
-    if not isinstance(values, Mapping):
-        raise TypeError(
-            "factors must be a dict of {name: sets of nodes}, got "
-            f"{type(values).__name__}: those under one name share their weights."
-        )
-    found = {}
-    for name, sets in values.items():
-        if not isinstance(name, str):
-            raise TypeError(f"factors has the name {name!r}: use text.")
-        found[name] = _nodes(sets, f"factors[{name!r}]", n, None)
-    return found

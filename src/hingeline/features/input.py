@@ -1,4 +1,4 @@
-"""From what people have, text, dicts or numbers, to stacked tokens."""
+"""From what people have, text, dicts or numbers, to stacked tokens; what encoders share."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import numeric_matrix
-from hingeline.features.dicts import DictEncoder
+from hingeline._checks import check_dtype, check_min_count, numeric_matrix
+from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
-from hingeline.features.templates import TokenTemplates
 
 Array = np.ndarray[Any, Any]
 
@@ -41,19 +41,20 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     if isinstance(X, SparseSequences):
         if lengths is not None:
             raise ValueError("X is cut into sequences already: leave lengths out.")
-        return numeric_matrix(X.matrix, "X"), _check_offsets(X.offsets)
+        empty = np.flatnonzero(np.diff(X.offsets) <= 0)
+        if len(empty):
+            raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
+        if not len(X):
+            raise ValueError("X is empty: there are no sequences.")
+        return numeric_matrix(X.matrix, "X"), X.offsets
     if lengths is not None:
         matrix = numeric_matrix(X, "X")
         return matrix, check_lengths(lengths, matrix.shape[0])
-    if sp.issparse(X):
+    if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object):
+        one = "sparse matrix" if sp.issparse(X) else "two-dimensional array"
         raise ValueError(
-            "X is one sparse matrix: pass lengths= to say where its sequences end, or a list of "
-            "matrices, one per sequence."
-        )
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object:
-        raise ValueError(
-            "X is one two-dimensional array: pass lengths= to say where its sequences end, or a "
-            "list of arrays, one per sequence."
+            f"X is one {one}: pass lengths= to say where its sequences end, or a list of "
+            f"{'matrices' if sp.issparse(X) else 'arrays'}, one per sequence."
         )
     if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
         raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
@@ -64,10 +65,9 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         return at_once
     parts: list[Any] = []
     for i, x in enumerate(X):
-        if not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0:
-            raise ValueError(f"X[{i}] is an empty sequence: drop it.")
-        part = numeric_matrix(x, f"X[{i}]")
-        if part.shape[0] == 0:
+        nothing = not sp.issparse(x) and hasattr(x, "__len__") and len(x) == 0
+        part = None if nothing else numeric_matrix(x, f"X[{i}]")
+        if part is None or part.shape[0] == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
@@ -75,20 +75,9 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
                 "sequences must have the same features."
             )
         parts.append(part)
-    offsets = np.concatenate([[0], np.cumsum([part.shape[0] for part in parts])])
+    offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
     dtype = np.result_type(*{part.dtype for part in parts})
-    matrix = sp.vstack(parts, format="csr", dtype=dtype)
-    return matrix, offsets.astype(np.int64)
-
-
-def _check_offsets(offsets: Array) -> Array:
-    """Offsets without empty sequences."""
-    empty = np.flatnonzero(np.diff(offsets) <= 0)
-    if len(empty):
-        raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
-    if len(offsets) < 2:
-        raise ValueError("X is empty: there are no sequences.")
-    return offsets
+    return sp.vstack(parts, format="csr", dtype=dtype), offsets
 
 
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
@@ -163,7 +152,7 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
     if len(y) != len(offsets) - 1:
         raise ValueError(
-            f"X has {len(offsets) - 1} sequences and y has {len(y)}: they must have one length."
+            f"X has {len(offsets) - 1} sequences and y has {len(y)}: there must be as many."
         )
     flat = []
     for i, labels in enumerate(y):
@@ -172,7 +161,7 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
         if len(labels) != offsets[i + 1] - offsets[i]:
             raise ValueError(
                 f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)} "
-                "labels: they must have one length."
+                "labels: they must have the same length."
             )
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
@@ -217,20 +206,13 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
 
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
     """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
-    if features is not None:
-        if isinstance(features, type) or not (
-            hasattr(features, "fit_transform") and hasattr(features, "transform")
-        ):
-            raise TypeError(
-                f"features must be an encoder such as TokenTemplates(), got {features!r}."
-            )
-        encoder = clone(features)
-    else:
-        encoder = _choose_encoder(X, lengths)
+    encodes = hasattr(features, "fit_transform") and hasattr(features, "transform")
+    if features is not None and (isinstance(features, type) or not encodes):
+        raise TypeError(f"features must be an encoder such as TokenTemplates(), got {features!r}.")
+    encoder = _choose_encoder(X, lengths) if features is None else clone(features)
     if encoder is None:
         return None, *stack_sequences(X, lengths)
-    encoded = encoder.fit_transform(_cut(X, lengths))
-    return encoder, *stack_sequences(encoded)
+    return encoder, *stack_sequences(encoder.fit_transform(_cut(X, lengths)))
 
 
 def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
@@ -242,11 +224,11 @@ def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Arr
 
 def _is_ready(encoder: Any, X: Any, lengths: Any) -> bool:
     """Whether X are features already, not what the encoder reads."""
-    if not isinstance(encoder, (DictEncoder, TokenTemplates)) or isinstance(X, TokenTable):
+    if not isinstance(encoder, Encoder) or isinstance(X, TokenTable):
         return False
     if _choose_encoder(X, lengths) is not None:
         return False
-    if isinstance(X, SparseSequences) or sp.issparse(X) or isinstance(X, np.ndarray):
+    if isinstance(X, (SparseSequences, np.ndarray)) or sp.issparse(X):
         return True
     return bool(len(X)) and (sp.issparse(X[0]) or isinstance(X[0], np.ndarray))
 
@@ -263,6 +245,9 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
 
     Tuples of strings are rows of columns, as in a table; lists and sets of strings are attributes.
     """
+    from hingeline.features.dicts import DictEncoder
+    from hingeline.features.templates import TokenTemplates
+
     if isinstance(X, TokenTable):
         return TokenTemplates()
     if not isinstance(X, (list, tuple, np.ndarray)):
@@ -295,3 +280,107 @@ def _cut(X: Any, lengths: Any) -> Any:
         raise ValueError("X is cut into sequences already: leave lengths out.")
     offsets = check_lengths(lengths, X.shape[0] if hasattr(X, "shape") else len(X))
     return [X[lo:hi] for lo, hi in pairwise(offsets.tolist())]
+
+
+# What encoders share ------------------------------------------------------------------------------
+
+
+class Encoder(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
+    """Sentences to sparse tokens, by features that are learned from sentences.
+
+    A subclass has the parameters ``min_count`` and ``dtype``, and ``_learn``, ``_look_up`` and
+    ``_learn_more``, which take sentences and return them encoded.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Learn the features of sentences, given as the class takes them; y is ignored."""
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> SparseSequences:
+        """Learn the features of sentences and encode them in the same pass; see :meth:`fit`."""
+        self._check_parameters()
+        return self._learn(X)
+
+    def transform(self, X: Any) -> SparseSequences:
+        """Encode sentences by the features known; others are left out."""
+        check_is_fitted(self, "n_features_out_")
+        return self._look_up(X)
+
+    def partial_fit_transform(self, X: Any) -> SparseSequences:
+        """Encode sentences and learn features that are new; known ones keep their columns.
+
+        New features get the columns behind the known ones, if at least ``min_count`` tokens of
+        these sentences have them. Hashed features have their columns already.
+        """
+        if not hasattr(self, "n_features_out_"):
+            return self.fit_transform(X)
+        return self._learn_more(X)
+
+    def _check_parameters(self) -> None:
+        check_min_count(self.min_count)
+        check_dtype(self.dtype)
+
+    def _describe(self) -> dict[str, Any]:
+        """Which encoder a stored state is of; checked by :func:`check_kind`."""
+        check_is_fitted(self, "n_features_out_")
+        return {"encoder": type(self).__name__, "version": 1}
+
+
+def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
+    """Texts as UTF-8 bytes in one array, and the end of each."""
+    try:
+        return pack_texts(texts, "strict")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the value {error.object!r} is not valid Unicode and cannot be stored."
+        ) from None
+
+
+def get_array(arrays: Mapping[str, Any], name: str, dtype: Any) -> Array:
+    """A one-dimensional array of this very dtype."""
+    if not isinstance(arrays, Mapping) or name not in arrays:
+        raise ValueError(f"the encoder has no array {name!r}.")
+    array = arrays[name]
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != np.dtype(dtype):
+        raise ValueError(f"array {name!r} of the encoder must be a vector of {np.dtype(dtype)}.")
+    return array
+
+
+def get_ends(arrays: Mapping[str, Any], name: str, total: int) -> Array:
+    """Ends of consecutive pieces: not falling, and ending at ``total``."""
+    ends = get_array(arrays, name, np.int64)
+    last = int(ends[-1]) if len(ends) else 0
+    if last != total or (len(ends) and ends[0] < 0) or (np.diff(ends) < 0).any():
+        raise ValueError(f"array {name!r} of the encoder must rise from 0 to {total}.")
+    return ends
+
+
+def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
+    """Texts stored as ``name`` (bytes) and ``name_ends``."""
+    data = get_array(arrays, name, np.uint8)
+    ends = get_ends(arrays, f"{name}_ends", len(data))
+    try:
+        return unpack_texts(data, ends, "strict")
+    except UnicodeDecodeError:
+        raise ValueError(f"array {name!r} of the encoder does not hold UTF-8 text.") from None
+
+
+def get_meta(meta: Any, name: str, kind: type | tuple[type, ...], what: str) -> Any:
+    """An entry of the metadata with its type checked."""
+    if not isinstance(meta, Mapping):
+        raise ValueError("the encoder's metadata must be a mapping.")
+    value = meta.get(name)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"the encoder's metadata need {name!r}, {what}, got {value!r:.100}.")
+    return value
+
+
+def check_kind(meta: Any, kind: str) -> None:
+    """Refuse another encoder's state, or that of a later version."""
+    if get_meta(meta, "encoder", str, "its class") != kind:
+        raise ValueError(f"the state is one of {meta['encoder']}, not of {kind}.")
+    if get_meta(meta, "version", int, "a number") != 1:
+        raise ValueError(f"the encoder's state has version {meta['version']}, this reads 1.")

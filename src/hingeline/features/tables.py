@@ -24,28 +24,10 @@ def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
     return np.repeat(offsets[:-1][chosen] - cuts[:-1], lengths) + np.arange(cuts[-1]), cuts
 
 
-class SparseSequences:
-    """Sequences of sparse tokens, stacked; what encoders return and ``ChainSSVM`` takes.
+class _Cut:
+    """Tokens in a row, cut into sequences at ``offsets``."""
 
-    Stacked once by the encoder, it spares the estimator checking and stacking one matrix per
-    sequence. ``sequences[i]`` is a CSR matrix (tokens, features); a slice, a mask or an array of
-    numbers gives sequences again.
-
-    Parameters
-    ----------
-    matrix : csr_matrix of shape (tokens, features)
-    offsets : int64 ndarray of shape (sequences + 1,)
-        Sequence i has the rows ``offsets[i]`` to ``offsets[i + 1] − 1``.
-    """
-
-    def __init__(self, matrix: sp.csr_matrix, offsets: Any) -> None:
-        self.matrix = matrix if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
-        self.offsets = np.asarray(offsets, dtype=np.int64)
-        if self.offsets[0] != 0 or self.offsets[-1] != self.matrix.shape[0]:
-            raise ValueError(
-                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, but the matrix has "
-                f"{self.matrix.shape[0]} rows: they must run from 0 to that."
-            )
+    offsets: Array
 
     @property
     def shape(self) -> tuple[int]:
@@ -61,14 +43,40 @@ class SparseSequences:
         return len(self.offsets) - 1
 
     def __getitem__(self, which: Any) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+
+class SparseSequences(_Cut):
+    """Sequences of sparse tokens, stacked; what encoders return and ``ChainSSVM`` takes.
+
+    Stacked once by the encoder, it spares the estimator checking and stacking one matrix per
+    sequence. ``sequences[i]`` is a CSR matrix (tokens, features); a slice, a mask or an array of
+    numbers gives sequences again.
+
+    Parameters
+    ----------
+    matrix : csr_matrix of shape (tokens, features)
+    offsets : int64 ndarray; sequence i has the rows ``offsets[i]`` to ``offsets[i + 1] − 1``
+    """
+
+    def __init__(self, matrix: sp.csr_matrix, offsets: Any) -> None:
+        self.matrix = matrix if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
+        self.offsets = np.asarray(offsets, dtype=np.int64)
+        if self.offsets[0] != 0 or self.offsets[-1] != self.matrix.shape[0]:
+            raise ValueError(
+                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, but the matrix has "
+                f"{self.matrix.shape[0]} rows: they must run from 0 to that."
+            )
+
+    def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
             i = range(len(self))[int(which)]
             return self.matrix[self.offsets[i] : self.offsets[i + 1]]
         rows, offsets = choose(self.offsets, which)
         return SparseSequences(self.matrix[rows], offsets)
-
-    def __iter__(self) -> Iterator[sp.csr_matrix]:
-        return (self[i] for i in range(len(self)))
 
 
 def sequences_from_columns(
@@ -76,15 +84,8 @@ def sequences_from_columns(
 ) -> SparseSequences:
     """Sequences whose tokens have a one in each of their columns.
 
-    Parameters
-    ----------
-    columns : int32 ndarray of shape (entries per token, tokens)
-        −1 for no entry.
-    offsets, n_features, dtype
-        Cuts of the sequences, width and type of the matrix.
-    tidy : bool
-        Whether the columns of each token rise; otherwise they are sorted, and repeated ones
-        added up.
+    ``columns`` is (entries per token, tokens), −1 for no entry. If they are ``tidy``, those of each
+    token rise; otherwise they are sorted, and repeated ones added up.
     """
     per_token, n_tokens = columns.shape
     index_dtype = np.int32 if columns.size < 2**31 else np.int64
@@ -109,24 +110,13 @@ def sequences_from_columns(
 
 
 @dataclass(frozen=True)
-class TokenTable:
+class TokenTable(_Cut):
     """Tokens of many sentences, column by column, each column as numbers of its distinct values.
 
     A word that occurs a thousand times is stored once, so features of a column are computed on
     its distinct values and spread over the tokens by indexing. A table is a sequence of
     sentences: ``table[i]`` is a list of tuples, one per token; a slice, a mask or an array of
     numbers gives a table.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Names of the columns.
-    codes : int32 ndarray of shape (columns, tokens)
-        Numbers into ``values``.
-    values : tuple of lists of str
-        The distinct values of each column.
-    offsets : int64 ndarray of shape (sentences + 1,)
-        Sentence i has the tokens ``offsets[i]`` to ``offsets[i + 1] − 1``.
 
     Examples
     --------
@@ -137,10 +127,10 @@ class TokenTable:
     [('He', 'PRP'), ('ran', 'VBD')]
     """
 
-    names: tuple[str, ...]
-    codes: Array
-    values: tuple[list[str], ...]
-    offsets: Array
+    names: tuple[str, ...]  # of the columns
+    codes: Array  # int32, (columns, tokens): numbers into values
+    values: tuple[list[str], ...]  # the distinct ones of each column
+    offsets: Array  # sentence i has the tokens offsets[i] to offsets[i + 1] − 1
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[str]], offsets: Any) -> TokenTable:
@@ -186,16 +176,6 @@ class TokenTable:
         """Tokens of all sentences."""
         return int(self.offsets[-1])
 
-    @property
-    def shape(self) -> tuple[int]:
-        """The number of sentences; scikit-learn then cuts folds by indexing, not one by one."""
-        return (len(self),)
-
-    @property
-    def lengths(self) -> Array:
-        """Tokens of each sentence."""
-        return np.diff(self.offsets)
-
     def position(self, column: str | int) -> int:
         """The number of a column given by name or number (from the end if negative)."""
         if isinstance(column, str):
@@ -233,11 +213,8 @@ class TokenTable:
     def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
         """A table with a column replaced, or appended if there is none of that name.
 
-        Parameters
-        ----------
-        name : str
-        values : sequence of sequences of str, or sequence of str
-            One sequence per sentence, as ``predict`` returns, or all tokens' values in a row.
+        ``values`` are one sequence per sentence, as ``predict`` returns, or those of all tokens in
+        a row.
         """
         flat: list[Any] = list(values)
         if not all(isinstance(value, str) for value in flat):
@@ -256,17 +233,13 @@ class TokenTable:
                 f"values has {len(flat)} entries, but there are {self.n_tokens} tokens."
             )
         added = TokenTable.from_columns({name: flat}, self.offsets)
-        names, columns, codes = list(self.names), list(self.values), self.codes.copy()
-        if name not in names:
-            names.append(name)
-            columns.append([])
-            codes = np.concatenate([codes, added.codes])
-        k = names.index(name)
-        columns[k], codes[k] = added.values[0], added.codes[0]
-        return TokenTable(tuple(names), codes, tuple(columns), self.offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
+        if name not in self.names:
+            codes = np.concatenate([self.codes, added.codes])
+            added_to = (*self.names, name), codes, (*self.values, *added.values)
+            return TokenTable(*added_to, self.offsets)
+        k, texts, codes = self.names.index(name), list(self.values), self.codes.copy()
+        texts[k], codes[k] = added.values[0], added.codes[0]
+        return TokenTable(self.names, codes, tuple(texts), self.offsets)
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
@@ -280,9 +253,6 @@ class TokenTable:
         tokens, offsets = choose(self.offsets, which)
         return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
 
-    def __iter__(self) -> Iterator[list[tuple[str, ...]]]:
-        return (self[i] for i in range(len(self)))
-
 
 def default_names(width: int) -> tuple[str, ...]:
     """Names of unnamed columns: the word, then numbers."""
@@ -293,11 +263,6 @@ class TableBuilder:
     """Gathers a table from blocks of columns of bytes; for readers of large files.
 
     Values are numbered as they come, so what is kept of a token is four bytes a column.
-
-    Parameters
-    ----------
-    width : int
-        Number of columns.
     """
 
     def __init__(self, width: int) -> None:
@@ -327,16 +292,7 @@ class TableBuilder:
 
 
 def sentence_offsets(blank: Array) -> Array:
-    """Where sentences begin among the tokens, from which lines hold no token.
-
-    Parameters
-    ----------
-    blank : bool ndarray of shape (lines,)
-
-    Returns
-    -------
-    int64 ndarray of shape (sentences + 1,)
-    """
+    """Where sentences begin among the tokens, from which lines hold no token."""
     ended = np.append(blank, True)
     ends = ended & ~np.append(True, blank)
     tokens = np.cumsum(~ended)
@@ -349,8 +305,10 @@ def from_frame(
     label: str | None = "tag",
     columns: Sequence[str] | None = None,
 ) -> tuple[TokenTable | list[Array], list[list[Any]] | None]:
-    """Cut a pandas or polars frame of tokens into sentences.
+    """Cut a pandas or polars frame of tokens into sentences, and the labels of each.
 
+    Sentences are a TokenTable where the columns hold strings, arrays (tokens, columns) where they
+    hold numbers.
     Rows of a group need not be neighbours: they are gathered, groups in the order of their first
     row, rows of a group in the order of the frame.
 
@@ -364,13 +322,6 @@ def from_frame(
         The column of labels; None if there is none.
     columns : list of str, optional
         The columns to read; by default all others.
-
-    Returns
-    -------
-    X : TokenTable, or list of arrays (tokens, columns)
-        A table where the columns hold strings, arrays where they hold numbers.
-    y : list of lists, or None
-        The labels of each sentence.
     """
     names = [str(name) for name in getattr(frame, "columns", ())]
     if not names or not hasattr(frame, "__getitem__"):

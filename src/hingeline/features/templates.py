@@ -1,27 +1,398 @@
-"""TokenTemplates: features of tokens from templates over their columns."""
+"""TokenTemplates: features of tokens from templates over their columns, as people write them.
+
+Templates are CRF++ and Wapiti files, or strings such as ``"word[-1]"``. They name functions of
+words, which are computed once per distinct value of a column. A function maps a string to a
+string, or to None where it has nothing to say: a prefix of a word that is too short, a test that
+fails. None gives no feature, alone or in a conjunction.
+"""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
-from itertools import chain
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_dtype, check_min_count
-from hingeline.features.growing import GrowingVocabulary, Hasher
-from hingeline.features.state import check_kind, get_meta
+from hingeline.features.input import Encoder, check_kind, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
-from hingeline.features.template_text import parse_templates
-from hingeline.features.vocabulary import Vocabulary
+from hingeline.features.vocabulary import Hasher, Vocabulary
 
 Array = np.ndarray[Any, Any]
+Value = str | None
+Function = Callable[[str], Value]
 
 #: Column numbers are int32.
 MOST_BITS = 30
+
+# Functions of words -------------------------------------------------------------------------------
+
+
+class _Classes(dict[int, str]):
+    """Character -> what it looks like, filled as characters turn up."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character.isupper():
+            kind = "X"
+        elif character.isalpha():
+            kind = "x"
+        elif character.isdigit():
+            kind = "d"
+        else:
+            kind = character
+        self[code] = kind
+        return kind
+
+
+_CLASSES = _Classes()
+
+
+@lru_cache(maxsize=2**14)
+def _collapse(shape: str) -> str:
+    return "".join(character for character, _ in groupby(shape))
+
+
+def _test(test: Callable[[str], Any]) -> Function:
+    return lambda text: "" if test(text) else None
+
+
+def _find(regex: str, otherwise: Value = None) -> Function:
+    search = re.compile(regex).search
+    return lambda text: match.group() if (match := search(text)) else otherwise
+
+
+def _say_whether(regex: str) -> Function:
+    search = re.compile(regex).search
+    return lambda text: "true" if search(text) else "false"
+
+
+# fmt: off
+#: name -> what its argument is (nothing, a count, an optional word or a regular expression), and
+#: the function for an argument.
+FUNCTIONS: dict[str, tuple[Value, Callable[[Any], Function]]] = {
+    "lower": (None, lambda _: str.lower),
+    "upper": (None, lambda _: str.upper),
+    "prefix": ("count", lambda n: lambda text: text[:n] if len(text) >= n else None),
+    "suffix": ("count", lambda n: lambda text: text[-n:] if len(text) >= n else None),
+    "shape": ("collapse", lambda collapse: lambda text: (
+        _collapse(text.translate(_CLASSES)) if collapse else text.translate(_CLASSES))),
+    "isdigit": (None, lambda _: _test(str.isdigit)),
+    "isupper": (None, lambda _: _test(str.isupper)),
+    "istitle": (None, lambda _: _test(str.istitle)),
+    "match": ("regex", lambda regex: _test(re.compile(regex).search)),
+    "find": ("regex", _find),
+}
+#: Wapiti's commands, which give a value even where nothing matches; only its templates have them.
+_WAPITI: dict[str, Callable[[Any], Function]] = {
+    "%t": _say_whether,
+    "%m": lambda regex: _find(regex, otherwise=""),
+}
+# fmt: on
+#: These have no value: a feature is there or it is not.
+TESTS = frozenset({"isdigit", "isupper", "istitle", "match"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """One function with its argument, as a template names it."""
+
+    name: str
+    argument: str | int | None = None
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it only says yes or nothing."""
+        return self.name in TESTS
+
+    def apply(self, values: Sequence[Value]) -> list[Value]:
+        """What the function makes of every value."""
+        make = _WAPITI.get(self.name) or FUNCTIONS[self.name][1]
+        function = make(self.argument)
+        return [None if value is None else function(value) for value in values]
+
+
+def check_call(name: str, argument: str | int | None) -> Call:
+    """A call with its argument checked; a ``ValueError`` says what is wrong with it."""
+    if name not in FUNCTIONS:
+        raise ValueError(f"there is no function {name!r}: there are {', '.join(FUNCTIONS)}")
+    wanted = FUNCTIONS[name][0]
+    if wanted is None and argument is not None:
+        raise ValueError(f"{name} takes no second argument, got {argument!r}")
+    if wanted == "count" and not (isinstance(argument, int) and argument >= 1):
+        raise ValueError(f"{name} wants a number of characters ≥ 1, e.g. {name}(word[0],3)")
+    if wanted == "collapse" and argument not in (None, "collapse"):
+        raise ValueError(f"{name} takes nothing or collapse, got {argument!r}")
+    if wanted == "regex":
+        if not isinstance(argument, str):
+            raise ValueError(f"{name} wants a regular expression, e.g. {name}(word[0],'^[A-Z]')")
+        try:
+            re.compile(argument)
+        except re.error as error:
+            raise ValueError(f"{argument!r} is not a regular expression: {error}") from None
+    return Call(name, argument)
+
+
+# Templates ----------------------------------------------------------------------------------------
+
+#: Templates look at most this far from their token.
+FARTHEST = 1000
+
+
+@dataclass(frozen=True)
+class Term:
+    """A value near the token: a column, what is computed of it, and how far away."""
+
+    column: int
+    calls: tuple[Call, ...]
+    offset: int
+
+    @property
+    def is_test(self) -> bool:
+        """Whether the term has no value of its own."""
+        return bool(self.calls) and self.calls[-1].is_test
+
+
+@dataclass(frozen=True)
+class Template:
+    """Terms with the text around them: ``literals[0] value literals[1] value …`` is the name.
+
+    Templates with the same literals share their features, as CRF++'s do: a bag of words.
+    """
+
+    text: str
+    literals: tuple[str, ...]
+    terms: tuple[Term, ...]
+
+    @property
+    def sources(self) -> tuple[tuple[int, tuple[Call, ...]], ...]:
+        """The terms without their positions."""
+        return tuple((term.column, term.calls) for term in self.terms)
+
+
+def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> list[Template]:
+    """Templates from the text of a file or a list of strings, for columns of these names."""
+    if isinstance(templates, str):
+        parsed = _parse_file(templates, names)
+        what = "the template text has no template: write lines such as U00:%x[0,0]."
+    else:
+        parsed = []
+        for k, text in enumerate(templates):
+            if not isinstance(text, str):
+                raise TypeError(f"templates[{k}] must be a string, got {text!r}.")
+            parsed.append(_parse_python(text, f"templates[{k}]", names))
+        what = 'templates is empty: list strings such as "word[0]".'
+    if not parsed:
+        raise ValueError(what)
+    first: dict[tuple[str, ...], Template] = {}
+    for template in parsed:
+        other = first.setdefault(template.literals, template)
+        if other.sources != template.sources:
+            raise ValueError(
+                f"templates {other.text!r} and {template.text!r} have the same identifier but "
+                "read different columns: give each its own."
+            )
+    return list(dict.fromkeys(parsed))
+
+
+# Strings such as "word[-1]|lower(word[0])"
+
+_WORD = r"\s*([^\s\[\](),|'\"]+)\s*"
+_FUNCTION = re.compile(_WORD + r"\(")
+_COLUMN = re.compile(_WORD + r"(?:\[\s*([+-]?\d+)\s*\]\s*)?")
+_COMMA = re.compile(",")
+_ARGUMENT = re.compile(rf"""\s*'((?:[^'\\]|\\.)*)'\s*|\s*"((?:[^"\\]|\\.)*)"\s*|{_WORD}""")
+_CLOSE = re.compile(r"\)\s*")
+_BAR = re.compile(r"\|")
+
+
+def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
+    at = 0
+
+    def fail(why: str) -> ValueError:
+        return ValueError(f"{where}={text!r}: {why}.")
+
+    def take(pattern: re.Pattern[str]) -> re.Match[str] | None:
+        nonlocal at
+        match = pattern.match(text, at)
+        at = match.end() if match else at
+        return match
+
+    terms: list[Term] = []
+    while not terms or take(_BAR):
+        functions = []
+        while head := take(_FUNCTION):
+            functions.append(head[1])
+        column = take(_COLUMN)
+        if column is None:
+            raise fail("a column such as word[0] or a function of one is missing")
+        name, offset = column.groups()
+        if offset is None:
+            hint = f"{name}(word[0])" if name in FUNCTIONS else f"{name}[0]"
+            raise fail(f"{name!r} needs a position, e.g. {hint}")
+        position = _find_column(name, names, fail)
+        _check_offset(int(offset), fail)
+        calls = []
+        for function in reversed(functions):
+            argument: str | int | None = None
+            if take(_COMMA):
+                match = take(_ARGUMENT)
+                if match is None:
+                    raise fail("an argument is missing after the comma")
+                single, double, word = match.groups()
+                if word is not None:
+                    argument = int(word) if word.isdecimal() else word
+                elif single is not None:
+                    argument = single.replace("\\'", "'")
+                else:
+                    argument = double.replace('\\"', '"')
+            if not take(_CLOSE):
+                raise fail("a closing ) is missing")
+            try:
+                calls.append(check_call(function, argument))
+            except ValueError as error:
+                raise fail(str(error)) from None
+        terms.append(Term(position, tuple(calls), int(offset)))
+    if at != len(text):
+        raise fail(f"{text[at:]!r} was not expected")
+    written = [_write_term(term, names) for term in terms]
+    pieces = [
+        text if term.is_test else f"{text}=" for text, term in zip(written, terms, strict=True)
+    ]
+    literals = (pieces[0], *(f"|{piece}" for piece in pieces[1:]), "")
+    return Template("|".join(written), literals, tuple(terms))
+
+
+def _check_offset(offset: int, fail: Callable[[str], ValueError]) -> None:
+    if abs(offset) > FARTHEST:
+        raise fail(f"position {offset} is farther than {FARTHEST} tokens away")
+
+
+def _find_column(name: str, names: Sequence[str], fail: Callable[[str], ValueError]) -> int:
+    """The number of a column given by name or, where no column has that name, by number."""
+    if name in names:
+        return list(names).index(name)
+    if not name.isdecimal():
+        raise fail(f"there is no column {name!r}: there are {', '.join(map(repr, names))}")
+    if int(name) >= len(names):
+        raise fail(f"there is no column {name}: there are {len(names)}, counted from 0")
+    return int(name)
+
+
+def _write_term(term: Term, names: Sequence[str]) -> str:
+    """The one way to write a term."""
+    text = f"{names[term.column]}[{term.offset}]"
+    for call in term.calls:
+        argument = "" if call.argument is None else f",{call.argument}"
+        if FUNCTIONS[call.name][0] == "regex":
+            quoted = str(call.argument).replace("'", "\\'")
+            argument = f",'{quoted}'"
+        text = f"{call.name}({text}{argument})"
+    return text
+
+
+# Files of CRF++ and Wapiti
+
+_MACRO = re.compile(r'%(.)\[([@*]?)([+-]?\d+),(\d+)(?:,"((?:[^"\\]|\\.)*)")?\]')
+#: Wapiti's classes of characters; a capital is the complement.
+_WAPITI_CLASSES = {
+    "a": r"[^\W\d_]", "d": r"\d", "l": r"[a-z]", "p": r"[!-/:-@\[-`{-~]", "s": r"\s", "u": r"[A-Z]",
+    "w": r"[^\W_]", "A": r"[\W\d_]", "D": r"\D", "L": r"[^a-z]", "P": r"[^!-/:-@\[-`{-~]",
+    "S": r"\S", "U": r"[^A-Z]", "W": r"[\W_]",
+}  # fmt: skip
+
+
+def _parse_file(text: str, names: Sequence[str]) -> list[Template]:
+    templates = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        where = f"template line {number}, {line!r}"
+        if not line or line.startswith("#"):
+            continue
+        kind = line[0].upper()
+        if kind == "U":
+            templates.append(_parse_line(line, where, names))
+        elif kind == "B":
+            if "%" in line:
+                raise ValueError(
+                    f"{where}: observations on pairs of labels are not part of the chain, whose "
+                    "label pairs have one weight each; write a plain B and the observation as U."
+                )
+        elif kind == "*":
+            raise ValueError(
+                f"{where}: Wapiti's * is a U and a B template in one, and observations on pairs "
+                "of labels are not part of the chain; write it as U."
+            )
+        else:
+            raise ValueError(
+                f"{where}: a template starts with U (or is a plain B); for strings such as "
+                '"word[-1]|word[0]" pass a list.'
+            )
+    return templates
+
+
+def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
+    literals, terms, at = [], [], 0
+    for macro in _MACRO.finditer(line):
+        command, mark, offset, column, regex = macro.groups()
+        literals.append(line[at : macro.start()])
+        at = macro.end()
+        if mark:
+            kind = "absolute" if mark == "@" else "indirect"
+            raise ValueError(
+                f"{where}: Wapiti's {kind} position {mark}{offset} is not supported; use a "
+                "position relative to the token."
+            )
+        calls: tuple[Call, ...] = ()
+        if command in "xX" and regex is None:
+            pass
+        elif command in "tTmM" and regex is not None:
+            calls = (Call(f"%{command.lower()}", _translate(regex, where)),)
+        else:
+            raise ValueError(f"{where}: {macro.group()} is not %x[row,col] nor %t or %m.")
+        if command.isupper():
+            calls = (*calls, Call("lower"))
+        if int(column) >= len(names):
+            raise ValueError(
+                f"{where}: there is no column {column}; there are {len(names)}, counted from 0 "
+                "and without the labels."
+            )
+        _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
+        terms.append(Term(int(column), calls, int(offset)))
+    literals.append(line[at:])
+    if any("%" in literal for literal in literals):
+        raise ValueError(f"{where}: a % is not part of a %x[row,col].")
+    return Template(line, tuple(literals), tuple(terms))
+
+
+def _translate(regex: str, where: str) -> str:
+    """Wapiti's regular expression as Python's: ``^ $ . * ?`` and classes; its * is lazy."""
+    out, k = [], 0
+    while k < len(regex):
+        character = regex[k]
+        if character == "\\" and k + 1 < len(regex):
+            k += 1
+            out.append(_WAPITI_CLASSES.get(regex[k]) or re.escape(regex[k]))
+        elif character in "*?":
+            if not out or out[-1] in ("^", "*?", "?"):
+                raise ValueError(f"{where}: {character} repeats nothing; write \\{character}.")
+            out.append("*?" if character == "*" else "?")
+        elif (character == "^" and k == 0) or character == ".":
+            out.append(character)
+        elif character == "$" and k == len(regex) - 1:
+            out.append(r"\Z")
+        else:
+            out.append(re.escape(character))
+        k += 1
+    return "".join(out)
+
+
+# The encoder --------------------------------------------------------------------------------------
 
 
 def default_templates(n_columns: int) -> list[str]:
@@ -42,9 +413,7 @@ def default_templates(n_columns: int) -> list[str]:
     return templates
 
 
-class TokenTemplates(  # type: ignore[call-arg]
-    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
-):
+class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Features of tokens from templates over their columns.
 
     Every template gives each token at most one feature, of value 1: what the template's terms
@@ -116,7 +485,7 @@ class TokenTemplates(  # type: ignore[call-arg]
     ['word[-1]=the|word[0]=cat', 'word[-1]=_B-1|word[0]=the']
     """
 
-    _encoding: Vocabulary | GrowingVocabulary | Hasher
+    _encoding: Vocabulary | Hasher
 
     def __init__(
         self,
@@ -131,102 +500,33 @@ class TokenTemplates(  # type: ignore[call-arg]
         self.hash_bits = hash_bits
         self.dtype = dtype
 
-    def fit(self, X: Any, y: Any = None) -> TokenTemplates:
-        """Learn the features of sentences.
-
-        Parameters
-        ----------
-        X : TokenTable, or list of sentences of strings or tuples of strings
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        self.fit_transform(X)
-        return self
-
-    def fit_transform(self, X: Any, y: Any = None) -> SparseSequences:
-        """Learn the features of sentences and encode them in the same pass.
-
-        Parameters
-        ----------
-        X, y : as for :meth:`fit`
-
-        Returns
-        -------
-        SparseSequences
-        """
-        self._check_parameters()
+    def _learn(self, X: Any) -> SparseSequences:
         table = as_table(X)
         default = isinstance(self.templates, str) and self.templates == "default"
-        self._set_up(
-            default_templates(len(table.names)) if default else self.templates, table.names
-        )
+        texts = default_templates(len(table.names)) if default else self.templates
+        self._set_up(texts, table.names)
+        columns = self._encoding.learn(table, int(self.min_count))
         if isinstance(self._encoding, Hasher):
-            columns, self.hash_collisions_ = self._encoding.encode(table, count=True)
-        else:
-            columns = self._encoding.learn(table, int(self.min_count))
-        self.n_features_out_ = self._encoding.n_features
+            self.hash_collisions_ = self._encoding.collisions
         return self._sequences(columns, table)
 
-    def transform(self, X: Any) -> SparseSequences:
-        """Encode sentences by the features known.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-
-        Returns
-        -------
-        SparseSequences
-        """
-        check_is_fitted(self, "templates_")
+    def _learn_more(self, X: Any) -> SparseSequences:
         table = self._known_columns(as_table(X))
-        if isinstance(self._encoding, Hasher):
-            return self._sequences(self._encoding.encode(table, count=False)[0], table)
+        return self._sequences(self._encoding.learn_more(table, int(self.min_count)), table)
+
+    def _look_up(self, X: Any) -> SparseSequences:
+        table = self._known_columns(as_table(X))
         return self._sequences(self._encoding.look_up(table), table)
-
-    def partial_fit_transform(self, X: Any) -> SparseSequences:
-        """Encode sentences and learn features that are new; known ones keep their columns.
-
-        New features get the columns behind the known ones, if at least ``min_count`` tokens of
-        these sentences have them. Hashed features have their columns already.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-
-        Returns
-        -------
-        SparseSequences
-        """
-        if not hasattr(self, "templates_"):
-            return self.fit_transform(X)
-        if isinstance(self._encoding, Hasher):
-            return self.transform(X)
-        table = self._known_columns(as_table(X))
-        growing = self._encoding
-        if isinstance(growing, Vocabulary):
-            parsed = parse_templates(self._resolved, self.column_names_)
-            self._encoding = growing = GrowingVocabulary.from_vocabulary(parsed, growing)
-        columns = growing.learn(table, int(self.min_count))
-        self.n_features_out_ = growing.n_features
-        return self._sequences(columns, table)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names such as ``"word[-1]=the|word[0]=cat"``; numbers where features are hashed.
 
-        Parameters
-        ----------
-        input_features : ignored
+        ``input_features`` is ignored.
         """
-        check_is_fitted(self, "templates_")
-        if isinstance(self._encoding, Hasher):
-            return np.array([f"hash{k}" for k in range(self.n_features_out_)], dtype=object)
+        check_is_fitted(self, "n_features_out_")
         return self._encoding.names()
 
-    def _set_up(self, templates: Any, names: tuple[str, ...]) -> None:
+    def _set_up(self, templates: Any, names: tuple[str, ...]) -> list[Template]:
         parsed = parse_templates(templates, names)
         self._resolved = templates if isinstance(templates, str) else list(templates)
         self.templates_ = [template.text for template in parsed]
@@ -234,17 +534,19 @@ class TokenTemplates(  # type: ignore[call-arg]
         self._encoding = (
             Vocabulary(parsed) if self.hash_bits is None else Hasher(parsed, int(self.hash_bits))
         )
+        return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:
-        tidy = isinstance(self._encoding, Vocabulary) and not self._encoding.shared
+        self.n_features_out_ = n_features = self._encoding.n_features
+        dtype = np.dtype(self.dtype)
         return sequences_from_columns(
-            columns, table.offsets, self.n_features_out_, np.dtype(self.dtype), tidy
+            columns, table.offsets, n_features, dtype, self._encoding.tidy
         )
 
     def _known_columns(self, table: TokenTable) -> TokenTable:
         if table.names == self.column_names_ or len(table.names) == len(self.column_names_) == 1:
             return table
-        used = self._encoding.used_columns()
+        used = self._encoding.used_columns
         wanted = [self.column_names_[k] for k in used]
         if set(wanted) <= set(table.names):
             # Columns that no template reads may be missing; any other stands in for them.
@@ -259,7 +561,7 @@ class TokenTemplates(  # type: ignore[call-arg]
         )
 
     def _check_parameters(self) -> None:
-        check_min_count(self.min_count)
+        super()._check_parameters()
         bits = self.hash_bits
         if bits is not None:
             if not isinstance(bits, numbers.Integral) or not 1 <= bits <= MOST_BITS:
@@ -270,7 +572,6 @@ class TokenTemplates(  # type: ignore[call-arg]
                 raise ValueError(
                     "min_count needs the vocabulary that hash_bits does without: set one of them."
                 )
-        check_dtype(self.dtype)
         if not isinstance(self.templates, (str, list, tuple)):
             raise TypeError(
                 f"templates must be 'default', the text of a template file or a list of strings, "
@@ -281,14 +582,11 @@ class TokenTemplates(  # type: ignore[call-arg]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The fitted encoder as metadata that JSON can hold, and arrays."""
-        check_is_fitted(self, "templates_")
+        given = self.templates
         meta = {
-            "encoder": "TokenTemplates",
-            "version": 1,
+            **self._describe(),
             "parameters": {
-                "templates": self.templates
-                if isinstance(self.templates, str)
-                else list(self.templates),
+                "templates": given if isinstance(given, str) else list(given),
                 "min_count": int(self.min_count),
                 "hash_bits": None if self.hash_bits is None else int(self.hash_bits),
                 "dtype": np.dtype(self.dtype).name,
@@ -297,11 +595,8 @@ class TokenTemplates(  # type: ignore[call-arg]
             "columns": list(self.column_names_),
         }
         if isinstance(self._encoding, Hasher):
-            meta["hash_collisions"] = int(self.hash_collisions_)
-            return meta, {}
-        if isinstance(self._encoding, GrowingVocabulary):
-            meta["grown"] = True
-        return meta, self._encoding.to_arrays()
+            return {**meta, "hash_collisions": int(self.hash_collisions_)}, {}
+        return {**meta, "grown": self._encoding.grown}, self._encoding.to_arrays()
 
     @classmethod
     def from_state(cls, meta: Any, arrays: Any) -> TokenTemplates:
@@ -319,19 +614,14 @@ class TokenTemplates(  # type: ignore[call-arg]
         try:
             encoder.dtype = np.dtype(str(parameters["dtype"])).type
             encoder._check_parameters()
-            encoder._set_up(texts, tuple(names))
+            parsed = encoder._set_up(texts, tuple(names))
         except TypeError as error:
             raise ValueError(f"the encoder's metadata are not valid: {error}") from None
         if isinstance(encoder._encoding, Hasher):
             encoder.hash_collisions_ = get_meta(meta, "hash_collisions", int, "a number")
         else:
-            parsed = parse_templates(texts, names)
-            grown = get_meta(meta, "grown", bool, "true or false") if "grown" in meta else False
-            encoder._encoding = (
-                GrowingVocabulary.from_arrays(parsed, arrays)
-                if grown
-                else Vocabulary.from_arrays(parsed, arrays)
-            )
+            grown = get_meta(meta, "grown", bool, "true or false")
+            encoder._encoding = Vocabulary.from_arrays(parsed, arrays, grown)
         encoder.n_features_out_ = encoder._encoding.n_features
         return encoder
 

@@ -1,25 +1,40 @@
-"""The features that templates found in training, and how tokens are numbered by them.
+r"""The features that templates find in tokens, by number: learned, or hashed.
 
 A *source* is a column with functions applied: its distinct values have the codes 0, 1, …; −1 is
-"no value". Behind them come the codes of places outside the sentence: with reach R the token d
-before the sentence has code ``n + d − 1``, the token d behind it ``n + R + d − 1``. A
-conjunction of sources is one int64 in mixed radix; where that would overflow, the codes so far
-are numbered first, so that any number of terms is possible.
+"no value". Behind them come the codes of places outside the sentence: with room for n values and
+reach R the token d before the sentence has code ``n + d − 1``, the token d behind it
+``n + R + d − 1``. A conjunction of sources is one int64 key in mixed radix; where that would
+overflow, the codes so far are numbered first, so that any number of terms is possible.
+
+:class:`Vocabulary` numbers the features of its first table in the order of their keys, group by
+group, and those it learns later behind them, in the order of their occurrence. Where the values of
+a source outgrow its room, the room doubles and all keys are made anew: what is learned later costs
+what it is, not what is known.
+
+:class:`Hasher` has no vocabulary but a fixed number of columns, and new values are welcome. The
+hash of a feature is 64 bits wide and depends on nothing but its text: with ``b(x)`` the
+little-endian 8-byte BLAKE2b digest of UTF-8 text and ``m`` the finaliser of SplitMix64, it starts
+as ``b(identifier)``, the identifier being the template's literals joined by NUL, and takes in each
+value in turn by ``h ← m(h XOR b(value))``. The column is its lowest ``bits`` bits. The digest of a
+place outside the sentence is that of ``"\0_B-1"`` and so on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from hashlib import blake2b
+from itertools import repeat
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hingeline.features.state import get_array, get_ends, get_strings, pack_strings
+from hingeline.features.input import get_array, get_ends, get_strings, pack_strings
 from hingeline.features.tables import TokenTable
-from hingeline.features.template_text import Call, Template, apply_calls
+
+if TYPE_CHECKING:
+    from hingeline.features.templates import Call, Template
 
 Array = np.ndarray[Any, Any]
 Edges = tuple[list[Array], list[Array]]
@@ -31,77 +46,86 @@ SMALL_TABLE = 2**16
 TABLE_RATIO = 16
 
 
-def find_edges(offsets: Array, reach: int) -> Edges:
-    """For k < reach, the tokens at place k of their sentence, and at place k from its end."""
-    lengths = np.diff(offsets)
-    first, last = [], []
-    for k in range(reach):
-        long = lengths > k
-        first.append(offsets[:-1][long] + k)
-        last.append(offsets[1:][long] - 1 - k)
-    return first, last
-
-
-def shift(
-    codes: Array, offset: int, edges: Edges, n_values: int, reach: int, marked: bool
-) -> Array:
-    """The codes ``offset`` tokens away; boundary codes, or −1 if not ``marked``, outside."""
-    if offset == 0:
-        return codes
-    out = np.empty_like(codes)
-    far = abs(offset)
-    if offset < 0:
-        out[far:] = codes[:-far]
-        base = n_values
-    else:
-        out[:-far] = codes[far:]
-        base = n_values + reach
-    for k, tokens in enumerate(edges[0 if offset < 0 else 1][:far]):
-        out[tokens] = base + far - k - 1 if marked else -1
-    return out
-
-
-@dataclass
 class Numbering:
-    """Keys and their numbers: key → place among the sorted ``keys``, or −1."""
+    """Keys from 0 to ``size`` − 1 and their numbers, with room for more.
 
-    keys: Array
-    size: int
-    _table: Array | None = field(default=None, repr=False)
+    They are kept as sorted runs whose lengths at least double from one to the next: a new one
+    holds what a batch brought and is merged with its smaller neighbours. Where keys are dense a
+    direct table finds them faster.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.count = 0
+        self._runs: list[tuple[Array, Array]] = []
+        self._table: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_table": None}
 
-    def number(self, keys: Array) -> Array:
-        """int64 numbers of keys; −1 for −1 and for keys that are not known."""
-        if self.size <= max(SMALL_TABLE, TABLE_RATIO * len(self.keys)):
+    def items(self) -> tuple[Array, Array]:
+        """All keys and their numbers."""
+        runs = [(np.empty(0, np.int64), np.empty(0, np.int32)), *self._runs]
+        keys, numbers = zip(*runs, strict=True)
+        return np.concatenate(keys), np.concatenate(numbers)
+
+    def add(self, keys: Array, numbers: Array) -> None:
+        """Take in keys that are not known yet."""
+        if not len(keys):
+            return
+        self.count += len(keys)
+        if self._table is not None:
+            self._table[keys] = numbers
+        while True:
+            order = np.argsort(keys, kind="stable")
+            keys, numbers = keys[order], numbers[order]
+            if not self._runs or len(self._runs[-1][0]) > 2 * len(keys):
+                break
+            older = self._runs.pop()
+            keys, numbers = np.append(older[0], keys), np.append(older[1], numbers)
+        self._runs.append((keys, numbers))
+
+    def look_up(self, keys: Array) -> Array:
+        """Numbers of keys; −1 for −1 and for keys that are not known."""
+        if self.size <= max(SMALL_TABLE, TABLE_RATIO * self.count):
             if self._table is None:
                 # The last entry answers for the key −1.
-                self._table = np.full(self.size + 1, -1, dtype=np.int64)
-                self._table[self.keys] = np.arange(len(self.keys))
+                self._table = np.full(self.size + 1, -1, dtype=np.int32)
+                for known, numbers in self._runs:
+                    self._table[known] = numbers
             return self._table[keys]
-        if len(self.keys) == 0:
-            return np.full(len(keys), -1, dtype=np.int64)
-        at = np.searchsorted(self.keys, keys)
-        at[at == len(self.keys)] = 0
-        at[self.keys[at] != keys] = -1
-        return at
+        found = np.full(len(keys), -1, dtype=np.int32)
+        for known, numbers in self._runs:
+            at = np.searchsorted(known, keys)
+            at[at == len(known)] = 0
+            found = np.where(known[at] == keys, numbers[at], found)
+        return found
 
+    def learn(self, keys: Array, min_count: int, first: int) -> Array:
+        """Number the first keys that occur often enough, in their order; the numbers of all."""
+        if self.size <= max(SMALL_TABLE, 4 * len(keys)):
+            counts = np.bincount(keys + 1, minlength=self.size + 1)[1:]
+            known = np.flatnonzero(counts >= min_count)
+            self.add(known, np.arange(first, first + len(known), dtype=np.int32))
+            table = np.full(self.size + 1, -1, dtype=np.int32)
+            table[known] = np.arange(first, first + len(known))
+            return table[keys]
+        distinct, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        kept = (distinct >= 0) & (counts >= min_count)
+        numbers = np.where(kept, np.cumsum(kept) + (first - 1), -1).astype(np.int32)
+        self.add(distinct[kept], numbers[kept])
+        return numbers[places]
 
-def learn_numbering(keys: Array, size: int, min_count: int) -> tuple[Numbering, Array]:
-    """Number the keys that occur often enough, and return the numbers of all keys."""
-    if size <= max(SMALL_TABLE, 4 * len(keys)):
-        counts = np.bincount(keys + 1, minlength=size + 1)[1:]
-        known = np.flatnonzero(counts >= min_count)
-        table = np.full(size + 1, -1, dtype=np.int64)
-        table[known] = np.arange(len(known))
-        return Numbering(known, size), table[keys]
-    distinct, numbers, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    kept = (distinct >= 0) & (counts >= min_count)
-    if kept.all():
-        return Numbering(distinct, size), numbers
-    renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
-    return Numbering(distinct[kept], size), renumbered[numbers]
+    def learn_more(self, keys: Array, min_count: int, first: int) -> Array:
+        """Number new keys that occur often enough as they come; the numbers of all."""
+        found = self.look_up(keys)
+        new = np.flatnonzero((found < 0) & (keys >= 0))
+        if len(new):
+            _, at, counts = np.unique(keys[new], return_index=True, return_counts=True)
+            at = new[np.sort(at[counts >= min_count])]
+            self.add(keys[at], np.arange(first, first + len(at), dtype=np.int32))
+            found[new] = self.look_up(keys[new])
+        return found
 
 
 def combine(parts: Sequence[Array], radices: Sequence[int]) -> Array:
@@ -125,30 +149,15 @@ def split(keys: Array, radices: Sequence[int]) -> list[Array]:
     return [keys, *reversed(parts)]
 
 
-def plan_stages(radices: Sequence[int]) -> list[int]:
-    """How many terms each key takes: as many as fit, each stage but the first one less.
-
-    The first term of a later stage is the number of the stage before, of which there are fewer
-    than 2³¹.
-    """
-    taken, product = [0], 1
-    for radix in radices:
-        if product * radix >= LIMIT and taken[-1]:
-            taken.append(0)
-            product = 2**31
-        taken[-1] += 1
-        product *= radix
-    return taken
-
-
 @dataclass
 class Source:
-    """A column with functions applied, and the distinct values it had in training."""
+    """A column with functions applied, and the distinct values it has had."""
 
     column: int
     calls: tuple[Call, ...]
     values: list[str] = field(default_factory=list)
-    _index: dict[str, int] | None = field(default=None, repr=False)
+    room: int = 0
+    _index: dict[str | None, int] | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_index": None}
@@ -158,37 +167,43 @@ class Source:
         """Whether places outside the sentence count as values; a test merely fails there."""
         return not (self.calls and self.calls[-1].is_test)
 
+    def take(self, values: list[str]) -> None:
+        """Have these values and no others."""
+        self.values, self.room, self._index = values, len(values), None
+
+    def _compute(self, values: Sequence[str]) -> Sequence[str | None]:
+        results: Sequence[str | None] = values
+        for call in self.calls:
+            results = call.apply(results)
+        return results
+
     def learn(self, values: Sequence[str]) -> Array:
         """Take over the values of a column; returns the code of each."""
-        results = apply_calls(self.calls, values)
-        index: dict[str | None, int] = {value: k for k, value in enumerate(dict.fromkeys(results))}
-        if None in index:
-            index = {v: k for k, v in enumerate(v for v in index if v is not None)}
-            index[None] = -1
-        codes = np.fromiter(map(index.__getitem__, results), dtype=np.int32, count=len(results))
-        self.values = [value for value in index if value is not None]
-        self._index = None
-        return codes
+        results = self._compute(values)
+        self.take([value for value in dict.fromkeys(results) if value is not None])
+        return self._find(results)
 
     def learn_more(self, values: Sequence[str]) -> Array:
         """Take over the values that are new, behind those known; returns the code of each."""
-        index = self._known()
-        for result in apply_calls(self.calls, values) if self.calls else values:
+        results, index = self._compute(values), self._known()
+        for result in dict.fromkeys(results):
             if result is not None and result not in index:
                 index[result] = len(self.values)
                 self.values.append(result)
-        return self.look_up(values)
+        return self._find(results)
 
-    def _known(self) -> dict[str, int]:
+    def look_up(self, values: Sequence[str]) -> Array:
+        """The code of each value of a column, −1 where it is new."""
+        return self._find(self._compute(values))
+
+    def _known(self) -> dict[str | None, int]:
         if self._index is None:
             self._index = {value: k for k, value in enumerate(self.values)}
         return self._index
 
-    def look_up(self, values: Sequence[str]) -> Array:
-        """The code of each value of a column, −1 where it is new."""
-        known = self._known().get
-        results: Any = apply_calls(self.calls, values) if self.calls else values
-        return np.fromiter((known(r, -1) for r in results), dtype=np.int32, count=len(values))
+    def _find(self, results: Sequence[str | None]) -> Array:
+        found = map(self._known().get, results, repeat(-1))
+        return np.fromiter(found, dtype=np.int32, count=len(results))
 
 
 @dataclass
@@ -199,12 +214,6 @@ class Group:
     sources: tuple[int, ...]
     offsets: list[tuple[int, ...]]
     numberings: list[Numbering] = field(default_factory=list)
-    first: int = 0
-
-    @property
-    def n_features(self) -> int:
-        """How many features the templates have."""
-        return len(self.numberings[-1].keys)
 
 
 class Layout:
@@ -218,241 +227,259 @@ class Layout:
             group = groups.setdefault(template.literals, Group(template.literals, which, []))
             group.offsets.append(tuple(term.offset for term in template.terms))
         self.sources = [Source(column, calls) for column, calls in numbers]
+        self.used_columns = sorted({source.column for source in self.sources})
         self.groups = list(groups.values())
-        reaches = [abs(o) for group in self.groups for offsets in group.offsets for o in offsets]
-        self.reach = max(reaches, default=0)
-        self.shared = any(len(group.offsets) > 1 for group in self.groups)
-
-    def used_columns(self) -> list[int]:
-        """The columns that templates read."""
-        return sorted({source.column for source in self.sources})
+        self.reach = max((abs(term.offset) for t in templates for term in t.terms), default=0)
 
     def read_codes(
         self, table: TokenTable, read: Callable[[Source, Sequence[str]], Array]
-    ) -> list[Array]:
-        """Codes of all tokens, source by source; ``read`` gives those of the distinct values."""
-        found = {k: _find_values(table, k) for k in self.used_columns()}
+    ) -> tuple[list[Array], Edges]:
+        """Codes of all tokens, source by source, and the tokens near the ends of sentences.
+
+        ``read`` gives the codes of distinct values. Edges are, for k < reach, the tokens at place k
+        of their sentence, and at place k from its end.
+        """
+        found = {k: _find_values(table, k) for k in self.used_columns}
         codes = []
         for source in self.sources:
             values, tokens = found[source.column]
             codes.append(read(source, values)[tokens])
-        return codes
+        starts, ends, lengths = table.offsets[:-1], table.offsets[1:], table.lengths
+        first = [starts[lengths > k] + k for k in range(self.reach)]
+        last = [ends[lengths > k] - 1 - k for k in range(self.reach)]
+        return codes, (first, last)
 
-    def find_parts(
-        self, group: Group, codes: list[Array], edges: Edges, n: int, outside: int | None = None
-    ) -> list[Array]:
-        """The codes of each term, for all templates of the group one after the other.
+    def shift(self, s: int, codes: list[Array], offset: int, edges: Edges) -> Array:
+        """The codes of a source ``offset`` tokens away; a test has none outside the sentence."""
+        if offset == 0:
+            return codes[s]
+        source, out, far = self.sources[s], np.empty_like(codes[s]), abs(offset)
+        if offset < 0:
+            out[far:] = codes[s][:-far]
+            base = source.room
+        else:
+            out[:-far] = codes[s][far:]
+            base = source.room + self.reach
+        for k, tokens in enumerate(edges[0 if offset < 0 else 1][:far]):
+            out[tokens] = base + far - k - 1 if source.marked else -1
+        return out
 
-        Places outside the sentence have the codes from ``outside`` on, by default those behind
-        the values. A template without terms is one feature that every token has.
-        """
-        parts = []
-        for k, s in enumerate(group.sources):
-            source = self.sources[s]
-            base = len(source.values) if outside is None else outside
-            seen = [
-                shift(codes[s], offsets[k], edges, base, self.reach, source.marked)
-                for offsets in group.offsets
-            ]
-            parts.append(seen[0] if len(seen) == 1 else np.concatenate(seen))
-        return parts or [np.zeros(n * len(group.offsets), dtype=np.int32)]
-
-    def name_features(self, group: Group, parts: Sequence[Array]) -> list[str]:
-        """Names of a group's features, from the codes of each term."""
-        columns = []
-        for s, part in zip(group.sources, parts, strict=False):
-            values = np.empty(len(self.sources[s].values) + 2 * self.reach, dtype=object)
-            values[:] = [*self.sources[s].values, *boundary_values(self.reach)]
-            columns.append(values[part].tolist())
-        if not columns:
-            return [group.literals[0]] * len(parts[0])
-        if len(columns) == 1:
-            before, after = group.literals
-            return [before + value + after for value in columns[0]]
-        form = "{}".join(p.replace("{", "{{").replace("}", "}}") for p in group.literals)
-        return list(map(form.format, *columns))
-
-    def pack_values(self) -> dict[str, Array]:
-        """The values of all sources as arrays."""
-        values, ends = pack_strings([v for source in self.sources for v in source.values])
-        sizes = np.cumsum([len(s.values) for s in self.sources], dtype=np.int64)
-        return {"values": values, "values_ends": ends, "source_ends": sizes}
-
-    def take_values(self, arrays: Any) -> None:
-        """Give the sources their stored values; ``ValueError`` if these do not fit."""
-        values = get_strings(arrays, "values")
-        ends = get_ends(arrays, "source_ends", len(values))
-        if len(ends) != len(self.sources):
-            raise ValueError(
-                f"array 'source_ends' of the encoder has {len(ends)} entries, but the templates "
-                f"need {len(self.sources)}."
-            )
-        for source, lo, hi in zip(self.sources, [0, *ends.tolist()], ends.tolist(), strict=False):
-            source.values = values[lo:hi]
-            source._index = {value: k for k, value in enumerate(source.values)}
-            if len(source._index) != hi - lo:
-                raise ValueError("array 'values' of the encoder holds a value twice.")
+    def boundary_values(self) -> list[str]:
+        """Values of places outside the sentence, in the order of their codes."""
+        return [f"_B{sign}{d}" for sign in "-+" for d in range(1, self.reach + 1)]
 
 
 class Vocabulary(Layout):
-    """Features by number: learned from a table, then looked up.
+    """Features by number: learned from tables, then looked up.
 
-    The columns of a group are consecutive, in the order of the codes of their values.
+    The numbers of a group's last numbering are columns.
     """
 
-    # Encoding ------------------------------------------------------------------------------
+    def __init__(self, templates: Sequence[Template]) -> None:
+        super().__init__(templates)
+        self.n_features = 0
+        self.grown = False  # learned from more than one table
+
+    @property
+    def tidy(self) -> bool:
+        """Whether the columns of a token rise."""
+        return not self.grown and all(len(group.offsets) == 1 for group in self.groups)
 
     def learn(self, table: TokenTable, min_count: int) -> Array:
-        """Number the table's features; returns (groups or more, tokens) column numbers."""
-        rows = self._rows(table, self.read_codes(table, Source.learn), min_count)
+        """Number the table's features; returns (templates, tokens) columns."""
+        codes, edges = self.read_codes(table, Source.learn)
+        for group in self.groups:
+            group.numberings = [Numbering(prod(radices)) for _, radices in self._plan(group)]
+        rows = self._rows(table, codes, edges, Numbering.learn, min_count)
         if min_count > 1:
-            self._drop_unused_values()
+            used = [np.zeros(source.room + 2 * self.reach, dtype=bool) for source in self.sources]
+            for group in self.groups:
+                for s, part in zip(group.sources, self._tuples(group)[0], strict=False):
+                    used[s][part] = True
+            self._recode(used, [0] * len(used))
         return rows
 
-    def look_up(self, table: TokenTable) -> Array:
-        """Column numbers of the table's features, −1 for those that are not known."""
-        return self._rows(table, self.read_codes(table, Source.look_up), None)
+    def learn_more(self, table: TokenTable, min_count: int) -> Array:
+        """Number new features of the table behind the known ones; the columns of all."""
+        codes, edges = self.read_codes(table, Source.learn_more)
+        self.grown = True
+        rooms = [s.room if len(s.values) <= s.room else 2 * len(s.values) for s in self.sources]
+        if rooms != [source.room for source in self.sources]:
+            self._recode(None, rooms)
+        return self._rows(table, codes, edges, Numbering.learn_more, min_count)
 
-    def _rows(self, table: TokenTable, codes: list[Array], min_count: int | None) -> Array:
-        edges = find_edges(table.offsets, self.reach)
-        n, at, first = table.n_tokens, 0, 0
+    def look_up(self, table: TokenTable) -> Array:
+        """Columns of the table's features, −1 for those that are not known."""
+        codes, edges = self.read_codes(table, Source.look_up)
+        return self._rows(table, codes, edges, None, 1)
+
+    def _rows(
+        self, table: TokenTable, codes: list[Array], edges: Edges, learn: Any, min_count: int
+    ) -> Array:
+        n, at = table.n_tokens, 0
         out = np.empty((sum(len(group.offsets) for group in self.groups), n), dtype=np.int32)
         for group in self.groups:
-            parts = self.find_parts(group, codes, edges, n)
-            numbers = self._number(group, parts, min_count)
-            if min_count is not None:
-                group.first = first
-                first += group.n_features
+            parts = []
+            for k, s in enumerate(group.sources):
+                near = [self.shift(s, codes, offsets[k], edges) for offsets in group.offsets]
+                parts.append(near[0] if len(near) == 1 else np.concatenate(near))
+            # A template without terms is one feature that every token has.
+            parts = parts or [np.zeros(n * len(group.offsets), dtype=np.int32)]
             rows = out[at : at + len(group.offsets)].reshape(-1)
-            np.add(numbers, group.first, out=rows, casting="unsafe")
-            if numbers.min(initial=0) < 0:
-                rows[numbers < 0] = -1
+            rows[:] = self._number(group, parts, learn, min_count)
             at += len(group.offsets)
         return out
 
-    def _radices(self, group: Group) -> list[int]:
-        sizes = [len(self.sources[s].values) + 2 * self.reach for s in group.sources]
-        return sizes or [1]
-
-    def _number(self, group: Group, parts: list[Array], min_count: int | None) -> Array:
-        """Numbers of the tuples in ``parts``; learned first unless ``min_count`` is None."""
-        radices = self._radices(group)
-        counts = plan_stages(radices)
-        numbers = np.empty(0, dtype=np.int64)
-        learned: list[Numbering] = []
-        at = 0
-        for stage, count in enumerate(counts):
-            block, sizes = parts[at : at + count], radices[at : at + count]
-            if stage:
-                before = learned[-1] if min_count is not None else group.numberings[stage - 1]
-                block, sizes = [numbers, *block], [len(before.keys), *sizes]
-            keys = combine(block, sizes)
-            if min_count is None:
-                numbers = group.numberings[stage].number(keys)
+    def _number(self, group: Group, parts: list[Array], learn: Any, min_count: int) -> Array:
+        """Columns of the tuples in ``parts``, learned first if ``learn`` says how."""
+        numbers = parts[0]
+        last = len(group.numberings) - 1
+        for stage, (terms, radices) in enumerate(self._plan(group)):
+            numbering = group.numberings[stage]
+            keys = combine([numbers, *parts[terms]] if stage else parts[terms], radices)
+            if learn is None:
+                numbers = numbering.look_up(keys)
+                continue
+            before = numbering.count
+            if stage < last:
+                numbers = learn(numbering, keys, 1, before)
             else:
-                least = min_count if stage == len(counts) - 1 else 1
-                numbering, numbers = learn_numbering(keys, prod(sizes), least)
-                learned.append(numbering)
-            at += count
-        if min_count is not None:
-            group.numberings = learned
+                numbers = learn(numbering, keys, min_count, self.n_features)
+                self.n_features += numbering.count - before
         return numbers
 
-    # The features themselves ---------------------------------------------------------------
+    def _plan(self, group: Group) -> list[tuple[slice, list[int]]]:
+        """Which terms each key takes, as many as fit, and its radices.
 
-    @property
-    def n_features(self) -> int:
-        """Features of all groups."""
-        return sum(group.n_features for group in self.groups)
+        The first part of a later key is the number of the key before, of which there are fewer
+        than 2³¹.
+        """
+        sizes = [self.sources[s].room + 2 * self.reach for s in group.sources] or [1]
+        stages: list[tuple[slice, list[int]]] = []
+        start = 0
+        radices: list[int] = []
+        for k, size in enumerate(sizes):
+            if k > start and prod(radices) * size >= LIMIT:
+                stages.append((slice(start, k), radices))
+                start, radices = k, [2**31]
+            radices = [*radices, size]
+        return [*stages, (slice(start, len(sizes)), radices)]
 
-    def tuples(self, group: Group) -> list[Array]:
-        """The codes of a group's features, one array per term."""
-        radices = self._radices(group)
-        counts = plan_stages(radices)
-        ends = list(accumulate(counts))
+    def _tuples(self, group: Group) -> tuple[list[Array], Array]:
+        """The codes of a group's features, one array per term, and their columns."""
+        keys, columns = group.numberings[-1].items()
         parts: list[Array] = []
-        numbers: Any = slice(None)
-        for stage in range(len(counts) - 1, -1, -1):
-            sizes = radices[ends[stage] - counts[stage] : ends[stage]]
-            keys = group.numberings[stage].keys[numbers]
+        for stage, (_, radices) in reversed([*enumerate(self._plan(group))]):
+            block = split(keys, radices)
             if stage:
-                before = len(group.numberings[stage - 1].keys)
-                numbers, *block = split(keys, [before, *sizes])
-            else:
-                block = split(keys, sizes)
+                known, numbers = group.numberings[stage - 1].items()
+                keys = known[np.argsort(numbers)][block.pop(0)]
             parts = [*block, *parts]
-        return parts
+        return parts, columns
 
-    def _drop_unused_values(self) -> None:
-        """Forget values that no remaining feature has; the order of the features stays."""
-        tuples = [self.tuples(group) for group in self.groups]
-        used = [np.zeros(len(s.values) + 2 * self.reach, dtype=bool) for s in self.sources]
-        for group, parts in zip(self.groups, tuples, strict=True):
-            for s, part in zip(group.sources, parts, strict=False):
-                used[s][part] = True
+    def _recode(self, kept: list[Array] | None, rooms: list[int]) -> None:
+        """Forget values that are not kept, give sources at least so much room, renew all keys.
+
+        Features keep their columns.
+        """
+        found = [self._tuples(group) for group in self.groups]
         renumber = []
-        for source, kept in zip(self.sources, used, strict=True):
-            kept[len(source.values) :] = True
-            renumber.append(np.cumsum(kept) - 1)
-            source.values = [v for v, keep in zip(source.values, kept, strict=False) if keep]
-            source._index = None
-        for group, parts in zip(self.groups, tuples, strict=True):
+        for s, (source, room) in enumerate(zip(self.sources, rooms, strict=True)):
+            before, outside = source.room, np.arange(2 * self.reach)
+            keep = np.ones(before, bool) if kept is None else kept[s][:before]
+            if kept is not None:
+                source.take([v for v, there in zip(source.values, keep, strict=True) if there])
+            source.room = max(room, len(source.values))
+            renumber.append(np.append(np.cumsum(keep) - 1, source.room + outside))
+        for group, (parts, columns) in zip(self.groups, found, strict=True):
             if group.sources:
-                new = [renumber[s][p] for s, p in zip(group.sources, parts, strict=True)]
-                self._number(group, new, 1)
+                parts = [renumber[s][p] for s, p in zip(group.sources, parts, strict=True)]
+            numbers = parts[0]
+            group.numberings = []
+            for stage, (terms, radices) in enumerate(self._plan(group)):
+                keys = combine([numbers, *parts[terms]] if stage else parts[terms], radices)
+                group.numberings.append(Numbering(prod(radices)))
+                if terms.stop == len(parts):
+                    group.numberings[-1].add(keys, columns)
+                else:
+                    numbers = group.numberings[-1].learn(keys, 1, 0)
 
     def names(self) -> Array:
         """Names of all features, as an array of Python strings."""
         out = np.empty(self.n_features, dtype=object)
         for group in self.groups:
-            names = self.name_features(group, self.tuples(group))
-            out[group.first : group.first + group.n_features] = names
+            parts, columns = self._tuples(group)
+            texts = []
+            for s, part in zip(group.sources, parts, strict=False):
+                source = self.sources[s]
+                values = np.empty(source.room + 2 * self.reach, dtype=object)
+                values[: len(source.values)] = source.values
+                values[source.room :] = self.boundary_values()
+                texts.append(values[part].tolist())
+            form = "{}".join(p.replace("{", "{{").replace("}", "}}") for p in group.literals)
+            out[columns] = [*map(form.format, *texts)] if texts else group.literals[0]
         return out
 
     # Storage -------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, Array]:
-        """Values once, features as keys; with the templates this is all there is to know."""
-        keys = [numbering.keys for group in self.groups for numbering in group.numberings]
+        """Values once, features as rising keys; columns where these do not rise with the keys."""
+        if self.grown:
+            self._recode(None, [0] * len(self.sources))
+        items = [numbering.items() for group in self.groups for numbering in group.numberings]
+        values, ends = pack_strings([v for source in self.sources for v in source.values])
+        columns = [group.numberings[-1].items()[1] for group in self.groups]
         return {
-            **self.pack_values(),
-            "keys": np.concatenate(keys),
-            "key_ends": np.cumsum([len(k) for k in keys], dtype=np.int64),
+            "values": values,
+            "values_ends": ends,
+            "source_ends": np.cumsum([len(s.values) for s in self.sources], dtype=np.int64),
+            "keys": np.concatenate([keys for keys, _ in items]),
+            "key_ends": np.cumsum([len(keys) for keys, _ in items], dtype=np.int64),
+            **({"columns": np.concatenate(columns).astype(np.int64)} if self.grown else {}),
         }
 
     @classmethod
-    def from_arrays(cls, templates: Sequence[Template], arrays: Any) -> Vocabulary:
+    def from_arrays(cls, templates: Sequence[Template], arrays: Any, grown: bool) -> Vocabulary:
         """What ``to_arrays`` returned, checked; ``ValueError`` if it does not fit."""
         self = cls(templates)
-        self.take_values(arrays)
+        self.grown = grown
+        values = get_strings(arrays, "values")
+        ends = get_ends(arrays, "source_ends", len(values)).tolist()
+        if len(ends) != len(self.sources):
+            raise ValueError(
+                f"array 'source_ends' of the encoder has {len(ends)} entries, but the templates "
+                f"need {len(self.sources)}."
+            )
+        for source, lo, hi in zip(self.sources, [0, *ends], ends, strict=False):
+            source.take(values[lo:hi])
+            if len(source._known()) != hi - lo:
+                raise ValueError("array 'values' of the encoder holds a value twice.")
         keys = get_array(arrays, "keys", np.int64)
-        cuts = [0, *get_ends(arrays, "key_ends", len(keys)).tolist()]
-        at = first = 0
-        for group in self.groups:
-            radices = self._radices(group)
-            size, done = 1, 0
-            for count in plan_stages(radices):
-                if at + 1 >= len(cuts):
-                    raise ValueError("array 'key_ends' of the encoder has too few entries.")
-                size *= prod(radices[done : done + count])
-                part = keys[cuts[at] : cuts[at + 1]]
-                if len(part) and (part[0] < 0 or part[-1] >= size or (np.diff(part) <= 0).any()):
+        key_ends = get_ends(arrays, "key_ends", len(keys))
+        plans = [self._plan(group) for group in self.groups]
+        if len(key_ends) != sum(map(len, plans)):
+            raise ValueError("array 'key_ends' of the encoder does not fit its templates.")
+        columns = get_array(arrays, "columns", np.int64) if grown else np.arange(len(keys))
+        if grown and not np.array_equal(np.sort(columns), np.arange(len(columns))):
+            raise ValueError("array 'columns' of the encoder must number the features.")
+        pieces = iter(np.split(keys, key_ends[:-1]))
+        for group, plan in zip(self.groups, plans, strict=True):
+            for stage, (_, radices) in enumerate(plan):
+                part, limit = next(pieces), prod(radices)
+                if stage:
+                    limit = group.numberings[-1].count * prod(radices[1:])
+                if len(part) and (part[0] < 0 or part[-1] >= limit or (np.diff(part) <= 0).any()):
                     raise ValueError("array 'keys' of the encoder does not fit its templates.")
-                group.numberings.append(Numbering(part, size))
-                size = len(part)
-                done += count
-                at += 1
-            group.first = first
-            first += group.n_features
-        if at + 1 != len(cuts):
-            raise ValueError("array 'key_ends' of the encoder has too many entries.")
+                group.numberings.append(Numbering(prod(radices)))
+                if stage < len(plan) - 1:
+                    group.numberings[-1].add(part, np.arange(len(part), dtype=np.int32))
+            first, self.n_features = self.n_features, self.n_features + len(part)
+            if self.n_features > len(columns):
+                break
+            group.numberings[-1].add(part, columns[first : self.n_features].astype(np.int32))
+        if grown and self.n_features != len(columns):
+            raise ValueError("array 'columns' of the encoder does not fit its keys.")
         return self
-
-
-def boundary_values(reach: int) -> list[str]:
-    """Values of places outside the sentence, in the order of their codes."""
-    before = [f"_B-{d}" for d in range(1, reach + 1)]
-    return before + [f"_B+{d}" for d in range(1, reach + 1)]
 
 
 def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
@@ -470,3 +497,78 @@ def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
         codes = (np.cumsum(occurs) - 1)[codes]
         values = [value for value, there in zip(values, occurs.tolist(), strict=True) if there]
     return values, codes
+
+
+def digest(texts: Iterable[str]) -> Array:
+    """64-bit BLAKE2b digests of texts."""
+    joined = b"".join(
+        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
+    )
+    return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
+
+
+def mix(h: Array) -> None:
+    """SplitMix64's finaliser, in place."""
+    h ^= h >> np.uint64(30)
+    h *= np.uint64(0xBF58476D1CE4E5B9)
+    h ^= h >> np.uint64(27)
+    h *= np.uint64(0x94D049BB133111EB)
+    h ^= h >> np.uint64(31)
+
+
+def _find_distinct(numbers: Array) -> Array:
+    """The distinct numbers, by sorting: faster than NumPy's hash table on these."""
+    numbers = np.sort(numbers)
+    return numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])[: len(numbers)]]
+
+
+class Hasher(Layout):
+    """Features by hash."""
+
+    tidy = False  # the columns of a token do not rise
+
+    def __init__(self, templates: Sequence[Template], bits: int) -> None:
+        super().__init__(templates)
+        self.n_features = 2**bits
+        self.collisions = 0  # by how many distinct features exceed the columns they fill
+
+    def learn(self, table: TokenTable, min_count: int) -> Array:
+        """The columns of a table, (templates, tokens), and its collisions."""
+        seen: list[Array] = []
+        rows = self.look_up(table, seen)
+        features = _find_distinct(np.concatenate(seen))
+        used = _find_distinct(features & np.uint64(self.n_features - 1))
+        self.collisions = len(features) - len(used)
+        return rows
+
+    def learn_more(self, table: TokenTable, min_count: int) -> Array:
+        """The columns of a table: all features have theirs already."""
+        return self.look_up(table)
+
+    def look_up(self, table: TokenTable, seen: list[Array] | None = None) -> Array:
+        """The columns of a table; distinct hashes are appended to ``seen``."""
+        codes, edges = self.read_codes(table, Source.learn)
+        outside = digest("\0" + value for value in self.boundary_values())
+        hashes = [np.concatenate([digest(source.values), outside]) for source in self.sources]
+        rows = []
+        for group in self.groups:
+            seed = digest(["\0".join(group.literals)])[0]
+            for offsets in group.offsets:
+                h = np.full(table.n_tokens, seed, dtype=np.uint64)
+                missing = np.zeros(table.n_tokens, dtype=bool)
+                for s, offset in zip(group.sources, offsets, strict=True):
+                    near = self.shift(s, codes, offset, edges)
+                    missing |= near < 0
+                    if len(hashes[s]):
+                        h ^= hashes[s][near]
+                    mix(h)
+                columns = (h & np.uint64(self.n_features - 1)).astype(np.int32)
+                columns[missing] = -1
+                rows.append(columns)
+                if seen is not None:
+                    seen.append(_find_distinct(h[~missing]))
+        return np.array(rows)
+
+    def names(self) -> Array:
+        """Numbers: what a hash came from is not known."""
+        return np.array([f"hash{k}" for k in range(self.n_features)], dtype=object)

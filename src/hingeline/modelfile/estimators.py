@@ -96,7 +96,7 @@ def save(
     if kind not in ESTIMATORS or type(model) is not estimator_class(kind):
         raise TypeError(why_not(model))
     check_is_fitted(model, "weights_")
-    model._check_parameters()
+    model.check_parameters()
     one_of("dtype", dtype, ("float64", "float32", "float16"))
     threshold = check_sparse(sparse)
     if check is not None and (not isinstance(check, tuple) or len(check) != 2):
@@ -307,7 +307,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
     model = cls(**parameters)
-    model._check_parameters()
+    model.check_parameters()
     if model.n_jobs is not None and model.n_jobs > MAX_JOBS:
         raise ValueError(f"n_jobs={model.n_jobs}")
     model.classes_ = classes_from_json(header["classes"])

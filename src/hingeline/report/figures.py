@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,12 @@ def check_picture_path(path: str | os.PathLike[str] | None) -> Path | None:
     return None if path is None else check_target(path, FORMATS)
 
 
+def _two_panels() -> tuple[Figure, Axes, Axes]:
+    """A figure of a high panel above a low one."""
+    figure = new_figure()
+    return figure, *figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+
+
 def _finish(figure: Figure, title: str, target: Path | None) -> Figure:
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     if target is not None:
@@ -83,10 +90,8 @@ def _finish(figure: Figure, title: str, target: Path | None) -> Figure:
 
 def _tidy(axes: Axes) -> None:
     """Light axes: no frame, a faint grid behind the curves."""
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(_MUTED)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_MUTED)
     axes.grid(axis="y", color=_LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(which="both", color=_MUTED, labelcolor=_MUTED)
@@ -106,21 +111,14 @@ def plot_curve(
 
     Parameters
     ----------
-    history : list of HistoryRow
-        ``history_`` of a fitted estimator.
-    path : path, optional
-        Where to write the picture; its ending, ``.png`` or ``.svg``, says in which format.
+    history : list of HistoryRow, ``history_`` of a fitted estimator
+    path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     if len(history) == 0:
         raise ValueError("history is empty: pass history_ of an estimator that has been fitted.")
     target = check_picture_path(path)
-    figure = new_figure()
-    objectives, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    figure, objectives, gaps = _two_panels()
     _draw_objectives(objectives, history, "time")
     _draw_gaps(gaps, history, "time")
     objectives.set_xlabel("")
@@ -141,27 +139,20 @@ class Chart:
 
 def draw_charts(history: Sequence[HistoryRow], tol: float) -> list[Chart]:
     """Objectives and gap, each over time and over passes, for the page."""
-
-    def gaps(axes: Axes, history: Sequence[HistoryRow], x: str) -> str:
-        return _draw_gaps(axes, history, x, tol)
-
+    drawings: dict[str, tuple[str, Callable[..., str]]] = {
+        "objective": ("Objective", _draw_objectives),
+        "gap": ("Relative gap", partial(_draw_gaps, tol=tol)),
+    }
     return [
         _draw_chart(draw, history, x, f"{name}-{x}", f"{title} over {x}")
-        for draw, name, title in (
-            (_draw_objectives, "objective", "Objective"),
-            (gaps, "gap", "Relative gap"),
-        )
+        for name, (title, draw) in drawings.items()
         for x in ("time", "passes")
         if all(math.isfinite(getattr(row, x)) for row in history)
     ]
 
 
 def _draw_chart(
-    draw: Callable[[Axes, Sequence[HistoryRow], str], str],
-    history: Sequence[HistoryRow],
-    x: str,
-    name: str,
-    title: str,
+    draw: Callable[..., str], history: Sequence[HistoryRow], x: str, name: str, title: str
 ) -> Chart:
     width, height = 460, 290
     figure = new_figure(width / 72, height / 72)
@@ -335,19 +326,13 @@ def plot_path(
     ----------
     path : Path
         What :func:`hingeline.nu_path` or :func:`hingeline.C_path` returned.
-    target : path, optional
-        Where to write the picture, ``.png`` or ``.svg``.
+    target : path of a ``.png`` or ``.svg`` file to write, optional
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     if len(path) == 0:
         raise ValueError("the path is empty: pass what nu_path or C_path returned.")
     file_name = check_picture_path(target)
-    figure = new_figure()
-    risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    figure, risks, gaps = _two_panels()
     x = path.values
     symbol = "ν" if path.parameter == "nu" else "C"
     _draw_line(risks, x, path.support_vector_risks, _BLUE, "-", "risk of support vectors")
@@ -426,47 +411,49 @@ def plot_segmentation(
         Shown in black, and not counted.
     opacity : float, default=0.6
         Of the labels over an image.
-    path : path, optional
-        Where to write the picture, ``.png`` or ``.svg``.
+    path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     target = check_picture_path(path)
-    places = None if regions is None else _regions(regions)
-    maps = {"predicted": _label_map(predicted, "predicted", places, shape)}
-    if truth is not None:
-        maps = {"truth": _label_map(truth, "truth", places, shape)} | maps
-        if maps["truth"].shape != maps["predicted"].shape:
-            raise ValueError(
-                f"truth has shape {maps['truth'].shape} and predicted "
-                f"{maps['predicted'].shape}: they must agree."
-            )
+    maps = {
+        name: _label_map(labels, name, regions, shape)
+        for name, labels in (("truth", truth), ("predicted", predicted))
+        if labels is not None
+    }
     size = maps["predicted"].shape
+    titles = {"predicted": "predicted"}
+    if truth is not None:
+        if maps["truth"].shape != size:
+            raise ValueError(
+                f"truth has shape {maps['truth'].shape} and predicted {size}: they must agree."
+            )
+        right = (maps["truth"] == maps["predicted"])[maps["truth"] != void_label]
+        share = f"{100.0 * right.mean():.1f} % of pixels right" if right.size else "nothing known"
+        titles["predicted"] += f", {share}"
     below = None if image is None else _image(image, size)
     known = _classes(maps, classes, void_label)
-    figure = new_figure()
-    panels = len(maps) + (below is not None)
-    figure.set_size_inches(0.4 + 3.1 * panels, 1.2 + 3.1 * min(size[0] / size[1], 1.6))
-    axes = list(figure.subplots(1, panels, squeeze=False)[0])
-    if below is not None:
-        first = axes.pop(0)
-        first.imshow(below, interpolation="nearest")
-        first.set_title("image", fontsize=9)
-        _bare(first)
+    n_panels = len(maps) + (below is not None)
+    figure = new_figure(0.4 + 3.1 * n_panels, 1.2 + 3.1 * min(size[0] / size[1], 1.6))
+    axes = figure.subplots(1, n_panels, squeeze=False)[0]
     colours = np.vstack([label_colours(len(known)), _VOID])
-    for own, (name, labels) in zip(axes, maps.items(), strict=True):
+    panels = {} if below is None else {"image": below}
+    for name, labels in maps.items():
         shown = colours[_numbers(labels, known, void_label)]
-        if below is not None:
-            shown = opacity * shown + (1.0 - opacity) * below
-        own.imshow(shown, interpolation="nearest")
-        own.set_title(name, fontsize=9)
-        _bare(own)
-    if truth is not None:
-        axes[-1].set_title(f"predicted, {_share(maps, void_label)}", fontsize=9)
-    _legend(figure, known, colours)
+        panels[name] = shown if below is None else opacity * shown + (1.0 - opacity) * below
+    for own, (name, panel) in zip(axes, panels.items(), strict=True):
+        own.imshow(panel, interpolation="nearest")
+        own.set_title(titles.get(name, name), fontsize=9)
+        own.set_axis_off()
+    from matplotlib.patches import Patch
+
+    patches = [
+        Patch(color=tuple(colour), label=_short(label))
+        for label, colour in zip(known, colours, strict=False)
+    ]
+    figure.legend(
+        handles=patches, loc="outside lower left", ncols=min(len(patches), 7) or 1, frameon=False,
+        fontsize=8,
+    )  # fmt: skip
     return _finish(figure, title, target)
 
 
@@ -487,13 +474,8 @@ def plot_affinities(
         of a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
     labels : sequence
         Their names.
-    path : path, optional
-        Where to write the picture, ``.png`` or ``.svg``.
+    path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)
@@ -503,9 +485,8 @@ def plot_affinities(
             "each label."
         )
     target = check_picture_path(path)
-    figure = new_figure()
     side = min(max(2.4 + 0.32 * n, 4.2), 14.0)
-    figure.set_size_inches(side + 0.9, side)
+    figure = new_figure(side + 0.9, side)
     axes = figure.subplots()
     finite = np.abs(table[np.isfinite(table)])
     most = float(finite.max(initial=0.0)) or 1.0
@@ -514,8 +495,7 @@ def plot_affinities(
     axes.set_xticks(range(n), names, rotation=90, fontsize=8)
     axes.set_yticks(range(n), names, fontsize=8)
     axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     if n <= _MOST_NUMBERS:
         for a, b in np.argwhere(np.isfinite(table)):
             ink = "white" if abs(table[a, b]) > 0.6 * most else "black"
@@ -546,21 +526,16 @@ def label_affinities(model: Any) -> Array:
     return table
 
 
-def _regions(values: Any) -> Array:
-    regions = np.asarray(values)
-    if regions.ndim != 2 or regions.dtype.kind not in "iu" or regions.size == 0:
-        raise ValueError(
-            f"regions has shape {regions.shape} and dtype {regions.dtype}, expected whole numbers "
-            "of shape (rows, columns): the node of each pixel."
-        )
-    return regions
-
-
-def _label_map(
-    values: Any, name: str, regions: Array | None, shape: tuple[int, int] | None
-) -> Array:
+def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | None) -> Array:
     """Labels as an image."""
     labels = np.asarray(values)
+    if regions is not None:
+        regions = np.asarray(regions)
+        if regions.ndim != 2 or regions.dtype.kind not in "iu" or regions.size == 0:
+            raise ValueError(
+                f"regions has shape {regions.shape} and dtype {regions.dtype}, expected whole "
+                "numbers of shape (rows, columns): the node of each pixel."
+            )
     if labels.ndim == 1 and regions is not None:
         if regions.min() < 0 or regions.max() >= len(labels):
             raise ValueError(
@@ -617,37 +592,6 @@ def _numbers(labels: Array, known: list[Any], void: Any) -> Array:
     place = {label: k for k, label in enumerate(known)} | {void: len(known)}
     values, inverse = np.unique(labels, return_inverse=True)
     return np.array([place[v] for v in values.tolist()])[inverse].reshape(labels.shape)
-
-
-def _share(maps: dict[str, Array], void: Any) -> str:
-    truth = maps["truth"]
-    known = np.ones(truth.shape, dtype=bool) if void is None else truth != void
-    if not known.any():
-        return "nothing known"
-    return f"{100.0 * float((truth == maps['predicted'])[known].mean()):.1f} % of pixels right"
-
-
-def _bare(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-
-
-def _legend(figure: Figure, known: list[Any], colours: Array) -> None:
-    from matplotlib.patches import Patch
-
-    patches = [
-        Patch(color=tuple(colour), label=_short(label))
-        for label, colour in zip(known, colours, strict=False)
-    ]
-    figure.legend(
-        handles=patches,
-        loc="outside lower left",
-        ncols=min(len(patches), 7) or 1,
-        frameon=False,
-        fontsize=8,
-    )
 
 
 def _short(name: Any) -> str:

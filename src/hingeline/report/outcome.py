@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from hingeline._checks import check_loss
+from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate, pair_labels
 from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
 from hingeline.report.words import brief, count, count_of, decimal, find_direction, percent
@@ -45,10 +47,6 @@ class Outcome:
         """What one output is called."""
         return "example" if self.single or self.evaluation is None else "sequence"
 
-    def example(self, i: int) -> tuple[list[Any], list[Any], float]:
-        """True and predicted labels of one example, and its loss."""
-        return self.true[i], self.predicted[i], float(self.losses[i])
-
     def most_costly(self, n: int) -> list[int]:
         """Examples of the largest loss; of equal ones the shorter first, then the earlier."""
         lengths = np.array([len(labels) for labels in self.true])
@@ -68,14 +66,15 @@ def compare(
     if (y_true is None) != (y_pred is None):
         given, missing = ("y_true", "y_pred") if y_pred is None else ("y_pred", "y_true")
         raise ValueError(f"{given} is given without {missing}: pass both or neither.")
-    single = not hasattr(model, "emission_coef_") and hasattr(model, "coef_")
+    own = hasattr(model, "structure")
+    single = not own and not read_blocks(model).is_chain
     if y_true is None:
         if tokens is not None:
             raise ValueError(
                 "tokens are shown with their labels: pass y_true and y_pred with them."
             )
         return None if evaluation is None else Outcome(single, evaluation)
-    if hasattr(model, "structure"):
+    if own:
         return _compare_structure(model, evaluation, y_true, y_pred, tokens)
     if single:
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
@@ -104,11 +103,10 @@ def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
 def _finish(
     pairs: LabelPairs, losses: Array, evaluation: Evaluation | None, single: bool, tokens: Any
 ) -> Outcome:
-    cuts = pairs.offsets[1:-1]
-    names = np.empty(len(pairs.labels), dtype=object)
-    names[:] = pairs.labels
-    true = [part.tolist() for part in np.split(names[pairs.true], cuts)]
-    predicted = [part.tolist() for part in np.split(names[pairs.predicted], cuts)]
+    true, predicted = (
+        [[pairs.labels[k] for k in numbers[lo:hi].tolist()] for lo, hi in pairwise(pairs.offsets)]
+        for numbers in (pairs.true, pairs.predicted)
+    )
     if evaluation is None:
         evaluation = evaluate(true, predicted, scheme=None if single else "auto")
     elif evaluation.n_tokens != len(pairs.true):
@@ -145,9 +143,13 @@ def _compare_structure(
     return Outcome(False, evaluation, true, predicted, losses)
 
 
+def _is_list(value: Any) -> bool:
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+
+
 def _wrap(y: Any, name: str) -> list[list[Any]]:
     """Single labels as sequences of one."""
-    if isinstance(y, (str, bytes, dict)) or not hasattr(y, "__iter__"):
+    if not _is_list(y):
         raise TypeError(f"{name} must be a list of labels, got {type(y).__name__}.")
     labels = y.tolist() if hasattr(y, "tolist") else list(y)
     for i, label in enumerate(labels):
@@ -163,7 +165,7 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     """Tokens that fit the labels."""
     if tokens is None:
         return None
-    if isinstance(tokens, (str, bytes, dict)) or not hasattr(tokens, "__iter__"):
+    if not _is_list(tokens):
         raise TypeError(f"tokens must be a list, one entry per sequence, got {tokens!r:.60}.")
     found = list(tokens)
     if len(found) != len(true):
@@ -172,12 +174,9 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
             "length."
         )
     if single:
-        return [
-            " ".join(map(str, entry)) if isinstance(entry, (list, tuple)) else entry
-            for entry in found
-        ]
+        return [" ".join(map(str, t)) if isinstance(t, (list, tuple)) else t for t in found]
     for i, (entry, labels) in enumerate(zip(found, true, strict=True)):
-        if isinstance(entry, (str, bytes, dict)) or not hasattr(entry, "__iter__"):
+        if not _is_list(entry):
             raise TypeError(f"tokens[{i}] is {entry!r:.60}, not a list of tokens.")
         found[i] = list(entry)
         if len(found[i]) != len(labels):
@@ -196,9 +195,7 @@ def describe_evaluation(outcome: Outcome | None) -> Content | None:
     if outcome is None:
         return None
     found, single = outcome.evaluation, outcome.single
-    about = []
-    if found is not None:
-        about.append(_about(found, single))
+    about = [] if found is None else [_describe_data(found, single)]
     if len(outcome.losses):
         losses, what = outcome.losses, outcome.noun
         about.append(
@@ -212,19 +209,18 @@ def describe_evaluation(outcome: Outcome | None) -> Content | None:
     if found.spans is not None:
         averages = [found.spans.micro, found.spans.macro, found.spans.weighted]
         spans = _scores("Spans by type", "type", found.spans.per_type, averages)
+    caption = "Examples by label" if single else "Tokens by label"
     return {
         "about": about,
         "summary": _summary(found, single),
         "spans": spans,
         "pairs": _pairs(found),
-        "labels": _scores(
-            "Examples by label" if single else "Tokens by label", "label", found.per_label, []
-        ),
+        "labels": _scores(caption, "label", found.per_label, []),
         "confusion": _confusion(found),
     }
 
 
-def _about(found: Evaluation, single: bool) -> str:
+def _describe_data(found: Evaluation, single: bool) -> str:
     if single:
         return f"{count_of(found.n_tokens, 'example')}."
     size = f"{count_of(found.n_sequences, 'sequence')}, {count_of(found.n_tokens, 'token')}."
@@ -236,26 +232,19 @@ def _about(found: Evaluation, single: bool) -> str:
 
 
 def _summary(found: Evaluation, single: bool) -> Table:
-    if single:
-        names = {"token_accuracy": "accuracy"}
-    else:
-        names = {"token_accuracy": "token accuracy", "sequence_accuracy": "sequence accuracy"}
-        if found.spans is not None:
-            names |= {
-                "span_precision": "span precision",
-                "span_recall": "span recall",
-                "span_f1": "span F1",
-            }
-    known = any(name in found.intervals for name in names)
+    names = ["token_accuracy"] if single else ["token_accuracy", "sequence_accuracy"]
+    if found.spans is not None:
+        names += ["span_precision", "span_recall", "span_f1"]
     rows = []
-    for name, shown in names.items():
+    for name in names:
+        shown = "accuracy" if single else name.replace("_", " ").replace("f1", "F1")
         row = [shown, percent(getattr(found, name))]
-        if known:
-            bounds = found.intervals.get(name)
-            row.append(f"{decimal(100 * bounds[0], 2)} to {percent(bounds[1])}" if bounds else "")
+        if bounds := found.intervals.get(name):
+            row.append(f"{decimal(100 * bounds[0], 2)} to {percent(bounds[1])}")
         rows.append(row)
-    head = ("score", "value", "95 % interval") if known else ("score", "value")
-    return Table("Summary", head, rows)
+    width = max(map(len, rows))  # three where there are intervals
+    rows = [[*row, ""][:width] for row in rows]
+    return Table("Summary", ("score", "value", "95 % interval")[:width], rows)
 
 
 def _scores(caption: str, by: str, scores: Sequence[Score], averages: Sequence[Score]) -> Table:
@@ -263,33 +252,20 @@ def _scores(caption: str, by: str, scores: Sequence[Score], averages: Sequence[S
     if len(shown) > MOST_SCORES:
         shown = sorted(shown, key=lambda s: -s.support)[:MOST_SCORES]
         caption += f": the {MOST_SCORES} most frequent of {count(len(scores))}"
-    rows = [
-        [
-            s.name,
-            *(decimal(100 * share, 2) for share in (s.precision, s.recall, s.f1)),
-            count(s.support),
-        ]
-        for s in (*shown, *averages)
-    ]
+    rows = []
+    for s in (*shown, *averages):
+        shares = (decimal(100 * share, 2) for share in (s.precision, s.recall, s.f1))
+        rows.append([s.name, *shares, count(s.support)])
     head = (by, "precision %", "recall %", "F1 %", "support")
     return Table(caption, head, rows, names=(0,), last=len(averages))
 
 
 def _pairs(found: Evaluation) -> Table | None:
     """The most frequent confusions."""
-    wrong = found.confusion.copy()
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
-    support = found.confusion.sum(axis=1)
+    support = dict(zip(found.labels, found.confusion.sum(axis=1), strict=True))
     rows = [
-        [
-            found.labels[a],
-            found.labels[b],
-            count(int(wrong[a, b])),
-            percent(wrong[a, b] / support[a], 1) if support[a] else "–",
-        ]
-        for a, b in zip(*np.unravel_index(order, wrong.shape), strict=True)
-        if wrong[a, b] > 0
+        [true, predicted, count(n), percent(n / support[true], 1)]
+        for true, predicted, n in found.confusions(MOST_PAIRS)
     ]
     head = ("true", "predicted", "count", "of the true label")
     caption = "Most frequent confusions"
@@ -320,8 +296,8 @@ def _confusion(found: Evaluation) -> Matrix:
             cells.append((count(n) if n else "·", f"{kind} d".strip() if a == b else kind))
         rows.append((name, cells))
     note = (
-        "Counts: right in blue on the diagonal, wrong in orange. The shade is the share of the "
-        "row, on a scale of square roots."
+        "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
+        "The shade is the share of the row, on a scale of square roots."
     )
     return Matrix(caption, "true ↓ predicted →", names, rows, note)
 
@@ -361,9 +337,8 @@ def _error_table(outcome: Outcome, chosen: list[int]) -> Table:
     """Errors of single labels, or of outputs that have no labels to compare."""
     rows = []
     for i in chosen:
-        true, predicted, loss = outcome.example(i)
-        row: list[Any] = [str(i), brief(loss)]
-        for labels in (true, predicted):
+        row: list[Any] = [str(i), brief(outcome.losses[i])]
+        for labels in (outcome.true[i], outcome.predicted[i]):
             row.append(labels[0] if outcome.single else " ".join(map(str, labels)))
         rows.append(row if outcome.tokens is None else [*row, outcome.tokens[i]])
     head = ["number", "loss", "true", "predicted"] + ["text"] * (outcome.tokens is not None)
@@ -373,7 +348,7 @@ def _error_table(outcome: Outcome, chosen: list[int]) -> Table:
 
 def _sentence(outcome: Outcome, i: int) -> Content:
     """One sequence: its tokens with their labels, and how many are left out in between."""
-    true, predicted, loss = outcome.example(i)
+    true, predicted = outcome.true[i], outcome.predicted[i]
     tokens: list[Any] = outcome.tokens[i] if outcome.tokens is not None else list(range(len(true)))
     wrong = np.array([a != b for a, b in zip(true, predicted, strict=True)], dtype=bool)
     items: list[Content] = []
@@ -387,7 +362,7 @@ def _sentence(outcome: Outcome, i: int) -> Content:
         ]
         at = stop
     return {
-        "head": f"Number {i}: loss {brief(loss)}, {count(int(wrong.sum()))} of "
+        "head": f"Number {i}: loss {brief(outcome.losses[i])}, {count(int(wrong.sum()))} of "
         f"{count_of(len(true), 'token')} wrong",
         "direction": find_direction(tokens),
         "items": items,

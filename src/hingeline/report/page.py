@@ -27,16 +27,8 @@ def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Pa
     ----------
     path : path
         Ends in ``.html`` or ``.htm``. The file appears whole or not at all.
-    model : fitted ChainSSVM, MulticlassSSVM or SSVM
-    **details
-        What else the page shall say, as for :func:`render_report`: ``evaluation``, ``y_true``,
-        ``y_pred``, ``tokens``, ``command``, ``data``, ``date``, ``title``, ``n_errors``,
-        ``n_features``, ``feature_names``.
-
-    Returns
-    -------
-    Path
-        ``path``.
+    model, **details
+        As for :func:`render_report`.
 
     Examples
     --------
@@ -92,10 +84,8 @@ def render_report(
     date : str or date, optional
         Shown as it is; without it the page has no date.
     title : str, optional
-    n_errors : int, default=20
-        Most errors shown.
-    n_features : int, default=15
-        Features shown for and against each label.
+    n_errors, n_features : int, default=20 and 15
+        Most errors shown, and most features for and against each label.
     feature_names : sequence of str, optional
         One per feature; the default is the model's own names, or x0, x1, ... where it has none.
 

@@ -8,7 +8,7 @@ import numbers
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,7 +17,14 @@ import numpy as np
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.nu import positive_part
-from hingeline.evaluation.inspection import END, START, read_blocks, top_features
+from hingeline.evaluation.inspection import (
+    END,
+    START,
+    Blocks,
+    FeatureWeight,
+    read_blocks,
+    top_features,
+)
 from hingeline.modelfile.estimators import versions
 from hingeline.report.figures import draw_charts
 from hingeline.report.words import (
@@ -26,7 +33,6 @@ from hingeline.report.words import (
     count_of,
     decimal,
     decimals_for,
-    join_words,
     percent,
     percent_at_most,
     power_of_ten,
@@ -103,15 +109,15 @@ def pick_shade(share: float, colour: str) -> str:
 class Facts:
     """Certificate and curve of a model; weights that did not come from a fit have neither."""
 
-    primal: float
-    dual: float
-    gap: float
-    n_iter: int
-    converged: bool
-    exact: bool
-    reason: str  # why the fit stopped, or where the weights come from
-    history: Sequence[HistoryRow]
-    tol: float
+    primal: float = math.nan
+    dual: float = math.nan
+    gap: float = math.nan
+    n_iter: int = 0
+    converged: bool = False
+    exact: bool = True
+    reason: str = "weights were set by hand"  # why the fit stopped, or where weights come from
+    history: Sequence[HistoryRow] = ()
+    tol: float = math.nan
     restricted: float = math.nan  # primal over the outputs found, where that is all there is
     restricted_gap: float = math.nan
     scale: float = math.nan  # non-negative part of the primal, where that is not the primal
@@ -128,22 +134,21 @@ class Facts:
         return seconds(last) if 0.0 <= last < math.inf else "not recorded"
 
 
+_ATTRIBUTES = {
+    "primal": "primal_objective_", "dual": "dual_objective_", "gap": "duality_gap_",
+    "n_iter": "n_iter_", "converged": "converged_", "exact": "oracle_exact_",
+    "reason": "stop_reason_", "history": "history_", "tol": "tol",
+    "restricted": "restricted_objective_", "restricted_gap": "restricted_gap_",
+}  # fmt: skip
+
+
 def read_facts(model: Any) -> Facts:
     """The facts of a fitted model."""
-    return Facts(
-        primal=float(getattr(model, "primal_objective_", math.nan)),
-        scale=positive_part(model) if hasattr(model, "primal_objective_") else math.nan,
-        dual=float(getattr(model, "dual_objective_", math.nan)),
-        gap=float(getattr(model, "duality_gap_", math.nan)),
-        restricted=float(getattr(model, "restricted_objective_", math.nan)),
-        restricted_gap=float(getattr(model, "restricted_gap_", math.nan)),
-        n_iter=int(getattr(model, "n_iter_", 0)),
-        converged=bool(getattr(model, "converged_", False)),
-        exact=bool(getattr(model, "oracle_exact_", True)),
-        reason=str(getattr(model, "stop_reason_", "weights were set by hand")).rstrip("."),
-        history=getattr(model, "history_", []),
-        tol=float(model.tol),
-    )
+    known = {k: getattr(model, name) for k, name in _ATTRIBUTES.items() if hasattr(model, name)}
+    if "primal" in known:
+        known["scale"] = positive_part(model)
+    facts = Facts(**known)
+    return replace(facts, reason=facts.reason.rstrip("."))
 
 
 def certificate_words(facts: Facts) -> tuple[str, str]:
@@ -198,30 +203,24 @@ def describe_model(model: Any, facts: Facts) -> Content:
         sentence += f" The fit did not converge ({stopped})."
     share = facts.relative_gap
     weights = np.asarray(model.weights_)
-    rows = [
-        ("stopped", stopped),
-        ("primal objective", significant(facts.primal, 6)),
-        ("dual objective", significant(facts.dual, 6)),
-        ("gap", significant(facts.gap, 3)),
-    ]
+    rows = {
+        "stopped": stopped,
+        "primal objective": significant(facts.primal, 6),
+        "dual objective": significant(facts.dual, 6),
+        "gap": significant(facts.gap, 3),
+    }
     if not math.isnan(facts.restricted_gap):
-        rows += [
-            ("primal over the outputs found", significant(facts.restricted, 6)),
-            ("gap over the outputs found", significant(facts.restricted_gap, 3)),
-        ]
+        rows["primal over the outputs found"] = significant(facts.restricted, 6)
+        rows["gap over the outputs found"] = significant(facts.restricted_gap, 3)
     percentage = f"{significant(100 * share, 3)}{SPACE}% of the primal"
-    rows += [
-        ("relative gap", percentage if math.isfinite(share) else "none"),
-        ("time", facts.time),
-        ("passes", count(facts.n_iter) if facts.n_iter else "none"),
-    ]
+    rows["relative gap"] = percentage if math.isfinite(share) else "none"
+    rows["time"] = facts.time
+    rows["passes"] = count(facts.n_iter) if facts.n_iter else "none"
     if facts.history:
         last = facts.history[-1]
-        rows += [("decodes", count(last.oracle_calls)), ("planes", count(last.planes))]
-    rows += [
-        ("non-zero weights", count(int(np.count_nonzero(weights)))),
-        ("norm of the weights ‖w‖", significant(float(np.linalg.norm(weights)), 4)),
-    ]
+        rows |= {"decodes": count(last.oracle_calls), "planes": count(last.planes)}
+    rows["non-zero weights"] = count(int(np.count_nonzero(weights)))
+    rows["norm of the weights ‖w‖"] = significant(float(np.linalg.norm(weights)), 4)
     defaults = type(model)().get_params(deep=False)
     parameters = [
         (name, parameter_text(value), parameter_text(defaults[name]))
@@ -230,7 +229,7 @@ def describe_model(model: Any, facts: Facts) -> Content:
     classes = model.classes_.tolist() if hasattr(model, "classes_") else []
     return {
         "lead": sentence,
-        "certificate": rows,
+        "certificate": list(rows.items()),
         "parameters": parameters,
         "classes": classes[:MOST_CLASSES],
         "n_classes": count_of(len(classes), "class", "classes"),
@@ -269,12 +268,8 @@ def describe_convergence(facts: Facts) -> Content:
     """Charts and figures of a fit; one sentence where the model has no history."""
     history = facts.history
     if not history:
-        return {
-            "about": "This model carries no history of its training, so there are no curves to "
-            "show.",
-            "charts": [],
-            "certificates": None,
-        }
+        about = "This model carries no history of its training, so there are no curves to show."
+        return {"about": about, "charts": [], "certificates": None}
     about = f"{count_of(len(history), 'pass was', 'passes were')} recorded"
     if math.isnan(facts.restricted_gap):
         made = sum(math.isfinite(row.relative_gap) for row in history)
@@ -290,11 +285,8 @@ def describe_convergence(facts: Facts) -> Content:
             ". The dual bounds the optimum from below. The primal counts only the outputs found; "
             "as more are found, it may rise."
         )
-    return {
-        "about": about,
-        "charts": draw_charts(history, facts.tol),
-        "certificates": _certificates(history),
-    }
+    charts = draw_charts(history, facts.tol)
+    return {"about": about, "charts": charts, "certificates": _certificates(history)}
 
 
 def _certificates(history: Sequence[HistoryRow]) -> Table | None:
@@ -311,18 +303,13 @@ def _certificates(history: Sequence[HistoryRow]) -> Table | None:
     known = [v for row in chosen for v in (row.primal, row.dual) if math.isfinite(v)]
     decimals = decimals_for(max(map(abs, known), default=0.0), 6)
     fine = max(2, decimals_for(100 * min((s for s in shares if s > 0), default=1.0), 2))
-    cells = [
-        [
-            count(row.passes),
-            decimal(row.time, 2),
-            count(row.oracle_calls),
-            count(row.planes),
-            decimal(row.primal, decimals) if math.isfinite(row.primal) else "∞",
-            decimal(row.dual, decimals) if math.isfinite(row.dual) else "–",
-            percent(share, fine) if math.isfinite(share) else "–",
-        ]
-        for row, share in zip(chosen, shares, strict=True)
-    ]
+    cells = []
+    for row, share in zip(chosen, shares, strict=True):
+        work = [count(row.passes), decimal(row.time, 2), count(row.oracle_calls), count(row.planes)]
+        primal = decimal(row.primal, decimals) if math.isfinite(row.primal) else "∞"
+        dual = decimal(row.dual, decimals) if math.isfinite(row.dual) else "–"
+        gap = percent(share, fine) if math.isfinite(share) else "–"
+        cells.append([*work, primal, dual, gap])
     head = ("pass", "seconds", "decodes", "planes", "primal", "dual", "relative gap")
     return Table(caption, head, cells, words=())
 
@@ -334,13 +321,17 @@ def describe_weights(
     model: Any, n_features: int, feature_names: Sequence[str] | None
 ) -> Content | None:
     """Top features and transitions, or the largest weights where they have no names."""
+    content: Content = {"transitions": None, "features": None, "about": "", "largest": None}
     if hasattr(model, "structure"):
-        return {"transitions": None, "features": None} | _nameless(model, n_features)
-    transitions = _transitions(model) if hasattr(model, "transition_coef_") else None
-    features = _features(model, n_features, feature_names) if n_features else None
-    if transitions is None and features is None:
+        return content | _nameless(model, n_features)
+    blocks = read_blocks(model)
+    if blocks.is_chain:
+        content["transitions"] = _transitions(model, blocks)
+    elif not n_features:
         return None
-    return {"transitions": transitions, "features": features, "about": "", "largest": None}
+    if n_features:
+        content["features"] = _features(model, n_features, feature_names)
+    return content
 
 
 def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
@@ -353,28 +344,30 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
         "speak most against it."
     )
     if len(groups) > MOST_LABELS:
-        sizes = [max(abs(row.weight) for row in found) for _, found in groups]
-        kept = sorted(np.argsort(-np.array(sizes), kind="stable")[:MOST_LABELS].tolist())
-        about += f" Only the {MOST_LABELS} of {count(len(groups))} labels with the largest weights "
-        about += "are shown."
-        groups = [groups[k] for k in kept]
+        about += (
+            f" Only the {MOST_LABELS} of {count(len(groups))} labels with the largest weights are "
+            "shown."
+        )
+        sizes = np.array([max(abs(row.weight) for row in found) for _, found in groups])
+        groups = [groups[k] for k in np.sort(np.argsort(-sizes, kind="stable")[:MOST_LABELS])]
     largest = max(abs(row.weight) for row in rows)
     decimals = decimals_for(largest, 3)
 
-    def bar(weight: float) -> tuple[str, str]:
-        step = math.ceil(LEVELS * abs(weight) / largest)
-        return decimal(weight, decimals), f"{'p' if weight > 0 else 'm'}{step}"
+    def bars(rows: Sequence[FeatureWeight], sign: int, kind: str) -> list[tuple[str, str, str]]:
+        return [
+            (
+                row.feature,
+                decimal(row.weight, decimals),
+                f"{kind}{math.ceil(LEVELS * abs(row.weight) / largest)}",
+            )
+            for row in rows
+            if sign * row.weight > 0
+        ]
 
     cards = [
         {
             "label": label,
-            "sides": [
-                ("for", [(row.feature, *bar(row.weight)) for row in found if row.weight > 0]),
-                (
-                    "against",
-                    [(row.feature, *bar(row.weight)) for row in found[::-1] if row.weight < 0],
-                ),
-            ],
+            "sides": [("for", bars(found, 1, "p")), ("against", bars(found[::-1], -1, "m"))],
         }
         for label, found in groups
     ]
@@ -400,8 +393,7 @@ def _nameless(model: Any, n: int) -> Content:
     }
 
 
-def _transitions(model: Any) -> Matrix:
-    blocks = read_blocks(model)
+def _transitions(model: Any, blocks: Blocks) -> Matrix:
     heads, names, weights = list(blocks.labels), list(blocks.labels), blocks.move
     valid = moves_of(model.classes_, getattr(model, "scheme_", None))
     n = len(names)
@@ -438,13 +430,12 @@ def _transitions(model: Any) -> Matrix:
         (names[k], [cell(*pair) for pair in zip(line.tolist(), mask.tolist(), strict=True)])
         for k, line, mask in zip(rows.tolist(), weights, allowed, strict=True)
     ]
-    notes = ["positive weights are blue", "negative ones orange"]
-    if not allowed.all():
-        notes.append(f"× is forbidden by {model.scheme_}")
     units = f", in units of {power_of_ten(power)}" if power else ""
+    forbidden = "" if allowed.all() else f" × is forbidden by {model.scheme_}."
     note = (
-        f"What a label right after another adds to the score{units}: {join_words(notes)}. "
-        "The shade is the share of the largest, on a scale of square roots."
+        f"A cell is what a label right after another adds to the score{units}. Positive weights "
+        f"are blue, negative ones are orange.{forbidden} The shade is the share of the largest, on "
+        "a scale of square roots."
     )
     shown = [heads[k] for k in columns.tolist()]
     return Matrix(caption, "from ↓ to →", shown, lines, note, title="Transitions")
@@ -453,20 +444,15 @@ def _transitions(model: Any) -> Matrix:
 # Provenance --------------------------------------------------------------------------------------
 
 _PROGRAMS = {
-    "python": "Python",
-    "hingeline": "Hingeline",
-    "numpy": "NumPy",
-    "scipy": "SciPy",
-    "sklearn": "scikit-learn",
-    "numba": "Numba",
-}
+    "python": "Python", "hingeline": "Hingeline", "numpy": "NumPy", "scipy": "SciPy",
+    "sklearn": "scikit-learn", "numba": "Numba",
+}  # fmt: skip
 
 
 def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Content:
     """What is needed to make the model again."""
-    files = hash_files(data)
     table = None
-    if files:
+    if files := hash_files(data):
         rows = [
             [role, name, "" if size is None else count(size), digest]
             for role, name, size, digest in files
@@ -506,12 +492,10 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
     """(role, name, bytes or None, SHA-256) of each data file; ``data`` as for a report."""
     if data is None:
         return []
-    if isinstance(data, (str, os.PathLike)):
-        data = [data]
     if isinstance(data, Mapping):
         entries = [(str(role), value) for role, value in data.items()]
-    elif isinstance(data, (list, tuple)):
-        entries = [("", value) for value in data]
+    elif isinstance(data, (list, tuple, str, os.PathLike)):
+        entries = [("", value) for value in (data if isinstance(data, (list, tuple)) else [data])]
     else:
         raise TypeError(
             f"data must be a path, a list of paths or a dict of them, got {type(data).__name__}."
@@ -522,18 +506,16 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
         if isinstance(value, Mapping):
             if not {"name", "sha256"} <= set(value):
                 raise ValueError(f"{where} must have a 'name' and a 'sha256'.")
-            size = value.get("bytes")
-            known = None if size is None else int(size)
-            found.append((role, str(value["name"]), known, str(value["sha256"])))
-        elif isinstance(value, (str, os.PathLike)):
-            name = os.fspath(value)
-            try:
-                with open(value, "rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
-                    found.append((role, name, file.tell(), digest))
-            except OSError as error:
-                text = f"{where}: cannot read {name}: {error.strerror or error}."
-                raise type(error)(text) from None
-        else:
+            found.append((role, str(value["name"]), value.get("bytes"), str(value["sha256"])))
+            continue
+        if not isinstance(value, (str, os.PathLike)):
             raise TypeError(f"{where} must be a path, got {type(value).__name__}.")
+        name = os.fspath(value)
+        try:
+            with open(value, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                found.append((role, name, file.tell(), digest))
+        except OSError as error:
+            text = f"{where}: cannot read {name}: {error.strerror or error}."
+            raise type(error)(text) from None
     return found

@@ -105,11 +105,6 @@ def seconds(value: float) -> str:
     return shown.replace(" ", SPACE)
 
 
-def join_words(items: list[str]) -> str:
-    """``a, b and c``."""
-    return " and ".join([", ".join(items[:-1]), items[-1]] if items[1:] else items)
-
-
 def reveal(value: Any) -> str:
     """A value as text in which every invisible character shows."""
     return _INVISIBLE.sub(_picture, str(value))

@@ -171,7 +171,7 @@ class SemiSupervisedSSVM(BaseEstimator):
         -------
         self
         """
-        schedule, select = self._check(dev)
+        schedule, select = self.check_parameters(dev)
         model: ChainSSVM = clone(self.base) if self.base is not None else ChainSSVM()
         model.warm_start = False
         seed = None
@@ -231,13 +231,19 @@ class SemiSupervisedSSVM(BaseEstimator):
             )
         return self
 
-    def _check(self, dev: Any) -> tuple[tuple[float, ...], str]:
-        """The schedule and the way to choose a step, or a sentence on what is wrong."""
+    def check_parameters(self, dev: Any = None) -> tuple[tuple[float, ...], str]:
+        """Refuse what ``fit`` would refuse; the schedule and the way to choose a step.
+
+        Parameters
+        ----------
+        dev : (X_dev, y_dev), optional
+            As for :meth:`fit`; only whether there is one counts.
+        """
         base = self.base
         if base is not None:
             if not isinstance(base, ChainSSVM):
                 raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
-            base._check_parameters()
+            base.check_parameters()
             for name, able in (("slack", "max"), ("rescale", "margin")):
                 if getattr(base, name) != able:
                     raise ValueError(

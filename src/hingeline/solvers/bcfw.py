@@ -327,8 +327,6 @@ PARTS = 4
 CACHED_COST = 0.4
 #: Cached passes leave out examples whose last gap was below this share of the mean.
 SKIP = 0.1
-#: Examples of one call of the kernel of plain steps: Ctrl-C waits for its end.
-CALL = 256
 
 
 class BCFW(PlaneSolver):
@@ -395,7 +393,7 @@ class BCFW(PlaneSolver):
         gain = work = 0.0
         for part in self._draws():
             self.ws = make_room(self.ws, self.clock - 1, self.patience, self.most_planes)
-            gain += self._plain(part) if self.options.published else self._decode_and_move(part)
+            gain += self._visit(part)
             work += len(part)
         self.oracle_calls += int(work)
         estimate = float(self.gaps.sum())
@@ -432,12 +430,20 @@ class BCFW(PlaneSolver):
             clocks = self.rng.exponential(size=len(some)) / gaps[some]
             yield self.active[some[np.argsort(clocks, kind="stable")[:count]]]
 
-    def _decode_and_move(self, order: Array) -> float:
-        """Visit examples, block by block, decoded in threads; what the dual gains."""
+    def _visit(self, order: Array) -> float:
+        """Decode and visit examples, block by block; what the dual gains, where that matters."""
         gain = 0.0
         for part in self.cut_into_blocks(order):
-            self.find(part, self.patience)
-            gain += self._move(part, self.gaps)
+            if self.options.published:  # each is decoded at the weights the one before left
+                self.compiled.bind(plain_pass)(
+                    *(self.compiled.problem, self.form, self.ws, part, self.w, self.squares),
+                    *(self.visits, float(self.averaged), self.clock, self.patience),
+                    *(self.workers.scratch[0], self.gaps),
+                )
+                self.visits += self.averaged * len(part)
+            else:
+                self.find(part, self.patience)
+                gain += self._move(part, self.gaps)
         return gain
 
     def _move(self, order: Array, gaps: Array) -> float:
@@ -445,18 +451,6 @@ class BCFW(PlaneSolver):
         gain, _ = self.move(order, self.form, gaps, averaged=self.averaged)
         gaps[order] = np.maximum(gaps[order], 0.0)
         return gain
-
-    def _plain(self, order: Array) -> float:
-        """Visit examples as published; the gain serves no purpose there."""
-        for lo in range(0, len(order), CALL):
-            part = order[lo : lo + CALL]
-            self.compiled.bind(plain_pass)(
-                *(self.compiled.problem, self.form, self.ws, part, self.w, self.squares),
-                *(self.visits, float(self.averaged), self.clock, self.patience),
-                *(self.workers.scratch[0], self.gaps),
-            )
-            self.visits += self.averaged * len(part)
-        return 0.0
 
     # State ---------------------------------------------------------------------------------
 

@@ -92,12 +92,8 @@ def quasi_newton(
 def descend(function: Callable[[Array], tuple[float, Array]], start: Array) -> None:
     """Minimise until ``function`` raises an exception, or no step goes further down.
 
-    Parameters
-    ----------
-    function : callable
-        ``w -> (value, gradient)``; it sees every point that is tried, keeps the best and decides
-        when to stop.
-    start : (size,)
+    ``w -> (value, gradient)`` sees every point that is tried, keeps the best and decides when to
+    stop.
     """
     w = np.array(start, dtype=np.float64)
     size = len(w)
@@ -144,10 +140,6 @@ PARTS = 16
 LEAST_PART = 8
 
 
-#: Scores added to those of labels, and to those of labels that differ from the one before.
-Added = tuple[Array | None, Array | None]
-
-
 class _Block(NamedTuple):
     """Some sequences, and their tokens by feature (CSC)."""
 
@@ -170,11 +162,6 @@ class ChainExpectations:
     """Expectations over all labellings of the sequences of a problem.
 
     All sums are made in the same order for any number of threads.
-
-    Parameters
-    ----------
-    problem : ChainProblem
-    workers : Workers
     """
 
     def __init__(self, problem: ChainProblem, workers: Workers) -> None:
@@ -216,12 +203,8 @@ class ChainExpectations:
     ) -> tuple[Array, Array]:
         """Log Z of every sequence, and ``Σ_i weights_i·E[f(x_i, y)]`` as a flat vector.
 
-        Parameters
-        ----------
-        w : (n_weights,)
-        weights : (n,)
-        unary, enter : (tokens, stride), optional
-            Added to the scores of labels, and of labels that differ from the one before.
+        ``unary`` and ``enter``, both (tokens, stride), are added to the scores of labels, and of
+        labels that differ from the one before.
         """
         log_z = np.empty(self.n)
         total = np.zeros(self.n_weights)
@@ -258,9 +241,9 @@ class ChainExpectations:
         return log_z, nodes, stays
 
     def _expect(
-        self, block: _Block, w: Array, weights: Array, added: Added, first: int, *out: Array
+        self, block: _Block, w: Array, weights: Array, added: Any, first: int, *out: Array
     ) -> tuple[Array, Array]:
-        """Fill nodes, stays and log Z; expected moves and ends."""
+        """Fill nodes, stays and log Z; expected moves and ends. ``added`` is (unary, enter)."""
         nodes, stays, log_z = out
         extra, entry = (self.nothing if part is None else part for part in added)
         parts = len(block.cuts) - 1
@@ -317,22 +300,10 @@ def minimise_log_loss(
 ) -> Result:
     """Minimise P by L-BFGS until its certified relative gap is at most ``tol``.
 
-    Parameters
-    ----------
-    expectations : ChainExpectations
-    weights : (n,)
-        The c_i: C times the weights of the sequences.
-    target : (n_weights,)
-        ``Σ_i c_i·f(x_i, y_i)``, or its expectation.
-    start : (n_weights,), optional
-        Weights to begin with; zero otherwise.
-    tol : float
-    max_iter : int
-        Passes over the data, i.e. evaluations of P and its gradient.
-    name : str
-        Who warns where the tolerance is not reached.
-    started : float, optional
-        The time that the curve counts from.
+    ``weights`` are the c_i, C times the weights of the sequences; ``target`` is ``Σ_i c_i·f(x_i,
+    y_i)`` or its expectation; ``start`` are weights to begin with. ``max_iter`` counts passes over
+    the data, evaluations of P and its gradient. ``name`` warns where the tolerance is not reached,
+    and the curve counts from the time ``started``.
     """
     began = time.perf_counter() if started is None else started
     history: list[HistoryRow] = []

@@ -259,12 +259,9 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
 # For the examples of ``order``, ``g += Σ_i cap_i Σ_{y ∈ S_i} a·Δf_i(y)`` and the result is the
 # sum of ``cap_i·b_i(y)`` over the same outputs. ``violation[i]`` becomes the slack of the
 # example, so that ``b − g·w = Σ_i cap_i·violation_i``: the true primal comes with every cut. S_i
-# is
-#
-# * the most violated output, if its hinge is positive (``slack="max"``);
-# * all outputs with a positive hinge (``slack="sum"``), found among all classes, by k-best
-#   decoding, or only in a set V_i of outputs met so far, into which decoding puts new ones. Then
-#   violation is the slack over V_i.
+# is the most violated output, if its hinge is positive (``slack="max"``), or all outputs with a
+# positive hinge (``slack="sum"``), found among all classes, by k-best decoding, or only in a set
+# V_i of outputs met so far, into which decoding puts new ones: then violation is that over V_i.
 #
 # Examples are cut into blocks of a fixed number, each with a vector of its own, and these are
 # summed in order: the same numbers for any count of threads.

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hingeline.features import DictEncoder, TokenTemplates
-from hingeline.features.growing import Known
-from hingeline.features.state import encoder_from_state
+from hingeline.features import DictEncoder, TokenTemplates, vocabulary
+from hingeline.features.vocabulary import Numbering
 
 WORDS = ["the", "cat", "Cat", "sat", "on", "a", "mat", "dog", "ran", "7", "über", "x" * 9]
 TAGS = ["D", "N", "V"]
@@ -34,10 +33,18 @@ def by_name(encoder, encoded):
     ]
 
 
+@pytest.fixture(scope="module", params=[vocabulary.LIMIT, 200], ids=["", "several keys"])
+def limit(request):
+    """The largest key; where it is small, conjunctions take several, as huge vocabularies do."""
+    before, vocabulary.LIMIT = vocabulary.LIMIT, request.param
+    yield
+    vocabulary.LIMIT = before
+
+
 @pytest.mark.parametrize("templates", TEMPLATES, ids=["default", "list", "file"])
 @given(batches=st.lists(sentences, min_size=2, max_size=5))
 @settings(max_examples=40, deadline=None)
-def test_templates_learned_in_batches_are_those_learned_at_once(templates, batches):
+def test_templates_learned_in_batches_are_those_learned_at_once(limit, templates, batches):
     growing = TokenTemplates(templates)
     seen = []
     for batch in batches:
@@ -51,6 +58,8 @@ def test_templates_learned_in_batches_are_those_learned_at_once(templates, batch
         expected = by_name(whole, whole.fit_transform(seen))
         assert by_name(growing, encoded) == expected[len(expected) - encoded.matrix.shape[0] :]
         assert by_name(growing, growing.transform(seen)) == expected
+        back = TokenTemplates.from_state(*growing.to_state())
+        assert by_name(back, back.transform(seen)) == expected
         assert sorted(names) == sorted(whole.get_feature_names_out().tolist())
     probe = [[("unseen", "N"), ("cat", "X")]]
     assert by_name(growing, growing.transform(probe)) == by_name(whole, whole.transform(probe))
@@ -112,7 +121,7 @@ def grown():
 
 def test_state_goes_and_comes_back(grown):
     meta, arrays = grown.to_state()
-    back = encoder_from_state(meta, arrays)
+    back = TokenTemplates.from_state(meta, arrays)
     assert back.get_feature_names_out().tolist() == grown.get_feature_names_out().tolist()
     probe = [[("c", "N"), ("a", "X"), ("b", "q")]]
     assert (back.transform(probe).matrix != grown.transform(probe).matrix).nnz == 0
@@ -124,18 +133,18 @@ def test_state_goes_and_comes_back(grown):
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("codes", lambda a: np.where(np.arange(len(a)) == 0, -1, a).astype(np.int32)),
-        ("codes", lambda a: np.where(np.arange(len(a)) == 0, 99, a).astype(np.int32)),
-        ("codes", lambda a: np.where(np.arange(len(a)) == 0, 2**30 + 2, a).astype(np.int32)),
-        ("codes", lambda a: np.zeros_like(a)),
-        ("codes", lambda a: a[:-1]),
-        ("codes", lambda a: np.append(a, a[-1:])),
-        ("codes", lambda a: a.astype(np.int64)),
+        ("keys", lambda a: np.where(np.arange(len(a)) == 0, -1, a)),
+        ("keys", lambda a: np.where(np.arange(len(a)) == len(a) - 1, 99, a)),
+        ("keys", lambda a: np.zeros_like(a)),
+        ("keys", lambda a: a[:-1]),
+        ("keys", lambda a: np.append(a, a[-1:])),
+        ("keys", lambda a: a.astype(np.int32)),
         ("columns", lambda a: np.zeros_like(a)),
         ("columns", lambda a: a + 1),
         ("columns", lambda a: a[:-1]),
-        ("group_ends", lambda a: a[:-1]),
-        ("group_ends", lambda a: a - 1),
+        ("columns", lambda a: np.append(a, len(a))),
+        ("key_ends", lambda a: a[:-1]),
+        ("key_ends", lambda a: a - 1),
         ("source_ends", lambda a: a[:-1]),
         ("values_ends", lambda a: a[::-1].copy()),
     ],
@@ -143,20 +152,29 @@ def test_state_goes_and_comes_back(grown):
 def test_damaged_states_are_refused(grown, name, change):
     meta, arrays = grown.to_state()
     with pytest.raises(ValueError, match="encoder"):
-        encoder_from_state(meta, {**arrays, name: change(arrays[name])})
+        TokenTemplates.from_state(meta, {**arrays, name: change(arrays[name])})
     with pytest.raises(ValueError, match="grown"):
-        encoder_from_state({**meta, "grown": "yes"}, arrays)
+        TokenTemplates.from_state({**meta, "grown": "yes"}, arrays)
 
 
-def test_tables_stay_few_and_nothing_is_lost():
-    known, rng = Known(2), np.random.default_rng(0)
-    pool = np.unique(rng.integers(0, 2**30, (5000, 2)).astype(np.int32), axis=0)
+@pytest.mark.parametrize("size", [2**60, 2**30])
+def test_runs_stay_few_and_nothing_is_lost(size):
+    numbering, rng = Numbering(size), np.random.default_rng(0)
+    pool = rng.permutation(np.unique(rng.integers(0, 2**30, 5000)))
     at = 0
     while at < len(pool):
-        step = int(rng.integers(1, 30))
-        part = pool[at : at + step]
-        known.add(part, np.arange(at, at + len(part), dtype=np.int32))
+        part = pool[at : at + int(rng.integers(1, 30))]
+        numbering.add(part, np.arange(at, at + len(part), dtype=np.int32))
         at += len(part)
-        assert len(known._tables) <= 15
-    np.testing.assert_array_equal(known.columns[known.find(list(pool.T))], np.arange(len(pool)))
-    assert (known.find(list((pool + 1).T))[:100] < 0).all()
+        assert len(numbering._runs) <= 15
+    np.testing.assert_array_equal(numbering.look_up(pool), np.arange(len(pool)))
+    assert (numbering.look_up(np.setdiff1d(pool + 1, pool)) < 0).all()
+    assert numbering.look_up(np.array([-1])).tolist() == [-1]
+
+
+def test_a_direct_table_learns_too():
+    numbering = Numbering(100)
+    assert numbering.learn(np.array([7, 3, 7]), 1, 5).tolist() == [6, 5, 6]
+    assert numbering.look_up(np.array([3, 9, -1])).tolist() == [5, -1, -1]
+    assert numbering.learn_more(np.array([9, 3, 1, 9]), 1, 7).tolist() == [7, 5, 8, 7]
+    assert numbering.look_up(np.array([1, 9])).tolist() == [8, 7]

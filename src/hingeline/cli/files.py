@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os.path import isfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.cli.app import blame
+from hingeline.cli.app import blame, split_names
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import open_text
 from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.report.words import count_of
 
 Array = np.ndarray[Any, Any]
 
@@ -29,26 +30,21 @@ ROWS = ("svmlight", "idx")
 SETS = ("multilabel", "arff")
 #: Formats whose features are numbers, from 0 or from 1.
 _NUMBERED = ("svmhmm", "svmlight", "multilabel")
+#: Kinds of data, where their names do not say what they are.
+_KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
 #: Options that some formats have no use for, and those that have one.
 _OPTIONS = {
-    "columns": WORDS,
-    "use": WORDS,
+    **dict.fromkeys(
+        ("columns", "use", "template", "hash_bits", "unlabelled", "constraints"), WORDS
+    ),
     "label": (*WORDS, "arff"),
-    "template": WORDS,
-    "hash_bits": WORDS,
     "min_count": NAMED,
-    "scheme": SEQUENCES,
-    "rescale": (*SEQUENCES, *ROWS),
-    "violators": (*SEQUENCES, *ROWS),
-    "keep_state": (*SEQUENCES, *ROWS),
+    **dict.fromkeys(("scheme", "margin", "nbest"), SEQUENCES),
+    **dict.fromkeys(
+        ("rescale", "violators", "keep_state", "strict", "bootstrap", "confusion"),
+        (*SEQUENCES, *ROWS),
+    ),
     "edges": SETS,
-    "unlabelled": WORDS,
-    "constraints": WORDS,
-    "margin": SEQUENCES,
-    "nbest": SEQUENCES,
-    "strict": (*SEQUENCES, *ROWS),
-    "bootstrap": (*SEQUENCES, *ROWS),
-    "confusion": (*SEQUENCES, *ROWS),
 }
 #: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
 _MAX_LABELS = 100_000
@@ -76,10 +72,6 @@ class Layout:
     names: list[str] = field(default_factory=list)  # all columns of the file, for tokens
     zero_based: bool | None = None  # whether features are numbered from 0, None where unknown
     labels: list[str] = field(default_factory=list)  # names in order, for sets of labels
-
-    def to_dict(self) -> dict[str, Any]:
-        """For a model file's metadata."""
-        return asdict(self)
 
     def makes_sense(self) -> bool:
         """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
@@ -122,11 +114,11 @@ class Samples:
 
     def size_text(self) -> str:
         """Its size in words."""
-        if self.layout.kind == "flat":
-            return f"{self.n_sequences:,} rows"
-        if self.layout.kind == "multilabel":
-            return f"{self.n_sequences:,} rows, {len(self.layout.labels)} labels"
-        return f"{self.n_sequences:,} sequences, {self.n_tokens:,} tokens"
+        kind, labels = self.layout.kind, self.layout.labels
+        if kind in ("flat", "multilabel"):
+            rows = count_of(self.n_sequences, "row")
+            return rows if kind == "flat" else f"{rows}, {count_of(len(labels), 'label')}"
+        return f"{count_of(self.n_sequences, 'sequence')}, {count_of(self.n_tokens, 'token')}"
 
 
 def _length(X: Any) -> int:
@@ -152,8 +144,8 @@ def refuse_sets(command: str, model: Any) -> None:
     """Refuse models of sets of labels, which only some commands know."""
     if holds_sets(model):
         raise ValueError(
-            f"{command} does not know models of sets of labels (MultilabelSSVM): use hingeline "
-            "evaluate or hingeline info."
+            f"hingeline {command} cannot take models of sets of labels (MultilabelSSVM): use "
+            "hingeline evaluate or hingeline info."
         )
 
 
@@ -257,7 +249,7 @@ def open_training(path: str, format: str, options: Iterable[str]) -> File:
     file = open_file(path, format)
     if file.format.name not in (*SEQUENCES, *ROWS, *SETS):
         raise ValueError(
-            f"{path}: {file.format.name} holds {file.format.kind}, and models are trained on "
+            f"{path} holds {file.format.kind} ({file.format.name}), but models are trained on "
             "sequences or rows: convert it first (hingeline convert)."
         )
     check_options(options, file.format.name)
@@ -265,14 +257,11 @@ def open_training(path: str, format: str, options: Iterable[str]) -> File:
 
 
 def read_training(
-    file: File,
-    names: list[str] | None = None,
-    use: list[str] | None = None,
-    label: str | None = None,
+    file: File, columns: str | None = None, use: str | None = None, label: str | None = None
 ) -> Samples:
     """A labelled file to train on; the layout follows from the file and the options."""
     path, _, found = file
-    name = found.name
+    name, names = found.name, split_names(columns)
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
     labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
@@ -280,7 +269,7 @@ def read_training(
         _check_beside(path)
     data = _read(file, names=names, zero_based=True, labels=labels)
     if found.kind == "tokens":
-        return _tokens_to_train(path, name, data, use, label)
+        return _tokens_to_train(path, name, data, split_names(use), label)
     layout = Layout(name, found.kind)
     y = _indicators(path, data.Y) if name in SETS else data.y
     if y is None:
@@ -342,8 +331,8 @@ def read_like(
     data = _read(file, zero_based=based, labels=[] if by_name else None)
     if found.kind != layout.kind:
         raise ValueError(
-            f"{path} holds {found.kind} ({found.name}), but the model takes {layout.kind} "
-            f"({layout.format})."
+            f"{path} holds {_KINDS.get(found.kind, found.kind)} ({found.name}), but the model "
+            f"takes {_KINDS.get(layout.kind, layout.kind)} ({layout.format})."
         )
     if found.kind == "tokens":
         return _tokens_like(path, found.name, data, layout)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hingeline.features import TokenTemplates
-from hingeline.features.template_text import parse_templates
+from hingeline.features.templates import parse_templates
 
 NAMES = ("word", "pos")
 
