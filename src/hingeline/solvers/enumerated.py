@@ -48,8 +48,7 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
-from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.sdm import Pair
+from hingeline.solvers.sdm import Accelerator, Pair
 
 Array = np.ndarray[Any, Any]
 
