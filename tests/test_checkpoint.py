@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import make_classification
 
 from hingeline import ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM
-from hingeline.modelfile import ModelFileError
+from hingeline.modelfile.files import ModelFileError
 
 
 class Killed(Exception):

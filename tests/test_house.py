@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import hingeline
@@ -106,6 +107,26 @@ def test_a_fit_loads_nothing_that_it_does_not_need():
         assert not name.startswith(("hingeline.solvers.relaxed", "hingeline.structures.graph"))
     assert streams
     assert has_one
+
+
+PREDICT = """
+import json, sys
+import numpy as np
+import hingeline
+hingeline.load(sys.argv[1]).predict([np.eye(3)])
+print(json.dumps(sorted(name for name in sys.modules if name.startswith("hingeline."))))
+"""
+
+
+def test_a_prediction_from_a_file_loads_no_solver(tmp_path):
+    X, y = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]], [["a", "b", "a"], ["a", "b"]]
+    path = str(tmp_path / "a.hinge")
+    hingeline.ChainSSVM(random_state=0).fit(X, y).save(path)
+    done = subprocess.run(
+        [sys.executable, "-c", PREDICT, path], capture_output=True, text=True, check=True
+    )
+    for name in json.loads(done.stdout.splitlines()[-1]):
+        assert name.split(".")[1] not in ("solvers", "streaming"), name
 
 
 # Rule 6: baselines are a leaf --------------------------------------------------------------------

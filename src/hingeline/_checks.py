@@ -39,6 +39,12 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {words}.")
 
 
+def require(fine: Any, message: str) -> None:
+    """Raise a ValueError with this message unless all is fine."""
+    if not fine:
+        raise ValueError(message)
+
+
 def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = False) -> None:
     """Refuse what is not a positive (finite) number."""
     kind = numbers.Integral if integer else numbers.Real
@@ -215,6 +221,15 @@ def check_finite(values: Array, where: str) -> None:
         raise ValueError(f"{where} contains {kind}: replace or drop such values first.")
 
 
+def as_csr(matrix: Any) -> sp.csr_matrix:
+    """CSR with sorted, summed indices; the caller's matrix is left alone."""
+    matrix = sp.csr_matrix(matrix)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
 def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
     """One array or sparse matrix as CSR with sorted, summed indices, float64 or float32."""
     if sp.issparse(x):
@@ -233,18 +248,12 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
             raise ValueError(
                 f"{where} has shape {dense.shape}, expected two dimensions (tokens, features)."
             )
-        if dense.dtype.kind not in "fiub":
-            raise TypeError(f"{where} has dtype {dense.dtype}, expected numbers.")
-        if dense.dtype not in (np.float64, np.float32):
-            dense = dense.astype(np.float64)
-        matrix = sp.csr_matrix(dense)
+        matrix = dense
     if matrix.dtype.kind not in "fiub":
         raise TypeError(f"{where} has dtype {matrix.dtype}, expected numbers.")
     if matrix.dtype not in (np.float64, np.float32):
         matrix = matrix.astype(np.float64)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
+    matrix = as_csr(matrix)
     check_finite(matrix.data, where)
     return matrix
 

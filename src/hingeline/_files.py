@@ -26,25 +26,13 @@ _SHARE = 200
 
 
 def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
-    """The place of a file that can be written, checked before any work is done for it.
+    """The place of a file to write, links followed, checked before any work is done for it.
 
     Parameters
     ----------
     path : path
     formats : sequence of str
         Endings that the name may have, without the dot.
-
-    Returns
-    -------
-    Path
-        Links followed.
-
-    Raises
-    ------
-    ValueError
-        If the name does not end in one of the formats.
-    OSError
-        If the folder is missing or the place is taken by something that is not a file.
     """
     path = Path(path)
     if path.suffix.lower().lstrip(".") not in formats:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hingeline.core.results import PassState
-from hingeline.modelfile import ModelFileError, read_model, write_model
+from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
 Array = np.ndarray[Any, Any]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,32 +92,26 @@ def check_structure(
                 check.best(i, w, pools[i], complete=listing is not None)
 
 
+@dataclass
 class _Check:
     """The single checks, with what they need at hand."""
 
-    def __init__(
-        self,
-        structure: Structure,
-        methods: dict[str, Any],
-        compiled: base.Compiled,
-        X: Sequence[Any],
-        truths: list[Array],
-        tol: float,
-    ) -> None:
-        self.name = type(structure).__name__
-        self.methods = methods
-        self.compiled = compiled
-        self.exact = structure.exact
-        self.X = X
-        self.truths = truths
-        self.tol = tol
+    structure: Structure
+    methods: dict[str, Any]
+    compiled: base.Compiled
+    X: Sequence[Any]
+    truths: list[Array]
+    tol: float
 
     def expect(self, condition: bool, i: int, what: str) -> None:
         if not condition:
-            raise AssertionError(f"{self.name}, example {i}: {what}")
+            raise AssertionError(f"{type(self.structure).__name__}, example {i}: {what}")
 
     def close(self, a: float, b: float) -> bool:
         return abs(a - b) <= self.tol * max(1.0, abs(a), abs(b))
+
+    def no_better(self, rival: float, value: float) -> bool:
+        return rival <= value or self.close(rival, value)
 
     def feature(self, i: int, y: Array) -> Array:
         return np.asarray(self.methods["joint_feature"](self.X[i], y), dtype=np.float64)
@@ -139,26 +134,21 @@ class _Check:
     def decode(self, i: int, w: Array, scale: float, pool: list[Array]) -> Array:
         found = np.asarray(self.methods["decode"](self.X[i], w, self.truths[i], scale))
         self.expect(found.dtype.kind in "iu", i, f"decode returns {found.dtype}, not ints")
-        self.expect(
-            found.shape == self.truths[i].shape,
-            i,
-            f"decode returns shape {found.shape}, the true output has {self.truths[i].shape}",
-        )
+        shape = self.truths[i].shape
+        reason = f"decode returns shape {found.shape}, the true output has {shape}"
+        self.expect(found.shape == shape, i, reason)
         found = found.astype(np.int32)
         value = self.augment(i, found, w, scale)
         written = np.empty_like(found)
         bind = self.compiled.bind
         returned = bind(base.decode)(self.compiled.problem, i, w, scale, written)
         self.expect(self.close(value, returned), i, "decode's value is not its output's score")
-        if self.exact:
+        if self.structure.exact:
             for other in pool:
                 rival = self.augment(i, other, w, scale)
-                self.expect(
-                    rival <= value or self.close(rival, value),
-                    i,
-                    f"decode(loss_scale={scale:.3g}) returns {found} worth {value:.6g}, but "
-                    f"{other} is worth {rival:.6g}",
-                )
+                lead = f"worth {value:.6g}, but {other} is worth {rival:.6g}"
+                reason = f"decode(loss_scale={scale:.3g}) returns {found} {lead}"
+                self.expect(self.no_better(rival, value), i, reason)
         return found
 
     def planes(self, i: int, y: Array, z: Array, w: Array, rng: np.random.Generator) -> None:
@@ -183,16 +173,16 @@ class _Check:
         self.expect(len(rows) <= most, i, f"decode_best returns {len(rows)} rows for k={most}")
         values = [self.augment(i, row, w, 1.0) for row in rows]
         for k in range(1, len(rows)):
-            in_order = values[k] <= values[k - 1] or self.close(values[k], values[k - 1])
+            in_order = self.no_better(values[k], values[k - 1])
             self.expect(in_order, i, f"decode_best: row {k} is better than the one before")
             again = any(np.array_equal(rows[k], row) for row in rows[:k])
             self.expect(not again, i, f"decode_best returns {rows[k]} twice")
         if complete:
             self.expect(len(rows) == len(pool), i, "decode_best leaves outputs out")
-        for other in pool if self.exact else []:
+        for other in pool if self.structure.exact else []:
             rival = self.augment(i, other, w, 1.0)
             known = any(np.array_equal(other, row) for row in rows)
-            beaten = not rows or rival <= values[-1] or self.close(rival, values[-1])
+            beaten = not rows or self.no_better(rival, values[-1])
             self.expect(known or beaten, i, f"decode_best leaves out {other}")
 
     def by_loss(self, i: int, w: Array, pool: list[Array]) -> None:
@@ -206,8 +196,5 @@ class _Check:
             loss = round(float(self.methods["loss"](self.truths[i], other)), 9)
             self.expect(loss in best, i, f"decode_by_loss leaves out loss {loss} of {other}")
             rival = float(w @ self.feature(i, other))
-            self.expect(
-                rival <= best[loss] or self.close(rival, best[loss]),
-                i,
-                f"decode_by_loss: {other} beats the output given for loss {loss}",
-            )
+            reason = f"decode_by_loss: {other} beats the output given for loss {loss}"
+            self.expect(self.no_better(rival, best[loss]), i, reason)

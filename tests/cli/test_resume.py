@@ -15,7 +15,7 @@ import pytest
 import hingeline
 from cli.commands import conll, done, refused, run, sentences, spawn, write
 from hingeline import ChainSSVM
-from hingeline.modelfile import read_header, read_model
+from hingeline.modelfile.files import read_header, read_model
 
 #: About 3 s and some hundred passes on one core.
 LONG = ("-C", "3", "--tol", "1e-3")

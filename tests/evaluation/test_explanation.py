@@ -7,11 +7,9 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hingeline import ChainSSVM, MulticlassSSVM
-from hingeline.evaluation.inspection import explain, two_best
+from hingeline.evaluation.inspection import explain
 from hingeline.features.tables import SparseSequences
 
 # isort: split
@@ -178,28 +176,6 @@ def test_bad_input_is_named(fitted):
         explain(model, X[0], against=["Z"] * len(X[0]))
     with pytest.raises(TypeError, match="against must be a sequence of labels, got 'AB'"):
         explain(model, X[0], against="AB")
-
-
-@settings(deadline=None, max_examples=80)
-@given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 10**6), st.booleans())
-def test_two_best_paths(n_tokens, n_labels, seed, ties):
-    rng = np.random.default_rng(seed)
-
-    def draw(*shape):
-        return rng.integers(-1, 2, shape).astype(float) if ties else rng.normal(size=shape)
-
-    emissions, start = draw(n_tokens, n_labels), draw(n_labels)
-    move, end = draw(n_labels, n_labels), draw(n_labels)
-
-    def value(path):
-        total = start[path[0]] + end[path[-1]] + sum(emissions[t, k] for t, k in enumerate(path))
-        return total + sum(move[a, b] for a, b in itertools.pairwise(path))
-
-    every = sorted(map(value, itertools.product(range(n_labels), repeat=n_tokens)), reverse=True)
-    found = two_best(emissions, start, move, end)
-    assert len(found) == min(2, len(every))
-    assert len({tuple(path) for path in found}) == len(found)
-    np.testing.assert_allclose([value(path) for path in found], every[:2], atol=1e-9)
 
 
 def test_ties_leave_a_different_runner_up():

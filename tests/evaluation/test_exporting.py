@@ -101,7 +101,7 @@ def test_odd_names_stay_on_their_line(tmp_path):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(TypeError, match="SSVM has no named weights"):
+    with pytest.raises(TypeError, match="the weights of SSVM have no names"):
         write_weights(tmp_path / "w", SSVM())
     with pytest.raises(NotFittedError):
         write_weights(tmp_path / "w", ChainSSVM())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -34,7 +32,7 @@ def test_both_ends_of_every_label(tagger, n):
         positive = [pair for pair in weights if pair[1] > 0][:n]
         negative = [pair for pair in weights if pair[1] < 0][-n:]
         expected += [(label, *pair) for pair in positive + negative]
-    assert [dataclasses.astuple(row) for row in rows] == expected
+    assert rows == expected
     assert ("(constant)" in {row.feature for row in top_features(tagger, 50)}) == (
         tagger.fit_intercept
     )

@@ -6,8 +6,6 @@ import copy
 import math
 import pickle
 import re
-import sys
-import types
 
 import numpy as np
 import pytest
@@ -18,9 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.estimators.base import BaseModel
-from hingeline.modelfile import ModelFileError, read_header, read_model, typed_json, write_model
 from hingeline.modelfile import estimators as storage
 from hingeline.modelfile.estimators import CERTIFICATE, load
+from hingeline.modelfile.files import (
+    ModelFileError,
+    read_header,
+    read_model,
+    write_model,
+)
 
 
 def chain_data(seed=0, n=12, d=6, labels=("a", "b", "c")):
@@ -480,12 +483,8 @@ class FakeEncoder:
 
 @pytest.fixture
 def fake(monkeypatch):
-    module = types.ModuleType("hingeline.features.fake_encoder")
-    module.FakeEncoder = FakeEncoder
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(
-        typed_json.ENCODERS, "FakeEncoder", "hingeline.features.fake_encoder:FakeEncoder"
-    )
+    monkeypatch.setattr("hingeline.features.FakeEncoder", FakeEncoder, raising=False)
+    monkeypatch.setattr(storage, "ENCODERS", (*storage.ENCODERS, "FakeEncoder"))
     return FakeEncoder
 
 
@@ -499,17 +498,15 @@ class WithFeatures(ChainSSVM):
 
 @pytest.fixture
 def with_features(monkeypatch):
-    module = types.ModuleType("hingeline.estimators.with_features")
-    module.WithFeatures = WithFeatures
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(storage.ESTIMATORS, "WithFeatures", f"{module.__name__}:WithFeatures")
+    monkeypatch.setattr("hingeline.WithFeatures", WithFeatures, raising=False)
+    monkeypatch.setattr(storage, "ESTIMATORS", (*storage.ESTIMATORS, "WithFeatures"))
     return WithFeatures
 
 
 def test_encoders_are_limited_to_our_own_features():
-    assert typed_json.ENCODERS
-    for where in typed_json.ENCODERS.values():
-        assert where.startswith("hingeline.features.")
+    assert storage.ENCODERS
+    for kind in storage.ENCODERS:
+        assert storage.encoder_class(kind).__module__.startswith("hingeline.features.")
 
 
 def test_encoder_round_trip(path, fake):

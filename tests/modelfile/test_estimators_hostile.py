@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hingeline import ChainSSVM
-from hingeline.modelfile import ModelFileError, read_model, write_model
 from hingeline.modelfile.estimators import load
+from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
 X = [np.eye(4)[[0, 1, 2]], np.eye(4)[[2, 3]]]
 Y = [["a", "b", "c"], ["c", "b"]]
@@ -105,11 +105,15 @@ def replaced(tree, where, value):
         (("weights", "sparse"), "yes"),
         (("weights", "sparse"), 2),
         (("weights",), None),
-        (("certificate", "n_iter"), "many"),
-        (("certificate", "converged"), 1),
-        (("certificate", "stop_reason"), None),
-        (("certificate", "gap"), "small"),
+        (("certificate", "n_iter_"), "many"),
+        (("certificate", "converged_"), 1),
+        (("certificate", "stop_reason_"), None),
+        (("certificate", "duality_gap_"), "small"),
+        (("certificate", "weights_"), 1.0),
+        (("certificate", "rho_"), 1),
         (("certificate",), {}),
+        (("tried",), 5),
+        (("tried",), [[1.0]]),
         (("history",), ["time"]),
         (("scheme",), 5),
         (("encoder",), {"class": "DictEncoder"}),

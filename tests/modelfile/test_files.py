@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline._files import pack_texts, replacing, unpack_texts
-from hingeline.modelfile import ModelFileError, read_header, read_model, write_model
-from hingeline.modelfile.checks import DTYPES
+from hingeline.modelfile.files import DTYPES, ModelFileError, read_header, read_model, write_model
 
 ARRAYS = {
     "w": np.arange(6.0).reshape(2, 3),

@@ -18,8 +18,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hingeline.modelfile import ModelFileError, read_header, read_model, write_model
-from hingeline.modelfile.checks import MAX_FILE_VALUES, MAX_JSON_BYTES, parse_json
+from hingeline.modelfile.files import (
+    MAX_FILE_VALUES,
+    MAX_JSON_BYTES,
+    ModelFileError,
+    parse_json,
+    read_header,
+    read_model,
+    write_model,
+)
 
 LIMIT = 100 * 2**20
 METADATA = {"format": "hingeline", "version": "1", "header": "{}"}
@@ -371,7 +378,7 @@ def test_memory_of_the_process_stays_small(tmp_path):
         (tmp_path / f"{number}.hinge").write_bytes(content)
     code = """
 import pathlib, resource, sys
-from hingeline.modelfile import ModelFileError, read_model
+from hingeline.modelfile.files import ModelFileError, read_model
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in pathlib.Path(sys.argv[1]).glob("*.hinge"):
     try:

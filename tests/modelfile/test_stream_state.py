@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hingeline import ChainSSVM, MulticlassSSVM
-from hingeline.modelfile import ModelFileError, read_model, write_model
 from hingeline.modelfile.estimators import load
+from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
 KINDS = ["chain", "multiclass"]
 CLASSES = ["B-X", "I-X", "O"]

@@ -14,7 +14,7 @@ from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.primitives import pad_row
 from hingeline.features import DictEncoder, TokenTemplates
 from hingeline.solvers.sdm import SDM
-from hingeline.streaming.live_weights import LiveWeights
+from hingeline.streaming.memory import LiveWeights
 
 KINDS = ["chain", "multiclass"]
 #: With summed slack, too; over all outputs, so that there is one solution.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -36,7 +35,7 @@ def explain(
         found = take_apart(estimator, samples.X[sequence - 1])
     if as_json:
         labels = {"chosen": list(map(str, found.chosen)), "other": list(map(str, found.other))}
-        rows = [asdict(row) for row in found.rows]
+        rows = [row._asdict() for row in found.rows]
         typer.echo(json.dumps({**labels, "margin": found.margin, "rows": rows}))
         return
     if isinstance(samples.X, TokenTable):

@@ -15,7 +15,7 @@ from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.evaluation.inspection import top_features, transition_table, write_weights
 from hingeline.evaluation.metrics import align
-from hingeline.modelfile import read_header
+from hingeline.modelfile.files import read_header
 
 WHY_NO_GAP = (
     "the labels of unlabelled sequences were chosen together with the weights, which is not a "
@@ -117,8 +117,8 @@ def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
 
 
 def _rows(rows: Any) -> list[list[Any]]:
-    """Rows of dataclasses as lists of text and numbers."""
-    return [[v if isinstance(v, float) else str(v) for v in vars(row).values()] for row in rows]
+    """Rows as lists of text and numbers."""
+    return [[v if isinstance(v, float) else str(v) for v in row] for row in rows]
 
 
 def _plain(value: Any) -> Any:

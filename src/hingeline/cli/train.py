@@ -23,7 +23,7 @@ from hingeline.evaluation.metrics import evaluate
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.tables import SparseSequences
 from hingeline.features.templates import TokenTemplates
-from hingeline.modelfile import ModelFileError, read_header
+from hingeline.modelfile.files import ModelFileError, read_header
 
 
 def train(

@@ -23,9 +23,7 @@ Array = np.ndarray[Any, Any]
 Valid = tuple[Array, Array, Array]
 
 
-@functools.lru_cache(maxsize=8)
-def _moves_of(classes: tuple[Any, ...], scheme: str) -> Valid:
-    return valid_moves(list(classes), scheme)
+_moves_of = functools.lru_cache(maxsize=8)(valid_moves)
 
 
 def moves_of(classes: Array, scheme: str | None) -> Valid | None:
@@ -36,13 +34,7 @@ def moves_of(classes: Array, scheme: str | None) -> Valid | None:
 def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) -> str | None:
     """The scheme that decoding keeps to, after a look at the training labels.
 
-    Parameters
-    ----------
-    scheme : None, "auto" or a name
-    classes : ndarray
-    labels : int ndarray of shape (tokens,)
-        Numbers into ``classes``.
-    offsets : int ndarray of shape (sequences + 1,)
+    ``scheme`` is None, "auto" or a name; ``labels`` are numbers into ``classes``.
     """
     if scheme is None:
         return None
@@ -84,13 +76,19 @@ def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Arra
     return None
 
 
-def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
-    """A sentence on the first sequence that breaks the scheme."""
-    start, move, end = valid_moves(classes.tolist(), scheme)
+def keeps_to(valid: Valid, labels: Array, offsets: Array) -> Array:
+    """Which tokens have a label that may be where it is."""
+    start, move, end = valid
     fine = np.ones(len(labels), dtype=bool)
     fine[1:] = move[labels[:-1], labels[1:]]
     fine[offsets[:-1]] = start[labels[offsets[:-1]]]
     fine[offsets[1:] - 1] &= end[labels[offsets[1:] - 1]]
+    return fine
+
+
+def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -> str | None:
+    """A sentence on the first sequence that breaks the scheme."""
+    fine = keeps_to(valid_moves(classes.tolist(), scheme), labels, offsets)
     if fine.all():
         return None
     i = int(np.searchsorted(offsets, np.argmin(fine), side="right")) - 1
@@ -104,13 +102,8 @@ def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -
 def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
     """What the caller allows, as one boolean table (tokens, labels).
 
-    Parameters
-    ----------
-    allowed : sequence with one entry per sequence, or bool ndarray (tokens, labels)
-        An entry is None, a boolean array (tokens, labels), a list with None, a label or several
-        labels per token, or a dict from positions to a label or several.
-    classes : ndarray
-    offsets : int ndarray of shape (sequences + 1,)
+    ``allowed`` is such a table, or has one entry per sequence: None, a boolean array, a list with
+    None, a label or several labels per token, or a dict from positions to a label or several.
     """
     n, n_tokens = len(offsets) - 1, int(offsets[-1])
     table = np.ones((n_tokens, len(classes)), dtype=bool)

@@ -143,13 +143,21 @@ class BaseModel(BaseEstimator):
             if name.endswith("_") and not name.startswith("_"):
                 setattr(other, name, value)
         other.weights_ = np.array(weights, dtype=np.float64)
-        other.primal_objective_ = other.duality_gap_ = np.nan
-        other.restricted_objective_ = other.restricted_gap_ = np.nan
-        other.converged_ = False
-        other.stop_reason_ = "weights were replaced"
+        other._drop_certificate("weights were replaced")
         other.history_ = []
         forget_extras(other)
         return other
+
+    def _drop_certificate(self, reason: str) -> None:
+        """Say that the weights are not those of a certified run."""
+        self.primal_objective_ = self.duality_gap_ = math.nan
+        self.restricted_objective_ = self.restricted_gap_ = math.nan
+        self.converged_ = False
+        self.stop_reason_ = reason
+
+    def _check_values(self) -> None:
+        """Check what a prediction needs."""
+        self.check_parameters()
 
     def save(
         self,
@@ -195,19 +203,54 @@ class BaseModel(BaseEstimator):
 
     @classmethod
     def load(cls, path: Any) -> Any:
-        """The fitted estimator in a model file that :meth:`save` wrote.
-
-        It predicts and can be fitted anew; from a file with its state ``partial_fit`` goes on.
-        Where weights were rounded to save space the
-        certificate is gone: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
-
-        Parameters
-        ----------
-        path : str or path
-        """
+        """The fitted estimator of this class in a model file; see :func:`hingeline.load`."""
         from hingeline.modelfile import estimators as storage
 
         return storage.load(path, cls)
+
+
+class Streams:
+    """What estimators with ``partial_fit`` have: examples that are remembered between calls."""
+
+    def _open_stream(self) -> Any:
+        """What ``partial_fit`` keeps, from the first call on."""
+        known = self.__dict__
+        if known.get("_stream") is None:
+            from hingeline.streaming.stream import Stream
+
+            known["_stream"] = Stream(self)
+        return known["_stream"]
+
+    @property
+    def n_examples_(self) -> int:
+        """Examples remembered, for ``partial_fit`` to go on with."""
+        known = self.__dict__
+        if known.get("_stream") is not None:
+            return len(known["_stream"])
+        kept = known.get("_dual") or known.get("_stored")
+        return 0 if kept is None else len(kept.weights)
+
+    def forget(self, which: Any = None, *, keep_last: int | None = None) -> Any:
+        """Leave examples behind: their multipliers go, and the weights without them remain.
+
+        The weights are those of the multipliers kept, exactly; the next ``partial_fit`` without
+        ``passes`` certifies them for the examples kept.
+
+        Parameters
+        ----------
+        which : array-like of int or bool, optional
+            Numbers of examples in the order in which they came (of those still remembered), or
+            a mask of what to forget.
+        keep_last : int, optional
+            Instead: forget all but so many, the oldest first.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "classes_")
+        self._open_stream().forget(which, keep_last)
+        return self
 
 
 #: A dense (examples, outputs) table of multipliers may take this much memory.
@@ -296,10 +339,13 @@ class BaseSSVM:
         few = few and self.violators in (None, "all")
         return registry.find(self.solver, self.slack, all_outputs=few)
 
+    def _check_values(self) -> None:  # without a solver, which would be imported for it
+        check_common(self)
+
     def check_parameters(self) -> None:
         """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
         solver = self._solver_class(None)
-        check_common(self)
+        self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
         registry.check_options(solver, self.solver_options, self.solver, self.slack)
 
@@ -388,24 +434,7 @@ class BaseSSVM:
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
 
-    def _open_stream(self) -> Any:
-        """What ``partial_fit`` keeps, from the first call on."""
-        known = self.__dict__
-        if known.get("_stream") is None:
-            from hingeline.streaming.stream import Stream
-
-            known["_stream"] = Stream(self)
-        return known["_stream"]
-
-    def _count_kept(self) -> int:
-        """Examples that ``partial_fit`` would go on with."""
-        known = self.__dict__
-        if known.get("_stream") is not None:
-            return len(known["_stream"])
-        kept = known.get("_dual") or known.get("_stored")
-        return 0 if kept is None else len(kept.weights)
-
-    def _previous(self, problem: Any) -> DualMemory | None:
+    def _previous(self: Any, problem: Any) -> DualMemory | None:
         """The dual state to start from, if ``warm_start`` asks for it and the data are the same."""
         loaded = "_stored" in self.__dict__
         if self.warm_start and self.__dict__.get("_stored") is not None:

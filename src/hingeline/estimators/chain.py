@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,14 @@ from hingeline._checks import (
     positive,
 )
 from hingeline.core.primitives import Layout, Workers
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline.estimators.allowed import (
+    allowed_table,
+    choose_scheme,
+    explain_infeasible,
+    keep_scheme,
+    moves_of,
+)
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features.input import (
     find_classes,
     known_tokens,
@@ -143,15 +150,10 @@ class ChainModel:
         self.n_features_in_ = matrix.shape[1]
         self.classes_, index = find_classes(flat)
         labels = number_labels(flat, index)
-        self.scheme_ = self._choose_scheme(self.scheme, labels, offsets)
+        self.scheme_ = None
+        if self.scheme is not None:
+            self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
         return matrix, offsets, labels
-
-    def _choose_scheme(self, scheme: Any, labels: Array, offsets: Array) -> str | None:
-        if scheme is None:
-            return None
-        from hingeline.estimators.allowed import choose_scheme
-
-        return choose_scheme(scheme, self.classes_, labels, offsets)
 
     def _pose(
         self,
@@ -178,32 +180,32 @@ class ChainModel:
         )
         if self.scheme_ is None and allowed is None:
             return problem
-        from hingeline.estimators.allowed import allowed_table, moves_of
-
         table = None if allowed is None else allowed_table(allowed, self.classes_, offsets)
         return chain.constrain(problem, moves_of(self.classes_, self.scheme_), table)
 
     def _prepare(self, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
         """New sequences as the kernels of prediction want them."""
-        check_is_fitted(self, "weights_")
-        encoder = getattr(self, "encoder_", None)
-        matrix, offsets = known_tokens(encoder, X, lengths)
-        if encoder is not None and matrix.shape[1] > self.n_features_in_:
-            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
-        self._check_width(matrix)
+        matrix, offsets = self._read_tokens(X, lengths)
         m = len(self.classes_)
         nothing = np.zeros(matrix.shape[0], dtype=np.int32)
         rows = self._with_constant(matrix)  # type: ignore[attr-defined]
         return self._pose(rows, offsets, nothing, np.zeros((m, m)), 0.0, allowed)
 
-    def _check_width(self, matrix: sp.csr_matrix) -> None:
+    def _read_tokens(self, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
+        """Tokens of new sequences as rows, and where sequences begin."""
+        check_is_fitted(self, "weights_")
+        encoder = getattr(self, "encoder_", None)
+        matrix, offsets = known_tokens(encoder, X, lengths)
+        if encoder is not None and matrix.shape[1] > self.n_features_in_:
+            matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}."
             )
+        return matrix, offsets
 
-    def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Array) -> None:
+    def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Any) -> None:
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *out),
@@ -212,8 +214,6 @@ class ChainModel:
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
-            from hingeline.estimators.allowed import explain_infeasible
-
             where = int(np.argmax(infeasible))
             raise ValueError(explain_infeasible(problem, where, self.scheme_))
 
@@ -355,22 +355,12 @@ class ChainModel:
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
 
 
-@dataclass(frozen=True)
-class SummedSlack:
-    """Bounds on the summed slack of sequences.
-
-    Attributes
-    ----------
-    lower, upper : ndarray of shape (sequences,)
-        Around ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, a sum over all labellings; ``upper`` is ``inf``
-        where there are more than about 1e290 violating ones.
-    count_lower, count_upper : ndarray of shape (sequences,)
-        Around the number of labellings with a positive term. Numbers beyond 2⁵² are rounded.
-    """
+class SummedSlack(NamedTuple):
+    """Bounds on ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, a sum over all labellings, for each sequence."""
 
     lower: Array
-    upper: Array
-    count_lower: Array
+    upper: Array  # inf where more than about 1e290 labellings have a positive term
+    count_lower: Array  # on the number of these labellings; beyond 2⁵² it is rounded
     count_upper: Array
 
     @property
@@ -388,7 +378,7 @@ class SummedSlack:
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
+class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     """Structured SVM for sequences, solved to a certificate.
 
     The score of labels y for tokens x is
@@ -494,7 +484,6 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        from hingeline.estimators.allowed import choose_scheme, keep_scheme
         from hingeline.streaming.stream import add_classes, check_columns
 
         first = not stream
@@ -523,34 +512,7 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
                 choose_scheme(scheme, self.classes_, old.labels, old.offsets)
             self.scheme_ = scheme
             weights = check_sample_weight(sample_weight, len(offsets) - 1)
-            stream.learn(matrix, offsets, labels, weights, passes, memory, tighter)
-        return self
-
-    @property
-    def n_examples_(self) -> int:
-        """Examples remembered, for ``partial_fit`` to go on with."""
-        return self._count_kept()
-
-    def forget(self, which: Any = None, *, keep_last: int | None = None) -> ChainSSVM:
-        """Leave examples behind: their multipliers go, and the weights without them remain.
-
-        The weights are those of the multipliers kept, exactly; the next ``partial_fit`` without
-        ``passes`` certifies them for the examples kept.
-
-        Parameters
-        ----------
-        which : array-like of int or bool, optional
-            Numbers of examples in the order in which they came (of those still remembered), or
-            a mask of what to forget.
-        keep_last : int, optional
-            Instead: forget all but so many, the oldest first.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "classes_")
-        self._open_stream().forget(which, keep_last)
+            stream.learn((matrix, offsets, labels), weights, passes, memory, tighter)
         return self
 
     def summed_slack_bounds(
@@ -577,10 +539,8 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
             ``lower``, ``upper``, ``count_lower`` and ``count_upper`` per sequence;
             ``total_lower`` and ``total_upper``.
         """
-        check_is_fitted(self, "weights_")
         positive("bins", bins, integer=True)
-        matrix, offsets = known_tokens(getattr(self, "encoder_", None), X, lengths)
-        self._check_width(matrix)
+        matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = stack_labels(y, offsets, lengths)
         for label in flat:
@@ -589,17 +549,10 @@ class ChainSSVM(ChainModel, BaseSSVM, BaseModel):
                     f"y holds {label!r}, which is not among classes_: leave its sequence out."
                 )
         labels = number_labels(flat, index)
-        self._choose_scheme(self.scheme_, labels, offsets)  # refuses invalid labels
+        choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
         found = SummedSlack(*(np.empty(len(offsets) - 1) for _ in range(4)))
-        out = (found.lower, found.upper, found.count_lower, found.count_upper)
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
-            workers.map(
-                lambda part, scratch: chain_batch.summed_slack_all(
-                    problem, part, self.weights_, int(bins), *out
-                ),
-                np.arange(len(offsets) - 1),
-            )
+        self._over_sequences(chain_batch.summed_slack_all, problem, int(bins), *found)
         return found
 
     # What a fit and a stream ask for -------------------------------------------------------

@@ -78,9 +78,8 @@ class GraphModel:
         """States of all variables as ``predict`` gives them."""
         raise NotImplementedError
 
-    def check_parameters(self: Any) -> None:
-        """Check what does not depend on the data."""
-        super().check_parameters()  # type: ignore[misc]
+    def _check_values(self: Any) -> None:
+        super()._check_values()  # type: ignore[misc]
         one_of("inference", self.inference, tuple(graph.INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 

@@ -12,9 +12,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
-from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
+from hingeline._checks import (
+    as_csr,
+    check_class_weight,
+    check_loss,
+    check_sample_weight,
+    refuse_none,
+)
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.structures import multiclass
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
+class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
     """Multi-class support vector machine (Crammer and Singer), solved to a certificate.
 
     Minimises ``½‖W‖² + C Σ_i s_i·max_y [l(y_i, y) + W_y·x_i − W_{y_i}·x_i]₊`` (``slack="max"``,
@@ -106,7 +112,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
                 f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
             )
         weights = check_sample_weight(sample_weight, len(labels))
-        rows = self._with_constant(self._csr(X))
+        rows = self._with_constant(as_csr(X))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)
         return self
 
@@ -159,28 +165,7 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
             weights = check_sample_weight(sample_weight, len(numbers))
-            stream.learn(self._csr(X), None, table[numbers], weights, passes, memory)
-        return self
-
-    @property
-    def n_examples_(self) -> int:
-        """Examples remembered, for ``partial_fit`` to go on with."""
-        return self._count_kept()
-
-    def forget(self, which: Any = None, *, keep_last: int | None = None) -> MulticlassSSVM:
-        """Leave examples behind; see :meth:`hingeline.ChainSSVM.forget`.
-
-        Parameters
-        ----------
-        which : array-like of int or bool, optional
-        keep_last : int, optional
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "classes_")
-        self._open_stream().forget(which, keep_last)
+            stream.learn((as_csr(X), None, table[numbers]), weights, passes, memory)
         return self
 
     def _check_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
@@ -204,14 +189,6 @@ class MulticlassSSVM(ClassifierMixin, BaseSSVM, BaseModel):
         elif wider and before is None and names is not None:
             del self.feature_names_in_
         return checked
-
-    def _csr(self, X: Any) -> sp.csr_matrix:
-        """CSR, indices sorted; the caller's matrix is left alone."""
-        matrix = sp.csr_matrix(X)
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-        return matrix
 
     # What a fit and a stream ask for -------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -47,28 +47,24 @@ class Path:
     """
 
     parameter: str
-    values: Array = field(default_factory=lambda: np.empty(0))
-    models: list[Any] = field(default_factory=list)
-    relative_gaps: Array = field(default_factory=lambda: np.empty(0))
-    margin_error_risks: Array = field(default_factory=lambda: np.empty(0))
-    support_vector_risks: Array = field(default_factory=lambda: np.empty(0))
-    seconds: Array = field(default_factory=lambda: np.empty(0))
+    values: Any = ()
+    models: Any = ()
+    relative_gaps: Any = ()
+    margin_error_risks: Any = ()
+    support_vector_risks: Any = ()
+    seconds: Any = ()
 
     def __len__(self) -> int:
         return len(self.models)
 
-    def add(self, value: float, model: Any, risks: tuple[float, float], seconds: float) -> None:
-        """Append a point."""
-        self.models.append(model)
-        gap = relative(model.duality_gap_, positive_part(model))
-        for name, number in (
-            ("values", value),
-            ("relative_gaps", gap),
-            ("margin_error_risks", risks[0]),
-            ("support_vector_risks", risks[1]),
-            ("seconds", seconds),
-        ):
-            setattr(self, name, np.append(getattr(self, name), number))
+
+def _make_path(parameter: str, points: list[Any]) -> Path:
+    values, models, risks, seconds = zip(*points, strict=True)
+    gaps = [relative(model.duality_gap_, positive_part(model)) for model in models]
+    low, high = np.array(risks).T
+    return Path(
+        parameter, np.array(values), list(models), np.array(gaps), low, high, np.array(seconds)
+    )
 
 
 def nu_path(
@@ -103,7 +99,7 @@ def nu_path(
     """
     values = None if nus is None else _check_values("nus", nus)[::-1]
     model = _start(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
-    path = Path("nu")
+    points = []
     if values is None:
         # Only the data know the largest ν: pose the problem at a loose tolerance first.
         model.set_params(slack="max", nu=None, tol=1.0).fit(X, y, **fit_params)
@@ -117,10 +113,10 @@ def nu_path(
     for nu in values:
         seconds = _fit(model, {"nu": float(nu)}, X, y, fit_params)
         risks = (model.margin_error_risk_, model.support_vector_risk_)
-        path.add(float(nu), _snapshot(model), risks, seconds)
+        points.append((float(nu), _snapshot(model), risks, seconds))
         if model.rho_ == 0.0 or model.stop_reason_ == "interrupted":
             break
-    return path
+    return _make_path("nu", points)
 
 
 def C_path(
@@ -148,13 +144,13 @@ def C_path(
     values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
     slack = "max" if estimator.slack == "nu" else estimator.slack
     model = _start(estimator, slack=slack, nu=None)
-    path = Path("C")
+    points = []
     for C in values:
         seconds = _fit(model, {"C": float(C)}, X, y, fit_params)
-        path.add(float(C), _snapshot(model), _risks(model), seconds)
+        points.append((float(C), _snapshot(model), _risks(model), seconds))
         if model.stop_reason_ == "interrupted":
             break
-    return path
+    return _make_path("C", points)
 
 
 def _check_values(name: str, values: Any) -> Array:

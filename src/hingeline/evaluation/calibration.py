@@ -6,6 +6,7 @@ What margin means which probability is learned on sequences that the model was n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,6 +113,7 @@ class _Predicted(NamedTuple):
     span_margins: Array  # (spans,)
 
 
+@dataclass(eq=False, repr=False)
 class CalibratedChain(BaseEstimator):
     """Probabilities that labels and spans predicted by a fitted chain are right.
 
@@ -146,9 +148,8 @@ class CalibratedChain(BaseEstimator):
     [[('X', 1, 3, 1.0)]]
     """
 
-    def __init__(self, model: Any, method: str = "isotonic") -> None:
-        self.model = model
-        self.method = method
+    model: Any
+    method: str = "isotonic"
 
     def fit(self, X: Any, y: Any, lengths: Any = None) -> CalibratedChain:
         """Learn what margins mean.

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import numeric_matrix
 from hingeline._files import replacing
-from hingeline.estimators.allowed import moves_of
 from hingeline.evaluation.metrics import align
 from hingeline.features.input import known_tokens, plain_labels
 
@@ -51,19 +50,19 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
     ------
     WeightRow
     """
-    if not hasattr(type(model), "_layout"):
+    layout = _read_layout(model)
+    if not layout:
         raise TypeError(
-            f"{type(model).__name__} has no named weights: its structure alone knows what "
+            f"the weights of {type(model).__name__} have no names: only its structure knows what "
             "weights_ means."
         )
-    check_is_fitted(model, "weights_")
-    if "unary" in model._layout:
+    if "unary" in layout:
         raise TypeError(
             f"the weights of {type(model).__name__} are tables of different shapes: read "
             "unary_coef_ and pairwise_coef_ instead."
         )
     labels = model.classes_.tolist()
-    for block, table in model._layout.split(model.weights_).items():
+    for block, table in layout.split(model.weights_).items():
         names: Any = [""]
         if block in ("emission", "coef"):
             names = find_names(model)
@@ -79,6 +78,14 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
                     yield WeightRow(block, names[first + row], labels[column], weight)
                 else:
                     yield WeightRow(block, labels[column], names[first + row], weight)
+
+
+def _read_layout(model: Any) -> Any:
+    """The layout of a fitted estimator's weights; empty where they have no names."""
+    if not hasattr(type(model), "_layout"):
+        return {}
+    check_is_fitted(model, "weights_")
+    return model._layout
 
 
 def find_names(model: Any, given: Sequence[str] | None = None) -> Sequence[str] | None:
@@ -131,8 +138,7 @@ def write_weights(path: str | os.PathLike[str], model: Any) -> int:
     return count
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(NamedTuple):
     """The weights of a linear model of labels, or of a chain of them."""
 
     labels: list[Any]
@@ -147,10 +153,7 @@ class Blocks:
 
 def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
-    layout: Any = {}
-    if hasattr(type(model), "_layout"):
-        check_is_fitted(model, "weights_")
-        layout = model._layout
+    layout = _read_layout(model)
     if "emission" not in layout and "coef" not in layout:  # graphs score pairs of labels besides
         raise TypeError(
             f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."
@@ -170,8 +173,7 @@ def read_blocks(model: Any) -> Blocks:
     )
 
 
-@dataclass(frozen=True)
-class FeatureWeight:
+class FeatureWeight(NamedTuple):
     """What one feature adds to the score of one label, per unit of its value."""
 
     label: Any
@@ -179,8 +181,7 @@ class FeatureWeight:
     weight: float
 
 
-@dataclass(frozen=True)
-class TransitionWeight:
+class TransitionWeight(NamedTuple):
     """What label ``target`` right after label ``source`` adds to the score of a sequence."""
 
     source: Any
@@ -264,35 +265,17 @@ def transition_table(model: Any) -> list[TransitionWeight]:
     ]
 
 
-@dataclass(frozen=True)
-class Contribution:
-    """What one feature or move adds to the lead of the chosen labels over the other ones.
+class Contribution(NamedTuple):
+    """What one feature or move adds to the lead of the chosen labels over the other ones."""
 
-    Attributes
-    ----------
-    position : int
-        The token; a transition is at its second one.
-    kind : {"feature", "constant", "transition", "start", "end"}
-    name : str
-        The feature, or the kind in brackets.
-    chosen, other : str
-        The labels compared; of a transition both, ``a → b``.
-    value : float
-        Value of the feature; 1 for a constant, a transition, a start or an end.
-    weight : float
-        Weight for the chosen labels less that for the other ones.
-    contribution : float
-        ``value`` times ``weight``: positive if it speaks for the chosen labels.
-    """
-
-    position: int
-    kind: str
-    name: str
-    chosen: str
+    position: int  # the token; a transition is at its second one
+    kind: str  # feature, constant, transition, start or end
+    name: str  # the feature, or the kind in brackets
+    chosen: str  # the labels compared; of a transition both, a → b
     other: str
-    value: float
-    weight: float
-    contribution: float
+    value: float  # of the feature; 1 for a constant, a transition, a start or an end
+    weight: float  # for the chosen labels less that for the other ones
+    contribution: float  # value times weight: positive if it speaks for the chosen labels
 
 
 @dataclass(frozen=True)
@@ -392,12 +375,14 @@ def explain(
     """
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
-    matrix, chosen = _encode(model, x if index is None else x[index], blocks)
-    emissions = _emissions(matrix, blocks)
-    if against is not None:
-        other = _numbers(against, blocks, len(chosen))
+    x = x if index is None else x[index]
+    matrix, chosen = _encode(model, x, blocks)
+    used = np.unique(matrix.indices)  # only the columns that occur
+    emissions = np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
+    if against is None:
+        other = _find_runner_up(model, x, emissions, blocks, chosen)
     else:
-        other = _runner_up(model, emissions, blocks, chosen)
+        other = _numbers(against, blocks, len(chosen))
     rows = _contributions(matrix, blocks, names, chosen, other)
     rows.sort(key=lambda row: (-abs(row.contribution), row.position))
     return Explanation(
@@ -410,10 +395,7 @@ def explain(
 
 
 def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:
-    """One sequence as CSR rows, and its predicted labels by number.
-
-    The only place that knows what a model takes for a sequence.
-    """
+    """One sequence as CSR rows, and its predicted labels by number."""
     if blocks.is_chain:
         matrix, _ = known_tokens(getattr(model, "encoder_", None), [x], None)
     else:
@@ -428,12 +410,6 @@ def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int
     predicted = model.predict([x])[0] if blocks.is_chain else model.predict(matrix)
     numbers = [blocks.labels.index(label) for label in plain_labels(predicted)]
     return matrix.astype(np.float64), numbers
-
-
-def _emissions(matrix: sp.csr_matrix, blocks: Blocks) -> Array:
-    """Scores (tokens, labels) of the features, from the columns that occur only."""
-    used = np.unique(matrix.indices)
-    return np.asarray(matrix[:, used] @ blocks.features[:, used].T) + blocks.constant
 
 
 def _numbers(against: Any, blocks: Blocks, length: int) -> list[int]:
@@ -456,57 +432,21 @@ def _path_score(emissions: Array, blocks: Blocks, path: list[int]) -> float:
     return float(score + blocks.start[path[0]] + blocks.end[path[-1]])
 
 
-def _runner_up(model: Any, emissions: Array, blocks: Blocks, chosen: list[int]) -> list[int]:
-    """The best path but the chosen one, which may be one of several best; valid in the scheme."""
+def _find_runner_up(
+    model: Any, x: Any, emissions: Array, blocks: Blocks, chosen: list[int]
+) -> list[int]:
+    """The labels of the second highest score, valid in the scheme."""
     if len(blocks.labels) < 2:
         raise ValueError("the model knows one label only: there is nothing to compare with.")
-    start, move, end = blocks.start, blocks.move, blocks.end
-    valid = moves_of(model.classes_, getattr(model, "scheme_", None))
-    if valid is not None:
-        start, move, end = (
-            np.where(mask, weights, -np.inf)
-            for mask, weights in zip(valid, (start, move, end), strict=True)
+    if not blocks.is_chain:
+        best_two = np.argsort(-emissions[0], kind="stable")[:2].tolist()
+        return [k for k in best_two if [k] != chosen][:1]
+    best = model.predict_nbest([x], 2)[0]
+    if len(best) < 2:
+        raise ValueError(
+            "no other labelling is valid in the scheme: there is nothing to compare with."
         )
-    for path in two_best(emissions, start, move, end):
-        if path != chosen:
-            return path
-    raise ValueError("no other labelling is valid in the scheme: there is nothing to compare with.")
-
-
-def two_best(emissions: Array, start: Array, move: Array, end: Array) -> list[list[int]]:
-    """The two paths of the highest scores, the best first; one if there is only one.
-
-    Viterbi's recursion with the two best paths to each label in place of the best: a path that is
-    among the two best of all is also among the two best to each label on its way.
-
-    Parameters
-    ----------
-    emissions : ndarray of shape (tokens, labels)
-    start, end : ndarray of shape (labels,)
-    move : ndarray of shape (labels, labels)
-        ``[from, to]``.
-    """
-    n_tokens, n_labels = emissions.shape
-    scores = np.full((n_labels, 2), -np.inf)
-    scores[:, 0] = emissions[0] + start
-    back = np.zeros((n_tokens, n_labels, 2), dtype=np.int64)  # 2·label + rank of the path before
-    columns = np.arange(n_labels)
-    for t in range(1, n_tokens):
-        candidates = (scores[:, :, None] + move[:, None, :]).reshape(2 * n_labels, n_labels)
-        top = np.argsort(-candidates, axis=0, kind="stable")[:2]
-        scores = candidates[top, columns].T + emissions[t][:, None]
-        back[t] = top.T
-    final = (scores + end[:, None]).ravel()
-    paths = []
-    for place in np.argsort(-final, kind="stable")[:2].tolist():
-        if final[place] == -np.inf:
-            continue
-        path = []
-        for t in range(n_tokens - 1, -1, -1):
-            path.append(place // 2)
-            place = int(back[t, place // 2, place % 2])
-        paths.append(path[::-1])
-    return paths
+    return [blocks.labels.index(label) for label in plain_labels(best[1][0])]
 
 
 def _contributions(
@@ -519,11 +459,10 @@ def _contributions(
     labels = [str(label) for label in blocks.labels]
     rows: list[Contribution] = []
 
-    def add(
-        t: int, kind: str, name: str, sides: tuple[str, str], value: float, weight: float
-    ) -> None:
+    def add(t: int, kind: str, name: str, sides: Any, value: float, weight: float) -> None:
+        chosen, other = sides
         if value * weight != 0.0:
-            rows.append(Contribution(t, kind, name, *sides, value, weight, value * weight))
+            rows.append(Contribution(t, kind, name, chosen, other, value, weight, value * weight))
 
     for t, (a, b) in enumerate(zip(chosen, other, strict=True)):
         sides = labels[a], labels[b]

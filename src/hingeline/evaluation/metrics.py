@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import one_of, require
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 
 Array = np.ndarray[Any, Any]
 
+AVERAGES = ("micro", "macro", "weighted")
+SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
 #: Weights drawn at a time for intervals, which bounds the memory.
 _BLOCK = 2_000_000
 
@@ -49,9 +52,9 @@ class LabelPairs:
         """Which tokens are labelled right."""
         return self.true == self.predicted
 
-    def per_sequence(self, mask: Array) -> Array:
-        """How many tokens of each sequence a mask holds."""
-        total = np.concatenate([[0], np.cumsum(mask)])
+    def count_right(self) -> Array:
+        """How many tokens of each sequence are labelled right."""
+        total = np.concatenate([[0], np.cumsum(self.right)])
         return np.diff(total[self.offsets])
 
 
@@ -100,25 +103,12 @@ def _lists(y: Any, name: str) -> list[list[Any]]:
     return found
 
 
-@dataclass(frozen=True)
-class SpanCounts:
-    """Spans of both sides: their type and sequence, for those true, predicted, and both."""
+class SpanCounts(NamedTuple):
+    """Spans that are correct, those predicted and those true."""
 
     types: list[str]
-    n_sequences: int
-    true: tuple[Array, Array]  # (types, sequences) of the spans
-    predicted: tuple[Array, Array]
-    correct: tuple[Array, Array]
-
-    def per_type(self) -> list[Array]:
-        """How many spans of each type are correct, predicted, true."""
-        sides = (self.correct, self.predicted, self.true)
-        return [np.bincount(kind, minlength=len(self.types)) for kind, _ in sides]
-
-    def per_sequence(self) -> list[Array]:
-        """How many spans of each sequence are correct, predicted, true."""
-        sides = (self.correct, self.predicted, self.true)
-        return [np.bincount(where, minlength=self.n_sequences) for _, where in sides]
+    kinds: list[Array]  # for each of the three, the spans' numbers into types
+    owners: list[Array]  # and the sequences they are in
 
 
 def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | None]:
@@ -144,24 +134,16 @@ def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | N
 
 def count_spans(pairs: LabelPairs, scheme: str | None, mode: str) -> SpanCounts:
     """Find the spans of both sides and match them; a span is correct if bounds and type agree."""
-    types, kind, first, stop = span_arrays(pairs.labels, pairs.true, pairs.offsets, scheme, mode)
-    _, other_kind, other_first, other_stop = span_arrays(
-        pairs.labels, pairs.predicted, pairs.offsets, scheme, mode
+    (types, kind, first, stop), (_, other_kind, other_first, other_stop) = (
+        span_arrays(pairs.labels, side, pairs.offsets, scheme, mode)
+        for side in (pairs.true, pairs.predicted)
     )
-
-    def of(kinds: Array, firsts: Array) -> tuple[Array, Array]:
-        return kinds, np.searchsorted(pairs.offsets, firsts, side="right") - 1
-
     # Spans of one side never overlap, so a first token names at most one.
     _, a, b = np.intersect1d(first, other_first, assume_unique=True, return_indices=True)
     same = a[(stop[a] == other_stop[b]) & (kind[a] == other_kind[b])]
-    return SpanCounts(
-        types,
-        len(pairs.offsets) - 1,
-        true=of(kind, first),
-        predicted=of(other_kind, other_first),
-        correct=of(kind[same], first[same]),
-    )
+    starts = (first[same], other_first, first)
+    owners = [np.searchsorted(pairs.offsets, start, side="right") - 1 for start in starts]
+    return SpanCounts(types, [kind[same], other_kind, kind], owners)
 
 
 @dataclass(frozen=True)
@@ -219,7 +201,9 @@ def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> 
 
 def score_spans(counts: SpanCounts) -> SpanScores:
     """Scores of spans already counted."""
-    correct, predicted, true = counts.per_type()
+    correct, predicted, true = (
+        np.bincount(kind, minlength=len(counts.types)) for kind in counts.kinds
+    )
     occurs = np.flatnonzero(predicted + true)
     correct, predicted, true = correct[occurs], predicted[occurs], true[occurs]
     per_type = _scores([counts.types[k] for k in occurs], correct, predicted, true)
@@ -236,42 +220,6 @@ def score_spans(counts: SpanCounts) -> SpanScores:
     )
 
 
-def span_scores(
-    y_true: Any, y_pred: Any, *, scheme: str = "auto", mode: str = "default"
-) -> SpanScores:
-    """Precision, recall, F1 and support of spans.
-
-    A span is correct if its bounds and its type are. Equal to conlleval and seqeval
-    (``"default"``) and to seqeval's strict mode (``"strict"``).
-
-    Parameters
-    ----------
-    y_true, y_pred : list of sequences of str
-    scheme : str, default="auto"
-        One of :data:`hingeline.schemes.SCHEMES`; ``"auto"`` finds it by the true labels.
-    mode : {"default", "strict"}, default="default"
-        How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
-
-    Returns
-    -------
-    SpanScores
-
-    Examples
-    --------
-    >>> scores = span_scores([["B-NP", "I-NP", "O"]], [["B-NP", "O", "B-NP"]])
-    >>> scores.micro.precision, scores.micro.recall, scores.micro.support
-    (0.0, 0.0, 1)
-    """
-    pairs = pair_labels(y_true, y_pred)
-    tags, name = resolve_scheme(pairs, scheme)
-    if not tags:
-        raise ValueError(
-            f"the labels are not span tags of one scheme ({', '.join(map(str, pairs.labels[:5]))}"
-            f"{', ...' if len(pairs.labels) > 5 else ''}): use token_accuracy or per_label."
-        )
-    return score_spans(count_spans(pairs, name, mode))
-
-
 def span_f1_score(
     y_true: Any,
     y_pred: Any,
@@ -284,7 +232,7 @@ def span_f1_score(
 
     Parameters
     ----------
-    y_true, y_pred, scheme, mode : as for :func:`span_scores`
+    y_true, y_pred, scheme, mode : as for :func:`evaluate`
     average : {"micro", "macro", "weighted"}, default="micro"
 
     Examples
@@ -292,64 +240,14 @@ def span_f1_score(
     >>> from sklearn.metrics import make_scorer
     >>> scorer = make_scorer(span_f1_score, average="macro")
     """
-    if average not in ("micro", "macro", "weighted"):
-        raise ValueError(f"average must be 'micro', 'macro' or 'weighted', got {average!r}.")
-    scores = span_scores(y_true, y_pred, scheme=scheme, mode=mode)
-    return float(getattr(scores, average).f1)
-
-
-def token_accuracy(y_true: Any, y_pred: Any) -> float:
-    """Share of tokens labelled right.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-    """
-    return float(pair_labels(y_true, y_pred).right.mean())
-
-
-def confusion_of(pairs: LabelPairs) -> Array:
-    """How often label a is predicted as label b, ``[a, b]``."""
-    n = len(pairs.labels)
-    return np.bincount(pairs.true * n + pairs.predicted, minlength=n * n).reshape(n, n)
-
-
-def confusion_matrix(y_true: Any, y_pred: Any) -> tuple[list[Any], Array]:
-    """How often each label is predicted as each.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-
-    Returns
-    -------
-    labels : list
-        All labels that are true or predicted, sorted where they can be.
-    matrix : int ndarray of shape (labels, labels)
-        ``matrix[a, b]``: tokens whose label is a and predicted as b.
-    """
-    pairs = pair_labels(y_true, y_pred)
-    return pairs.labels, confusion_of(pairs)
-
-
-def score_labels(labels: list[Any], confusion: Array) -> list[Score]:
-    """Scores of single labels from their confusion matrix."""
-    return _scores(labels, np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1))
-
-
-def per_label(y_true: Any, y_pred: Any) -> list[Score]:
-    """Precision, recall, F1 and support of each label, token by token.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-
-    Returns
-    -------
-    list of Score
-        One for each label that is true or predicted.
-    """
-    return score_labels(*confusion_matrix(y_true, y_pred))
+    one_of("average", average, AVERAGES)
+    found = evaluate(y_true, y_pred, scheme=scheme, mode=mode)
+    if found.spans is None:
+        raise ValueError(
+            f"the labels are not span tags of one scheme ({', '.join(map(str, found.labels[:5]))}"
+            f"{', ...' if len(found.labels) > 5 else ''}): use evaluate, which scores tokens."
+        )
+    return float(getattr(found.spans, average).f1)
 
 
 class MultilabelScores(NamedTuple):
@@ -394,57 +292,21 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
     )
 
 
-def bootstrap_intervals(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    n_resamples: int = 1000,
-    level: float = 0.95,
-    scheme: str | None = "auto",
-    mode: str = "default",
-    random_state: Any = 0,
-) -> dict[str, tuple[float, float]]:
-    """Percentile bootstrap over sequences.
-
-    Tokens of one sequence depend on one another, so whole sequences are drawn.
-
-    Parameters
-    ----------
-    y_true, y_pred : list of label sequences
-    n_resamples : int, default=1000
-    level : float, default=0.95
-        Coverage of each interval.
-    scheme, mode : as for :func:`hingeline.evaluation.metrics.span_scores`
-        ``scheme=None`` leaves spans out.
-    random_state : int or numpy Generator, default=0
-
-    Returns
-    -------
-    dict of str to (low, high)
-        ``token_accuracy`` and ``sequence_accuracy``; ``span_precision``, ``span_recall`` and
-        ``span_f1`` if labels are span tags.
-    """
-    pairs = pair_labels(y_true, y_pred)
-    tags, name = resolve_scheme(pairs, scheme)
-    spans = count_spans(pairs, name, mode) if tags else None
-    return resample(pairs, spans, n_resamples, level, random_state)
-
-
 def resample(
     pairs: LabelPairs, spans: SpanCounts | None, n_resamples: int, level: float, random_state: Any
 ) -> dict[str, tuple[float, float]]:
-    """Intervals from counts: a resample weights the sequences' counts by how often each came."""
-    if n_resamples < 1:
-        raise ValueError(f"the number of resamples must be at least 1, got {n_resamples!r}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+    """Percentile bootstrap from counts: a resample weights them by how often each sequence came.
+
+    Tokens of one sequence depend on one another, so whole sequences are drawn.
+    """
+    require(n_resamples > 0, f"bootstrap must be a number of resamples, got {n_resamples!r}.")
+    require(0 < level < 1, f"level must lie between 0 and 1, got {level!r}.")
     lengths = np.diff(pairs.offsets)
-    right = pairs.per_sequence(pairs.right)
+    right, n = pairs.count_right(), len(lengths)
     columns = [right, lengths, right == lengths, np.ones_like(lengths)]
     if spans is not None:
-        columns.extend(spans.per_sequence())
+        columns.extend(np.bincount(owner, minlength=n) for owner in spans.owners)
     table = np.stack(columns, axis=1).astype(float)
-    n = len(lengths)
     rng = np.random.default_rng(random_state)
     block = max(1, _BLOCK // n)
     sums = np.concatenate(
@@ -458,8 +320,7 @@ def resample(
         "sequence_accuracy": ratio(sums[:, 2], sums[:, 3]),
     }
     if spans is not None:
-        names = ("span_precision", "span_recall", "span_f1")
-        values.update(zip(names, precision_recall_f1(*sums[:, 4:].T), strict=True))
+        values.update(zip(SPAN_SCORES, precision_recall_f1(*sums[:, 4:].T), strict=True))
     tail = (1 - level) / 2
     return {
         name: tuple(np.quantile(drawn, [tail, 1 - tail]).tolist()) for name, drawn in values.items()
@@ -488,7 +349,7 @@ class Evaluation:
     confusion : int ndarray of shape (labels, labels)
         ``[a, b]``: tokens whose label is a and predicted as b.
     intervals : dict of str to (low, high)
-        95 % bootstrap intervals by score; empty if not asked for.
+        Bootstrap intervals by score; empty if not asked for.
     """
 
     n_sequences: int
@@ -525,19 +386,12 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, as JSON can hold them."""
-        spans = self.spans
+        plain = ("n_sequences", "n_tokens", "token_accuracy", "sequence_accuracy", "scheme", "mode")
+        averages = {} if self.spans is None else {n: getattr(self.spans, n).f1 for n in AVERAGES}
         return {
-            "n_sequences": self.n_sequences,
-            "n_tokens": self.n_tokens,
-            "token_accuracy": self.token_accuracy,
-            "sequence_accuracy": self.sequence_accuracy,
-            "scheme": self.scheme,
-            "mode": self.mode,
-            "span_precision": self.span_precision,
-            "span_recall": self.span_recall,
-            "span_f1": self.span_f1,
-            "span_f1_macro": None if spans is None else spans.macro.f1,
-            "span_f1_weighted": None if spans is None else spans.weighted.f1,
+            **{name: getattr(self, name) for name in (*plain, *SPAN_SCORES)},
+            "span_f1_macro": averages.get("macro"),
+            "span_f1_weighted": averages.get("weighted"),
             "per_type": [score.to_dict("type") for score in self.per_type],
             "per_label": [score.to_dict("label") for score in self.per_label],
             "confusion": {"labels": list(self.labels), "matrix": self.confusion.tolist()},
@@ -545,10 +399,10 @@ class Evaluation:
         }
 
     def summary(self) -> list[tuple[str, str, str]]:
-        """Rows (score, value, 95 % interval or nothing) for a terminal."""
+        """Rows (score, value, interval or nothing) for a terminal."""
         names = ["token_accuracy", "sequence_accuracy"]
         if self.spans is not None:
-            names += ["span_precision", "span_recall", "span_f1"]
+            names += SPAN_SCORES
         intervals = {k: f"{low:.4f} to {high:.4f}" for k, (low, high) in self.intervals.items()}
         return [
             (name.replace("_", " "), f"{getattr(self, name):.4f}", intervals.get(name, ""))
@@ -605,9 +459,13 @@ def evaluate(
     scheme: str | None = "auto",
     mode: str = "default",
     bootstrap: int = 0,
+    level: float = 0.95,
     random_state: Any = 0,
 ) -> Evaluation:
     """Score predicted labels in every way that fits them.
+
+    A span is correct if its bounds and its type are. Spans are scored as conlleval and seqeval do
+    (``mode="default"``), or as seqeval's strict mode (``"strict"``).
 
     Parameters
     ----------
@@ -618,7 +476,9 @@ def evaluate(
     mode : {"default", "strict"}, default="default"
         How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
     bootstrap : int, default=0
-        Resamples for 95 % intervals, say 1000; 0 for none.
+        Resamples for intervals, say 1000; 0 for none.
+    level : float, default=0.95
+        Coverage of each interval.
     random_state : int or numpy Generator, default=0
         Seed of the resamples.
 
@@ -647,23 +507,24 @@ def evaluate(
     macro        0.5000  0.5000  0.5000        1
     weighted     1.0000  1.0000  1.0000        1
     """
-    if mode not in ("default", "strict"):
-        raise ValueError(f"mode must be 'default' or 'strict', got {mode!r}.")
+    one_of("mode", mode, ("default", "strict"))
     pairs = pair_labels(y_true, y_pred)
     tags, name = resolve_scheme(pairs, scheme)
     counts = count_spans(pairs, name, mode) if tags else None
-    confusion = confusion_of(pairs)
+    n = len(pairs.labels)
+    confusion = np.bincount(pairs.true * n + pairs.predicted, minlength=n * n).reshape(n, n)
+    correct, found, true = np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1)
     lengths = np.diff(pairs.offsets)
     return Evaluation(
         n_sequences=len(lengths),
         n_tokens=len(pairs.true),
         token_accuracy=float(pairs.right.mean()),
-        sequence_accuracy=float((pairs.per_sequence(pairs.right) == lengths).mean()),
+        sequence_accuracy=float((pairs.count_right() == lengths).mean()),
         scheme=name,
         mode=mode,
         spans=None if counts is None else score_spans(counts),
-        per_label=tuple(score_labels(pairs.labels, confusion)),
+        per_label=tuple(_scores(pairs.labels, correct, found, true)),
         labels=tuple(pairs.labels),
         confusion=confusion,
-        intervals=resample(pairs, counts, bootstrap, 0.95, random_state) if bootstrap else {},
+        intervals=resample(pairs, counts, bootstrap, level, random_state) if bootstrap else {},
     )

@@ -1,4 +1,10 @@
-"""Margins from max-marginals: by how much the best path beats those that differ somewhere."""
+"""Dynamic programs over chains: kernels on flat arrays, nothing about losses or slacks.
+
+Label rows are padded to ``stride`` (a multiple of eight) so that every inner loop runs over
+whole vectors: weights of one feature, or of one "from" label, are contiguous over labels. Only
+forward maxima are stored; the winning predecessor is searched again on the way back, which
+costs one row per position instead of a second select in the innermost loop.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,6 @@ import numpy as np
 
 from hingeline._jit import helper, prefetch
 from hingeline._simd import add_max, max_plus, max_plus_chosen, row_max, rows_dot
-
-# Dynamic programs over chains: kernels on flat arrays, nothing about losses or slacks.
-#
-# Label rows are padded to ``stride`` (a multiple of eight) so that every inner loop runs over
-# whole vectors: weights of one feature, or of one "from" label, are contiguous over labels. Only
-# forward maxima are stored; the winning predecessor is searched again on the way back, which
-# costs one row per position instead of a second select in the innermost loop.
 
 Array = np.ndarray[Any, Any]
 
@@ -37,6 +36,21 @@ def gather_rows(
 
 
 @helper
+def find_predecessor(
+    forward: Array, row: int, transitions: Array, n_labels: int, label: int
+) -> int:
+    """The label of a row of forward maxima from which a label behind it is reached best."""
+    arg = 0
+    top = forward[row, 0] + transitions[0, label]
+    for j in range(1, n_labels):
+        s = forward[row, j] + transitions[j, label]
+        if s > top:
+            top = s
+            arg = j
+    return arg
+
+
+@helper
 def max_sum(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> float:
     """Best path through ``scores`` (T, stride), which becomes the table of forward maxima."""
     length = scores.shape[0]
@@ -52,15 +66,7 @@ def max_sum(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> f
     value = scores[length - 1, last]
     y_out[length - 1] = last
     for t in range(length - 1, 0, -1):
-        k = y_out[t]
-        arg = 0
-        top = scores[t - 1, 0] + transitions[0, k]
-        for j in range(1, n_labels):
-            s = scores[t - 1, j] + transitions[j, k]
-            if s > top:
-                top = s
-                arg = j
-        y_out[t - 1] = arg
+        y_out[t - 1] = find_predecessor(scores, t - 1, transitions, n_labels, y_out[t])
     return value
 
 
@@ -114,14 +120,24 @@ def max_sum_by_errors(
             k = ys[errors, t]
             if k != y_true[t]:
                 e -= 1
-            arg = 0
-            top = table[t - 1, e, 0] + transitions[0, k]
-            for j in range(1, n_labels):
-                s = table[t - 1, e, j] + transitions[j, k]
-                if s > top:
-                    top = s
-                    arg = j
-            ys[errors, t - 1] = arg
+            ys[errors, t - 1] = find_predecessor(table[t - 1], e, transitions, n_labels, k)
+
+
+@helper
+def continuations(scores: Array, transitions: Array, n_labels: int) -> Array:
+    """``out[t, k]``: value of the best path behind position t, given label k there."""
+    length = scores.shape[0]
+    out = np.zeros((length, n_labels))
+    reach = np.empty(n_labels)
+    for t in range(length - 2, -1, -1):
+        for k in range(n_labels):
+            reach[k] = out[t + 1, k] + scores[t + 1, k]
+        for j in range(n_labels):
+            best = -np.inf
+            for k in range(n_labels):
+                best = max(best, transitions[j, k] + reach[k])
+            out[t, j] = best
+    return out
 
 
 @helper
@@ -136,17 +152,10 @@ def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) 
             for j in range(n_labels):
                 best = max(best, out[t - 1, j] + transitions[j, k])
             out[t, k] = best + scores[t, k]
-    after = np.zeros(n_labels)  # best continuation behind each label
-    reach = np.empty(n_labels)
-    for t in range(length - 2, -1, -1):
+    behind = continuations(scores, transitions, n_labels)
+    for t in range(length - 1):
         for k in range(n_labels):
-            reach[k] = after[k] + scores[t + 1, k]
-        for j in range(n_labels):
-            best = -np.inf
-            for k in range(n_labels):
-                best = max(best, transitions[j, k] + reach[k])
-            after[j] = best
-            out[t, j] += best
+            out[t, k] += behind[t, k]
 
 
 # Exact best paths through chains with many labels, looking at few predecessors.
@@ -161,7 +170,7 @@ def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) 
 # table behind it is made again. N. Kaji et al., *Efficient staggered decoding for sequence
 # labeling* (2010) have the scheme, with groups of labels in place of predecessors.
 #
-# The result is that of :func:`hingeline.inference.chain.max_sum`, bit by bit and tie by tie: sums
+# The result is that of :func:`max_sum`, bit by bit and tie by tie: sums
 # are taken in the same order, rounding is monotone (a bound stays one when it is rounded), and a
 # tie with the floor counts as lost.
 
@@ -338,15 +347,7 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
         taken[:] = ys[cell_path[0]]
         taken[split] = cell_label[0]
         for t in range(split, 0, -1):
-            k = taken[t]
-            arg = 0
-            top = forward[t - 1, 0] + transitions[0, k]
-            for j in range(1, n_labels):
-                s = forward[t - 1, j] + transitions[j, k]
-                if s > top:
-                    top = s
-                    arg = j
-            taken[t - 1] = arg
+            taken[t - 1] = find_predecessor(forward, t - 1, transitions, n_labels, taken[t])
         values[newest + 1] = cell_value[0]
         count -= 1
         for c in range(count):
@@ -390,51 +391,30 @@ def transposed(transitions: Array, n_labels: int) -> Array:
 
 
 @helper
-def step_forward(
+def step_maxima(
     scores: Array,
     cost: Array,
     label: int,
-    transitions: Array,
+    moves: Array,
     n_labels: int,
     stride: int,
     t: int,
-    ahead: Array,
+    onward: int,
+    table: Array,
     reach: Array,
 ) -> None:
-    """Row t + 1 of the best beginnings from row t, where the loss is that of ``label``.
+    """Row ``t + onward`` of the best beginnings (1) or continuations (−1) from row t.
 
-    All tables are flat, rows ``stride`` long: views made in a loop over positions cost more than
-    the work.
+    The loss at t is that of ``label``; continuations want the transitions transposed. All tables
+    are flat, rows ``stride`` long: views made in a loop over positions cost more than the work.
     """
     here = t * stride
     loss = label * stride
-    there = here + stride
+    there = here + onward * stride
     for k in range(stride):
-        reach[k] = ahead[here + k] + scores[here + k] + cost[loss + k]
-        ahead[there + k] = 0.0
-    max_plus(reach, 0, transitions, n_labels, stride, ahead, there)
-
-
-@helper
-def step_backward(
-    scores: Array,
-    cost: Array,
-    label: int,
-    backwards: Array,
-    n_labels: int,
-    stride: int,
-    t: int,
-    behind: Array,
-    reach: Array,
-) -> None:
-    """Row t − 1 of the best continuations from row t; ``backwards`` are transitions transposed."""
-    here = t * stride
-    loss = label * stride
-    there = here - stride
-    for k in range(stride):
-        reach[k] = behind[here + k] + scores[here + k] + cost[loss + k]
-        behind[there + k] = 0.0
-    max_plus(reach, 0, backwards, n_labels, stride, behind, there)
+        reach[k] = table[here + k] + scores[here + k] + cost[loss + k]
+        table[there + k] = 0.0
+    max_plus(reach, 0, moves, n_labels, stride, table, there)
 
 
 @helper
@@ -466,6 +446,22 @@ def switch_gains(
 
 
 @helper
+def two_largest(row: Array, n_labels: int) -> tuple[float, float, int]:
+    """The largest number of a row, the second, and where the first is."""
+    first = -np.inf
+    second = -np.inf
+    arg = 0
+    for k in range(n_labels):
+        if row[k] > first:
+            second = first
+            first = row[k]
+            arg = k
+        elif row[k] > second:
+            second = row[k]
+    return first, second, arg
+
+
+@helper
 def augmented_maxima(base: Array, cost: Array, unit: float, n_labels: int, out: Array) -> None:
     """``out[r] = max_k base[k] + cost[r, k]``; ``unit`` is :func:`uniform_cost` of the costs."""
     if unit < 0.0:
@@ -475,16 +471,7 @@ def augmented_maxima(base: Array, cost: Array, unit: float, n_labels: int, out: 
                 best = max(best, base[k] + cost[r, k])
             out[r] = best
         return
-    first = -np.inf
-    second = -np.inf
-    arg = 0
-    for k in range(n_labels):
-        if base[k] > first:
-            second = first
-            first = base[k]
-            arg = k
-        elif base[k] > second:
-            second = base[k]
+    first, second, arg = two_largest(base, n_labels)
     for r in range(n_labels):
         out[r] = first + unit
     out[arg] = max(first, second + unit)
@@ -509,37 +496,10 @@ def against_rest(table: Array) -> None:
     """
     n_labels = table.shape[1]
     for t in range(table.shape[0]):
-        first = -np.inf
-        second = -np.inf
-        arg = 0
-        for k in range(n_labels):
-            value = table[t, k]
-            if value > first:
-                second = first
-                first = value
-                arg = k
-            elif value > second:
-                second = value
+        first, second, arg = two_largest(table[t], n_labels)
         for k in range(n_labels):
             if table[t, k] > -np.inf:  # −inf − (−inf) would be NaN
                 table[t, k] -= second if k == arg else first
-
-
-@helper
-def continuations(scores: Array, transitions: Array, n_labels: int) -> Array:
-    """``out[t, k]``: value of the best path behind position t, given label k there."""
-    length = scores.shape[0]
-    out = np.zeros((length, n_labels))
-    reach = np.empty(n_labels)
-    for t in range(length - 2, -1, -1):
-        for k in range(n_labels):
-            reach[k] = out[t + 1, k] + scores[t + 1, k]
-        for j in range(n_labels):
-            best = -np.inf
-            for k in range(n_labels):
-                best = max(best, transitions[j, k] + reach[k])
-            out[t, j] = best
-    return out
 
 
 @helper

@@ -571,28 +571,13 @@ def log_sums(
     stays: Array,
     moves: Array,
 ) -> float:
-    """Log Z and expectations in the log domain.
+    """Log Z and expectations in the log domain; ``−inf``, and no expectations, without a path.
 
-    Parameters
-    ----------
-    scores : (T, stride)
-    transitions : (labels, stride)
-    enter : (T, stride) or (0, stride)
-        Added where position t has label k and the one before has another; row 0 is not looked at.
-    n_labels : int
-    weight : float
-        Multiplies the expectations, not log Z.
-    nodes : (T, stride), out
-        ``weight·P(y_t = k)``.
-    stays : (T, stride) or (0, stride), out
-        ``weight·P(y_{t−1} = y_t = k)`` for t > 0.
-    moves : (labels, stride)
-        Gains ``weight·Σ_t P(y_{t−1} = j, y_t = k)``.
-
-    Returns
-    -------
-    float
-        log Z, ``−inf`` where no path is allowed (expectations are then undefined).
+    ``scores`` are (T, stride), ``transitions`` (labels, stride). ``enter`` (T, stride), or without
+    rows, is added where position t > 0 has label k and the one before has another. ``weight``
+    multiplies the expectations: ``nodes`` (T, stride) becomes ``weight·P(y_t = k)``; ``stays``
+    (T, stride), or without rows, ``weight·P(y_{t−1} = y_t = k)`` for t > 0; ``moves``
+    (labels, stride) gains ``weight·Σ_t P(y_{t−1} = j, y_t = k)``.
     """
     length, stride = scores.shape
     forward = np.full((length, stride), -np.inf)

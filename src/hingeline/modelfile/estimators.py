@@ -8,12 +8,18 @@ are the same byte for byte.
 Weights may be stored smaller: as float32 or float16, or only those that are not 0 (or not below
 a threshold): one bit for every weight, then the values. What that changes is measured when the
 file is written, and a model whose weights changed has no certificate.
+
+Parameters, labels and numbers are JSON that keeps their types. What JSON has is itself;
+everything else is an object with one key that names its type: ``{"float": "inf"}``,
+``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``, ``{"array": name}`` (an array of the
+file), ``{"type": "float32"}`` (a type of numbers) and ``{"encoder": {...}}`` (a feature encoder).
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 import numbers
 import os
 import platform
@@ -22,46 +28,34 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import one_of
+from hingeline._checks import check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow
-from hingeline.estimators import nu
-from hingeline.estimators.base import FINDINGS, NU_FITTED
-from hingeline.modelfile import ModelFileError, read_model, write_model
-from hingeline.modelfile.stream_state import PREFIX, StoredState, state_to_arrays
-from hingeline.modelfile.typed_json import (
-    NotStorable,
-    encoder_from_json,
-    encoder_to_json,
-    from_json,
-    to_json,
-)
-from hingeline.modelfile.weights import compact, restore_weights
+from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
+from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
 
 Array = np.ndarray[Any, Any]
 
 #: Estimators that can be stored.
-ESTIMATORS = {
-    "ChainCRF": "hingeline.estimators.crf:ChainCRF",
-    "ChainSSVM": "hingeline.estimators.chain:ChainSSVM",
-    "GraphSSVM": "hingeline.estimators.graph:GraphSSVM",
-    "MulticlassSSVM": "hingeline.estimators.multiclass:MulticlassSSVM",
-    "MultilabelSSVM": "hingeline.estimators.multilabel:MultilabelSSVM",
+ESTIMATORS = ("ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM")
+#: Encoders that can be stored; code is never looked up by a name from a file but through this.
+ENCODERS = ("DictEncoder", "TokenTemplates")
+_NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+#: Types of numbers that parameters may ask for.
+_SCALAR_TYPES = {
+    kind.__name__: kind for kind in (np.float64, np.float32, np.float16, np.int64, np.int32)
 }
-#: Fitted attribute -> its key in the stored certificate.
-CERTIFICATE = {
-    "primal_objective_": "primal",
-    "dual_objective_": "dual",
-    "duality_gap_": "gap",
-    "restricted_objective_": "restricted_objective",
-    "restricted_gap_": "restricted_gap",
-    "n_iter_": "n_iter",
-    "converged_": "converged",
-    "oracle_exact_": "oracle_exact",
-    "stop_reason_": "stop_reason",
-}
+_PLAIN = (type(None), bool, int, str)
+#: What every fit leaves.
+CERTIFICATE = (
+    *("primal_objective_", "dual_objective_", "duality_gap_", "restricted_objective_"),
+    *("restricted_gap_", "n_iter_", "converged_", "oracle_exact_", "stop_reason_"),
+)
+#: What only some leave.
+EXTRAS = (*(name for name in NU_FITTED if name != "nu_path_"), *FINDINGS)
 #: Kind of ``classes_`` -> types of its labels.
 LABEL_TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -71,11 +65,107 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
     "float": (float,),
     "object": (str, int, float, bool),
 }
+#: Arrays of what ``partial_fit`` goes on from have names that begin with this.
+STATE = "state/"
 _COUNTS = ("passes", "oracle_calls", "planes")
-#: Columns that the curve of every file has.
-_FIRST_FIELDS = 8
 #: More threads than this are a mistake in a file, and would take memory.
 MAX_JOBS = 4096
+
+
+# Values as JSON with their types ------------------------------------------------------------------
+
+
+class NotStorable(TypeError):
+    """A value that has no form in a model file."""
+
+
+def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
+    """A value as typed JSON; arrays in it go to ``arrays`` under names that begin with ``name``.
+
+    Raises
+    ------
+    NotStorable
+        Naming the value.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": str(value)}
+    if type(value) in (list, tuple):
+        parts = [to_json(part, arrays, f"{name}/{k}") for k, part in enumerate(value)]
+        return parts if type(value) is list else {"tuple": parts}
+    if isinstance(value, Mapping):
+        pairs = [
+            [to_json(key, arrays, name), to_json(part, arrays, f"{name}/{k}")]
+            for k, (key, part) in enumerate(value.items())
+        ]
+        return {"dict": pairs}
+    if isinstance(value, np.ndarray) and value.dtype in DTYPE_NAMES:
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, type) and value in _SCALAR_TYPES.values():
+        return {"type": value.__name__}
+    if hasattr(value, "to_state"):
+        return {"encoder": encoder_to_json(value, arrays, name)}
+    raise NotStorable(f"{name} holds {value!r:.60}, of type {type(value).__name__}")
+
+
+def from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
+    """The value that :func:`to_json` encoded."""
+    if type(value) in (*_PLAIN, float):
+        return value
+    if type(value) is list:
+        return [from_json(part, arrays) for part in value]
+    ((kind, content),) = value.items()
+    if kind == "float":
+        return _NOT_FINITE[content]
+    if kind == "tuple" and type(content) is list:
+        return tuple(from_json(part, arrays) for part in content)
+    if kind == "dict":
+        return {from_json(key, arrays): from_json(part, arrays) for key, part in content}
+    if kind == "array":
+        return arrays[content]
+    if kind == "type":
+        return _SCALAR_TYPES[content]
+    if kind == "encoder":
+        return encoder_from_json(content, arrays)
+    raise ValueError(f"there is no type {kind!r:.40}")
+
+
+def encoder_to_json(encoder: Any, arrays: dict[str, Array], name: str) -> dict[str, Any]:
+    """Class and state of a feature encoder; its arrays go to ``arrays`` below ``name``."""
+    kind = type(encoder).__name__
+    if kind not in ENCODERS or not isinstance(encoder, encoder_class(kind)):
+        raise NotStorable(
+            f"{name} is a {kind}, which is none of Hingeline's own encoders ({', '.join(ENCODERS)})"
+        )
+    try:
+        meta, parts = encoder.to_state()
+    except NotFittedError:  # a constructor parameter: its own parameters are all there is
+        own = {k: to_json(v, arrays, f"{name}/{k}") for k, v in encoder.get_params(False).items()}
+        return {"class": kind, "parameters": own}
+    arrays.update({f"{name}/{key}": part for key, part in parts.items()})
+    return {"class": kind, "name": name, "meta": meta, "arrays": list(parts)}
+
+
+def encoder_from_json(stored: Any, arrays: Mapping[str, Array]) -> Any:
+    """The encoder that :func:`encoder_to_json` stored."""
+    kind = stored["class"]
+    if kind not in ENCODERS:
+        raise ValueError(f"there is no encoder {kind!r:.40}")
+    if "parameters" in stored:
+        own = {key: from_json(value, arrays) for key, value in stored["parameters"].items()}
+        return encoder_class(kind)(**own)
+    name = stored["name"]
+    parts = {key: arrays[f"{name}/{key}"] for key in stored["arrays"]}
+    return encoder_class(kind).from_state(stored["meta"], parts)
+
+
+def encoder_class(kind: str) -> Any:
+    """The class of an encoder, imported when a file needs it."""
+    return getattr(importlib.import_module("hingeline.features"), kind)
 
 
 # Saving ------------------------------------------------------------------------------------------
@@ -96,7 +186,7 @@ def save(
     if kind not in ESTIMATORS or type(model) is not estimator_class(kind):
         raise TypeError(why_not(model))
     check_is_fitted(model, "weights_")
-    model.check_parameters()
+    model._check_values()
     one_of("dtype", dtype, ("float64", "float32", "float16"))
     threshold = check_sparse(sparse)
     if check is not None and (not isinstance(check, tuple) or len(check) != 2):
@@ -109,10 +199,13 @@ def save(
     parameters, left_out = parameters_to_json(model, arrays)
     if state and not hasattr(model, "partial_fit"):
         raise ValueError(
-            f"state=True is for estimators with partial_fit, which {kind} does not have: leave it "
-            "out."
+            f"state=True is for estimators with partial_fit, which {kind} lacks: leave it out."
         )
-    kept = state_to_arrays(model) if state else None
+    kept: Any = None
+    if state:
+        from hingeline.modelfile.stream_state import state_to_arrays
+
+        kept = state_to_arrays(model)
     header: dict[str, Any] = {
         "estimator": kind,
         "parameters": parameters,
@@ -127,9 +220,8 @@ def save(
         header["scheme"] = getattr(model, "scheme_", None)
     if hasattr(model, "encoder_"):
         try:
-            header["encoder"] = model.encoder_ and encoder_to_json(
-                model.encoder_, arrays, "encoder"
-            )
+            encoder = model.encoder_
+            header["encoder"] = encoder and encoder_to_json(encoder, arrays, "encoder")
         except NotStorable as error:
             raise TypeError(f"the model cannot be stored, because its {error}.") from None
     if hasattr(model, "_fitted_to_json"):  # what graphs know beside labels and features
@@ -138,14 +230,11 @@ def save(
     arrays.update(stored)
     if check is not None:
         report.update(compare(model, model._layout.join(restored), *check))
-    header["certificate"] = {
-        key: to_json(getattr(model, name), {}, name) for name, key in CERTIFICATE.items()
-    }
-    if hasattr(model, "nu_"):
-        header["nu"] = nu_to_json(model)
-    found = {name: getattr(model, name) for name in FINDINGS if hasattr(model, name)}
-    if found:
-        header["relaxation"] = {name: to_json(float(v), {}, name) for name, v in found.items()}
+    found = {n: getattr(model, n) for n in (*CERTIFICATE, *EXTRAS) if hasattr(model, n)}
+    found |= {name: float(found[name]) for name in FINDINGS if name in found}
+    header["certificate"] = {name: to_json(value, {}, name) for name, value in found.items()}
+    trials = getattr(model, "nu_path_", None)
+    header["tried"] = trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials]
     header["history"] = list(HistoryRow._fields)
     arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(
         -1, len(HistoryRow._fields)
@@ -153,7 +242,7 @@ def save(
     header["weights"] = report
     if kept is not None:
         header["state"] = kept[0]
-        arrays.update(kept[1])
+        arrays.update({STATE + name: array for name, array in kept[1].items()})
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
     n_bytes = write_model(path, header, arrays)
@@ -201,16 +290,6 @@ def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, 
     return stored, left_out
 
 
-def nu_to_json(estimator: Any) -> dict[str, Any]:
-    """What a fit left, for a model file."""
-    trials = getattr(estimator, "nu_path_", None)
-    numbers = {name: getattr(estimator, name) for name in NU_FITTED if name != "nu_path_"}
-    return {
-        "numbers": {name: to_json(value, {}, name) for name, value in numbers.items()},
-        "tried": trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials],
-    }
-
-
 def classes_to_json(classes: Array) -> dict[str, Any]:
     """Labels with their types."""
     kind = "str" if classes.dtype.kind in "UT" else classes.dtype.name
@@ -223,6 +302,55 @@ def classes_to_json(classes: Array) -> dict[str, Any]:
             )
         labels.append(to_json(label, {}, "classes"))
     return {"kind": kind, "labels": labels}
+
+
+def compact(
+    model: Any, dtype: str, threshold: float | None
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
+    """Weights as they are stored, as they will be restored, and what that changes."""
+    check_finite(model.weights_, "weights_")
+    arrays: dict[str, Array] = {}
+    restored: dict[str, Array] = {}
+    n_stored = n_weights = 0
+    change = relative = 0.0
+    for name, block in model._layout.split(model.weights_).items():
+        with np.errstate(over="ignore"):
+            table = block.astype(dtype)
+        if not np.isfinite(table).all():
+            raise ValueError(
+                f"a weight of {np.abs(block).max():.3g} is too large for dtype={dtype!r}: use "
+                "'float32' or 'float64'."
+            )
+        if threshold:
+            table[np.abs(block) < threshold] = 0.0
+        restored[name] = table
+        if dtype != "float64" or threshold:
+            restored[name] = table.astype(np.float64)
+            known = block != 0
+            moved = np.abs(restored[name][known] - block[known])
+            change = max(change, float(moved.max(initial=0.0)))
+            relative = max(relative, float((moved / np.abs(block[known])).max(initial=0.0)))
+        n_weights += block.size
+        if threshold is None:
+            arrays[f"weights/{name}"] = table
+            n_stored += block.size
+        else:
+            # Bits are compared, so that −0 is stored and an exact model is exact.
+            kept = np.ascontiguousarray(table).view(f"u{table.itemsize}") != 0
+            arrays[f"weights/{name}/mask"] = np.packbits(kept)
+            arrays[f"weights/{name}/values"] = table[kept]
+            n_stored += int(np.count_nonzero(kept))
+    report = {
+        "dtype": dtype,
+        "sparse": threshold is not None,
+        "threshold": threshold,
+        "n_weights": n_weights,
+        "n_stored": n_stored,
+        "exact": change == 0.0,
+        "largest_change": change,
+        "largest_relative_change": relative,
+    }
+    return arrays, restored, report
 
 
 def compare(model: Any, weights: Array, X: Any, y: Any) -> dict[str, Any]:
@@ -263,7 +391,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     -------
     estimator
         It predicts, and can be fitted anew; with training data and multipliers, if the file
-        holds them, ``partial_fit`` goes on from these.
+        holds them, ``partial_fit`` goes on from these. Where weights were rounded to save space,
+        there is no certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
 
     Raises
     ------
@@ -299,30 +428,25 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
 
 def estimator_class(kind: str) -> Any:
     """The class of an estimator by its name in files."""
-    module, attribute = ESTIMATORS[kind].split(":")
-    return getattr(importlib.import_module(module), attribute)
+    return getattr(importlib.import_module("hingeline"), kind)
 
 
 def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
     model = cls(**parameters)
-    model.check_parameters()
-    if model.n_jobs is not None and model.n_jobs > MAX_JOBS:
-        raise ValueError(f"n_jobs={model.n_jobs}")
+    model._check_values()
+    require(model.n_jobs is None or model.n_jobs <= MAX_JOBS, f"n_jobs={model.n_jobs}")
     model.classes_ = classes_from_json(header["classes"])
     n_features = header["n_features_in"]
-    if type(n_features) is not int or n_features < 0:
-        raise ValueError("n_features_in must be a count")
+    require(type(n_features) is int and n_features >= 0, "n_features_in must be a count")
     model.n_features_in_ = n_features
     if "feature_names/ends" in arrays:
         names = unpack_texts(arrays["feature_names/bytes"], arrays["feature_names/ends"])
-        if len(names) != n_features:
-            raise ValueError(f"{len(names)} feature names for {n_features} features")
+        require(len(names) == n_features, f"{len(names)} feature names for {n_features} features")
         model.feature_names_in_ = np.array(names, dtype=object)
     if hasattr(model, "scheme"):
-        if not isinstance(header["scheme"], (str, type(None))):
-            raise ValueError("scheme must be text")
+        require(isinstance(header["scheme"], (str, type(None))), "scheme must be text")
         model.scheme_ = header["scheme"]
     if "encoder" in header or hasattr(model, "features"):
         stored = header["encoder"]
@@ -331,29 +455,47 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
         model._fitted_from_json(header["fitted"], arrays)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
-    if "state" in header and hasattr(model, "partial_fit"):
-        model._stored = StoredState(model, header["state"], arrays)
-    elif any(name.startswith(PREFIX) for name in arrays):
-        raise ValueError("arrays of a state that the header does not mention")
-    elif hasattr(model, "partial_fit"):
+    kept = {name.removeprefix(STATE): a for name, a in arrays.items() if name.startswith(STATE)}
+    if hasattr(model, "partial_fit"):
         model._stored = None  # whoever wants to go on is told that there is nothing to go on from
+        if "state" in header:
+            from hingeline.modelfile.stream_state import StoredState
+
+            model._stored = StoredState(model, header["state"], kept)
+            return model
+    require(not kept, "arrays of a state that the header does not mention")
     return model
 
 
-def nu_from_json(estimator: Any, stored: dict[str, Any]) -> None:
-    """Restore what :func:`nu_to_json` stored; any exception where it is something else."""
-    for name in NU_FITTED:
-        if name == "nu_path_":
-            continue
-        value = from_json(stored["numbers"][name], {})
-        if type(value) is not (int if name.startswith("n_") else float):
-            raise ValueError(f"{name} has the wrong type")
-        setattr(estimator, name, value)
-    if stored["tried"] is not None:
-        trials = [nu.NuTrial(*(from_json(v, {}) for v in trial)) for trial in stored["tried"]]
-        if not all(type(value) is float for trial in trials for value in trial):
-            raise ValueError("nu_path_ must hold numbers")
-        estimator.nu_path_ = trials
+def restore_weights(model: Any, report: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Fill ``weights_``; a mask of bits bounds what a small file can ask for."""
+    dtype = np.dtype({"float64": "f8", "float32": "f4", "float16": "f2"}[report["dtype"]])
+    layout = model._layout
+    parts = {True: ("/mask", "/values"), False: ("",)}[report["sparse"]]
+    expected = {f"weights/{name}{part}" for name in layout for part in parts}
+    fine = expected == {name for name in arrays if name.startswith("weights/")}
+    require(fine, "the blocks of weights are not those that the parameters ask for")
+    tables: dict[str, Array] = {}
+    for name, block in layout.items():
+        rows, n_labels = block.rows, block.columns
+        if report["sparse"]:
+            mask, values = arrays[f"weights/{name}/mask"], arrays[f"weights/{name}/values"]
+            count = rows * n_labels
+            fine = mask.dtype == np.uint8 and mask.shape == ((count + 7) // 8,)
+            require(fine, f"the mask of block {name!r} has a wrong size")
+            kept = np.unpackbits(mask, count=count).view(np.bool_)
+            fine = values.shape == (np.count_nonzero(kept),)
+            require(fine, f"the values of block {name!r} do not fit its mask")
+            table = np.zeros(count, dtype=dtype)
+            table[kept] = values
+            table = table.reshape(rows, n_labels)
+        else:
+            values = table = arrays[f"weights/{name}"]
+        fine = table.shape == (rows, n_labels) and values.dtype == dtype
+        require(fine, f"block {name!r} has a wrong shape or dtype")
+        check_finite(table, f"block {name!r}")
+        tables[name] = table
+    model.weights_ = layout.join(tables)
 
 
 def classes_from_json(stored: dict[str, Any]) -> Array:
@@ -361,12 +503,8 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
     labels = [from_json(label, {}) for label in stored["labels"]]
     kind = stored["kind"]
     allowed = LABEL_TYPES[kind.rstrip("0123456789")]
-    if (
-        not labels
-        or type(stored["labels"]) is not list
-        or any(type(label) not in allowed for label in labels)
-    ):
-        raise ValueError("the labels are not of the type that is stated")
+    fine = labels and type(stored["labels"]) is list and {*map(type, labels)} <= {*allowed}
+    require(fine, "the labels are not of the type that is stated")
     classes = np.empty(len(labels), dtype=object)
     classes[:] = labels
     return classes if kind == "object" else classes.astype(kind)
@@ -374,38 +512,31 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
 
 def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Certificate and curve; a certificate of other weights is none."""
-    kinds = {"n_iter": int, "converged": bool, "oracle_exact": bool, "stop_reason": str}
-    for name, key in CERTIFICATE.items():
-        value = from_json(header["certificate"][key], {})
-        if type(value) is not kinds.get(key, float):
-            raise ValueError(f"{key} has the wrong type")
+    kinds = {"converged_": bool, "oracle_exact_": bool, "stop_reason_": str}
+    stored, report = header["certificate"], header["weights"]
+    known = {*CERTIFICATE} <= {*stored} <= {*CERTIFICATE, *EXTRAS}
+    require(known, "the certificate has other parts than it should")
+    for name, stored_value in stored.items():
+        value = from_json(stored_value, {})
+        kind = kinds.get(name, int if name.startswith("n_") else float)
+        require(type(value) is kind, f"{name} has the wrong type")
         setattr(model, name, value)
-    report = header["weights"]
-    if report["exact"] is True and "nu" in header:
-        nu_from_json(model, header["nu"])
-    if report["exact"] is True:
-        for name, stored_value in header.get("relaxation", {}).items():
-            value = from_json(stored_value, {})
-            if name not in FINDINGS or type(value) is not float:
-                raise ValueError(f"{name!r:.40} is no number of a relaxation")
-            setattr(model, name, value)
+    if header["tried"] is not None:
+        from hingeline.estimators.nu import NuTrial
+
+        model.nu_path_ = [NuTrial(*(from_json(v, {}) for v in row)) for row in header["tried"]]
+        fine = all(type(value) is float for trial in model.nu_path_ for value in trial)
+        require(fine, "nu_path_ must hold numbers")
     if report["exact"] is not True:
-        model.primal_objective_ = model.duality_gap_ = float("nan")
-        model.restricted_objective_ = model.restricted_gap_ = float("nan")
-        model.converged_ = False
-        model.stop_reason_ = (
+        forget_extras(model)
+        model._drop_certificate(
             f"weights were rounded when they were stored (dtype {report['dtype']}, threshold "
             f"{report['threshold']}), so the certificate of the fit is not theirs"
         )
-    rows = arrays["history"]
-    fields = HistoryRow._fields
-    stored = header["history"]
-    # Files of before a column was added lack it.
-    known = len(stored) >= _FIRST_FIELDS and stored == list(fields)[: len(stored)]
-    if rows.dtype != np.float64 or rows.ndim != 2 or not known:
-        raise ValueError("history must be a table of numbers")
-    counts = [field in _COUNTS for field in stored]
+    rows, fields = arrays["history"], HistoryRow._fields
+    fine = rows.dtype == np.float64 and rows.ndim == 2 and header["history"] == list(fields)
+    require(fine, "history must be a table of numbers")
     model.history_ = [
-        HistoryRow(*(int(v) if count else v for v, count in zip(row, counts, strict=True)))
+        HistoryRow(*(int(v) if f in _COUNTS else v for f, v in zip(fields, row, strict=True)))
         for row in rows.tolist()
     ]

@@ -1,64 +1,225 @@
-"""Reading and writing of model files: the format is described in :mod:`hingeline.modelfile`.
+"""Model files: a JSON header and named arrays in one safetensors file, written atomically.
 
-It is that of the safetensors library, which can open the files but does not write or read them
-here: it writes metadata in an order that differs from process to process, so that files of one
-model differ; it maps a file or takes twice its size, and a mapped file that is cut short ends the
-process; and it accepts headers that are refused here (unknown keys, dimensions without limit,
-booleans that are neither 0 nor 1).
+The file is an ordinary safetensors file, which any safetensors library opens:
+
+* 8 bytes: length of the JSON that follows, little-endian;
+* JSON: ``{"__metadata__": {...}, name: {"dtype", "shape", "data_offsets"}, ...}``, where the
+  metadata, all text, is ``{"format": "hingeline", "version": "1", "header": "<JSON>",
+  "crc32": "<8 hex digits>"}``; the checksum is of the header's text and of all arrays
+  with their names, and tells damage, not malice;
+* the arrays' bytes, little-endian and C-contiguous, without gaps, the widest numbers first so
+  that all are aligned.
+
+Nothing in it is code, and no pickle is read or written. A file is not trusted: sizes are checked
+against the file before anything is allocated for them, so what is read takes no more memory than
+the file has bytes, plus a bounded header. Arrays are read into memory of their own (aligned and
+writable, as kernels want them), not mapped: a mapped file that is cut short later ends the
+process, and cannot be replaced on every system.
+
+The safetensors library can open the files but neither writes nor reads them here. It writes
+metadata in an order that differs from process to process, so that files of one model differ; it
+maps a file or takes twice its size; and it accepts headers that are refused here (unknown keys,
+dimensions without limit, booleans that are neither 0 nor 1).
+
+This module knows no estimator; :mod:`hingeline.modelfile.estimators` says what a model's header
+and arrays are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import re
 import stat
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import require
 from hingeline._files import replacing
-from hingeline.modelfile.checks import (
-    DAMAGED,
-    DTYPE_NAMES,
-    MAX_DIMENSIONS,
-    MAX_FILE_VALUES,
-    MAX_HEADER_VALUES,
-    MAX_JSON_BYTES,
-    METADATA,
-    UNKNOWN,
-    VERSION,
-    ModelFileError,
-    TensorInfo,
-    check_tensors,
-    check_version,
-    parse_json,
-    seems_to_be,
-)
 
 Array = np.ndarray[Any, Any]
+
+UNKNOWN = "it is in no format known here"
+_PICKLE = "it seems to be a Python pickle, which can run code and is never opened here"
+_SIGNATURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x1f\x8b", "it seems to be a gzip file; decompress it first if a model is inside"),
+    (b"PK\x03\x04", "it seems to be a ZIP archive, as torch.save and numpy.savez write"),
+    (b"\x89HDF\r\n\x1a\n", "it seems to be an HDF5 file"),
+    (b"\x93NUMPY", "it seems to be a NumPy array (.npy)"),
+    (b"BZh", "it seems to be a bzip2 file; decompress it first if a model is inside"),
+    (b"\xfd7zXZ\x00", "it seems to be an xz file; decompress it first if a model is inside"),
+    (b"\x28\xb5\x2f\xfd", "it seems to be a Zstandard file; decompress it first"),
+    (b"lCRF", "it seems to be a CRFsuite model; dump it as text and use import_crfsuite"),
+    (b"FILEHEADER = {", "it seems to be a dump of a CRFsuite model; use import_crfsuite"),
+    (b"solver_type ", "it seems to be a LIBLINEAR model; use import_liblinear"),
+    *((bytes([0x80, protocol]), _PICKLE) for protocol in range(2, 6)),
+)
+
+
+def seems_to_be(first: bytes) -> str:
+    """What a file that is no model seems to be, from its first bytes."""
+    if not first:
+        return "it is empty"
+    for signature, what in _SIGNATURES:
+        if first.startswith(signature):
+            return what
+    try:
+        text = first.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(first) - 3:  # the last character may be cut in two
+            return UNKNOWN
+        text = first[: error.start].decode()
+    if text and all(c.isprintable() or c.isspace() for c in text):
+        return "it seems to be a text file"
+    return UNKNOWN
+
+
+#: Version of the format that is written; older ones are read.
+VERSION = 1
+#: Limits of the JSON: bytes, nesting, and values of the file's own header and of the model's.
+MAX_JSON_BYTES = 4 * 2**20
+MAX_NESTING = 64
+MAX_FILE_VALUES = 100_000
+MAX_HEADER_VALUES = 250_000
+MAX_DIGITS = 1000
+MAX_DIMENSIONS = 8
+
+DTYPES: dict[str, np.dtype[Any]] = {"I8": np.dtype("i1"), "U8": np.dtype("u1")}
+DTYPES |= {f"{kind}{8 * n}": np.dtype(f"<{kind.lower()}{n}") for kind in "IUF" for n in (2, 4, 8)}
+DTYPES |= {"BOOL": np.dtype("?")}
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+#: Key of a safetensors file's own texts.
+METADATA = "__metadata__"
+DAMAGED = "it is damaged or was not written by Hingeline; get a fresh copy"
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model this version can read; the message names it and the remedy."""
+
+
+class TensorInfo(NamedTuple):
+    """An array of a file: what there is to know without reading it."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    begin: int  # bytes after the JSON
+    end: int
+
+
+def check_tensors(table: dict[str, Any], size: int, name: str) -> dict[str, TensorInfo]:
+    """The arrays in the order of their bytes, which must fill the file without gap or overlap."""
+    tensors = []
+    for key, entry in table.items():
+        wrong = ""
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            wrong = "wrongly"
+        elif not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
+            wrong = "with an unknown dtype"
+        elif not _are_counts(entry["shape"]) or len(entry["shape"]) > MAX_DIMENSIONS:
+            wrong = "with an impossible shape"
+        elif not _are_counts(offsets := entry["data_offsets"]) or (
+            len(offsets) != 2 or offsets[0] > offsets[1]
+        ):
+            wrong = "with impossible offsets"
+        else:
+            dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
+            # NumPy refuses extents beyond its integers, even where a dimension is 0.
+            extent = dtype.itemsize * math.prod(max(length, 1) for length in shape)
+            if extent >= 2**62 or dtype.itemsize * math.prod(shape) != offsets[1] - offsets[0]:
+                wrong = "with a shape that is not its bytes"
+        if wrong:
+            raise ModelFileError(f"{name} describes its array {key[:60]!r} {wrong}: {DAMAGED}.")
+        tensors.append((key, TensorInfo(dtype, tuple(shape), *offsets)))
+    tensors.sort(key=lambda item: (item[1].begin, item[1].end))
+    at = 0
+    for key, tensor in tensors:
+        if tensor.begin != at:
+            raise ModelFileError(
+                f"{name} has a gap or an overlap before its array {key[:60]!r}: {DAMAGED}."
+            )
+        at = tensor.end
+    if at > size:
+        raise ModelFileError(
+            f"{name} is cut short (its arrays have {at} bytes, the file {size} for them): copy or "
+            "download it again."
+        )
+    if at < size:
+        raise ModelFileError(f"{name} has {size - at} bytes too many at its end: {DAMAGED}.")
+    return dict(tensors)
+
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
+
+
+def parse_json(content: bytes | bytearray, max_values: int) -> dict[str, Any]:
+    """A JSON object within limits; a ``ValueError`` says what is wrong with it.
+
+    Size, nesting and the number of values are bounded before the parser runs; repeated keys,
+    NaN and infinity are refused.
+    """
+    size = len(content)
+    require(size <= MAX_JSON_BYTES, f"it has {size} bytes, over the limit of {MAX_JSON_BYTES}")
+    plain = np.frombuffer(
+        content.replace(b"\\\\", b"").replace(b'\\"', b""), dtype=np.uint8
+    )  # every quote that is left opens or closes a text
+    outside = np.cumsum(plain == ord('"'), dtype=np.uint8) % 2 == 0
+    opening = ((plain == ord("[")) | (plain == ord("{"))) & outside
+    closing = ((plain == ord("]")) | (plain == ord("}"))) & outside
+    n_open = int(np.count_nonzero(opening))
+    commas = int(np.count_nonzero((plain == ord(",")) & outside))
+    require(n_open + commas < max_values, f"it has more than {max_values} values")
+    require(n_open == np.count_nonzero(closing), "it is not JSON")
+    depth = np.cumsum(np.where(opening[opening | closing], 1, -1)).max(initial=0)
+    require(depth <= MAX_NESTING, f"it is nested deeper than {MAX_NESTING}")
+    try:
+        parsed = json.loads(
+            content.decode(),
+            object_pairs_hook=_refuse_duplicates,
+            parse_int=_parse_integer,
+            parse_constant=_refuse_constant,
+        )
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except json.JSONDecodeError:
+        raise ValueError("it is not JSON") from None
+    require(isinstance(parsed, dict), "it is not a JSON object")
+    return parsed
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    require(len(found) == len(pairs), "a key is repeated")
+    return found
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _parse_integer(digits: str) -> int:
+    # Converting them takes time that grows with the square.
+    require(len(digits) <= MAX_DIGITS, f"a number has more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+# Files -------------------------------------------------------------------------------------------
 
 
 def write_model(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> int:
-    """Write a model file atomically.
+    """Write a model file atomically; returns the bytes written.
 
-    Parameters
-    ----------
-    path : str or path
-    header : dict
-        What JSON can hold; within the limits of this module.
-    arrays : dict of ndarray
-        Numbers or booleans, of the types in ``DTYPES``.
-
-    Returns
-    -------
-    int
-        Bytes written.
+    The header is what JSON can hold, within the limits of this module; arrays are numbers or
+    booleans, of the types in ``DTYPES``.
     """
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"))
@@ -207,7 +368,14 @@ def _read_table(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, Te
         raise ModelFileError(
             f"{name} is no Hingeline model: it seems to be a safetensors file of another program."
         )
-    check_version(metadata.get("version", ""), name)
+    version = metadata.get("version", "")
+    if not re.fullmatch("[1-9][0-9]{0,8}", version):
+        raise ModelFileError(f"{name} has format version {version[:20]!r}: {DAMAGED}.")
+    if int(version) > VERSION:
+        raise ModelFileError(
+            f"{name} was written by a newer Hingeline (format {version}, this is {VERSION}): "
+            "upgrade Hingeline to read it."
+        )
     return metadata, check_tensors(table, size - 8 - length, name), 8 + length
 
 

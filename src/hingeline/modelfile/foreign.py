@@ -10,7 +10,7 @@ import numpy as np
 
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM
-from hingeline.modelfile.typed_json import encoder_class
+from hingeline.modelfile.estimators import encoder_class
 
 Array = np.ndarray[Any, Any]
 
@@ -118,18 +118,11 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
     model = ChainSSVM(fit_intercept=False, boundary=False)
     model.classes_ = np.array(list(labels))
     model.n_features_in_ = len(attributes)
-    model.encoder_ = dict_encoder(list(attributes))
+    model.encoder_ = encoder_class("DictEncoder").from_vocabulary(list(attributes))
+    model.encoder_.set_params(dtype=np.float64)  # which CRFsuite computes in
     model.scheme_ = None
     _finish(model, {"emission": emission, "transition": transition}, "CRFsuite")
     return model
-
-
-def dict_encoder(names: list[str]) -> Any:
-    """An encoder of tokens given as dicts whose columns are these features."""
-    encoder = encoder_class("DictEncoder").from_vocabulary(names)
-    if hasattr(encoder, "dtype"):  # CRFsuite computes in float64
-        encoder.set_params(dtype=np.float64)
-    return encoder
 
 
 def _open_section(lines: Lines, name: str) -> None:
@@ -331,10 +324,6 @@ def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
 def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
     """Weights without a certificate."""
     model.weights_ = model._layout.join(blocks)
-    model.primal_objective_ = model.dual_objective_ = model.duality_gap_ = math.nan
-    model.restricted_objective_ = model.restricted_gap_ = math.nan
-    model.n_iter_ = 0
-    model.converged_ = False
-    model.oracle_exact_ = True
-    model.stop_reason_ = f"weights were imported from {program}"
-    model.history_ = []
+    model._drop_certificate(f"weights were imported from {program}")
+    model.dual_objective_ = math.nan
+    model.n_iter_, model.oracle_exact_, model.history_ = 0, True, []

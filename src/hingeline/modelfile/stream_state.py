@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import require
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.results import DualMemory
-from hingeline.estimators.allowed import moves_of
-from hingeline.streaming.passes import choose_planes, list_planes, restore_planes
-from hingeline.streaming.stream import offsets_of, rows_of
+from hingeline.estimators.allowed import keeps_to, moves_of
+from hingeline.streaming.memory import choose_planes, list_planes, restore_planes
+from hingeline.streaming.stream import examples_of
 
 Array = np.ndarray[Any, Any]
 
-PREFIX = "state/"
 #: Array -> kinds of numbers allowed; ``offsets`` is there for sequences only.
 _TYPES: dict[str, tuple[str, ...]] = {
     "indptr": ("int64",),
@@ -40,8 +40,8 @@ _TYPES: dict[str, tuple[str, ...]] = {
 #: an example are tens, and a small file must not ask for much memory.
 _PRODUCTS = 256
 _FREE_PRODUCTS = 2**20
-#: Rounding that sums of multipliers may have beyond their bound.
-_ROUNDING = 1e-9
+#: Sums of multipliers may exceed their bound by this share, which is rounding.
+_EXCESS = 1e-9
 
 
 # Saving ------------------------------------------------------------------------------------------
@@ -62,9 +62,9 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     stream = model._open_stream()
     stream.refuse_changes("C", "slack", "rescale", "fit_intercept", "boundary")
     whole = stream.merge()
-    problem, weights = whole.compiled.problem, whole.weights
+    weights = whole.weights
     used, y, mass, drift = list_planes(choose_planes(whole.multipliers, np.arange(len(weights))))
-    matrix = rows_of(problem)
+    matrix, offsets, labels = examples_of(whole.compiled.problem)
     columns, values, indptr = matrix.indices, matrix.data, matrix.indptr.astype(np.int64)
     if model.fit_intercept:
         kept = np.ones(len(columns), dtype=bool)
@@ -75,26 +75,25 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "indptr": indptr,
         "indices": columns.astype(np.int32),
         "values": values,
-        "labels": problem.labels,
+        "labels": labels,
         "weights": weights,
         "used": used,
         "y": y,
         "mass": mass,
         "drift": drift,
     }
-    offsets = offsets_of(problem)
     if offsets is not None:
         arrays["offsets"] = offsets
     meta = {"visits": float(stream.visits)}
     try:
-        state = StoredState(model, meta, {PREFIX + name: value for name, value in arrays.items()})
+        state = StoredState(model, meta, arrays)
     except ValueError as error:
         raise ValueError(
             f"the state cannot be stored ({error}): call partial_fit once without passes= first."
         ) from None
     _ = model.weights_
     stream.blocks, stream.live = [state.restore(model)], None  # made again, as after loading
-    return meta, {PREFIX + name: value for name, value in arrays.items()}
+    return meta, arrays
 
 
 # Loading -----------------------------------------------------------------------------------------
@@ -104,26 +103,31 @@ class StoredState:
     """A state as a file has it, checked; made into a dual state when it is needed."""
 
     def __init__(self, model: Any, meta: Any, arrays: Mapping[str, Array]) -> None:
-        if not isinstance(meta, dict) or set(meta) != {"visits"}:
-            raise ValueError("the state is described wrongly")
+        described = isinstance(meta, dict) and set(meta) == {"visits"}
+        require(described, "the state is described wrongly")
         visits = meta["visits"]
-        if type(visits) not in (int, float) or not 0 <= visits < 2**52:
-            raise ValueError("visits must be a count")
+        counted = type(visits) in (int, float) and 0 <= visits < 2**52
+        require(counted, "visits must be a count")
         self.visits = float(visits)
         chain = "transition" in model._layout
-        names = [name for name in _TYPES if chain or name != "offsets"]
-        found = {key[len(PREFIX) :] for key in arrays if key.startswith(PREFIX)}
-        if found != set(names):
-            raise ValueError("the arrays of the state are not those it needs")
-        self.arrays = {name: arrays[PREFIX + name] for name in names}
-        for name, array in self.arrays.items():
-            if array.ndim != 1 or array.dtype.name not in _TYPES[name]:
-                raise ValueError(f"array {name!r} of the state has a wrong shape or dtype")
+        names = {name for name in _TYPES if chain or name != "offsets"}
+        require(set(arrays) == names, "the arrays of the state are not those it needs")
+        self.arrays = dict(arrays)
+        for name, array in arrays.items():
+            fine = array.ndim == 1 and array.dtype.name in _TYPES[name]
+            require(fine, f"array {name!r} of the state has a wrong shape or dtype")
         self._check_rows(int(model.n_features_in_), len(model.classes_))
         self._check_planes(len(model.classes_))
         self._check_feasible(model)
         if chain and model.scheme_ is not None:
-            self._check_scheme(moves_of(model.classes_, model.scheme_))
+            valid: Any = moves_of(model.classes_, model.scheme_)
+            lengths = self.lengths
+            for labels, sizes in (
+                (self.arrays["labels"], lengths),
+                (self.arrays["y"], np.repeat(lengths, self.arrays["used"])),
+            ):
+                allowed = keeps_to(valid, labels, np.concatenate([[0], np.cumsum(sizes)]))
+                require(allowed.all(), "the state has outputs that the scheme forbids")
 
     @property
     def lengths(self) -> Array:
@@ -136,43 +140,40 @@ class StoredState:
         rows = self.arrays
         indptr, indices, labels = rows["indptr"], rows["indices"], rows["labels"]
         _rising(indptr, len(indices), "indptr", strictly=False)
-        if len(indptr) != len(labels) + 1 or len(rows["values"]) != len(indices):
-            raise ValueError("the rows of the state do not fit together")
-        if len(indices) and (indices.min() < 0 or indices.max() >= n_features):
-            raise ValueError("the state has features that the model does not have")
+        fits = len(indptr) == len(labels) + 1 and len(rows["values"]) == len(indices)
+        require(fits, "the rows of the state do not fit together")
+        require(_within(indices, n_features), "the state has features that the model does not have")
         follows = np.ones(len(indices), dtype=bool)
         follows[indptr[:-1][indptr[:-1] < len(indices)]] = False
-        if (np.diff(indices)[follows[1:]] <= 0).any():
-            raise ValueError("the features of a row of the state are not sorted")
-        if not np.isfinite(rows["values"]).all():
-            raise ValueError("the values of the state are not finite")
+        rises = (np.diff(indices)[follows[1:]] > 0).all()
+        require(rises, "the features of a row of the state are not sorted")
+        require(np.isfinite(rows["values"]).all(), "the values of the state are not finite")
         if "offsets" in rows:
             _rising(rows["offsets"], len(labels), "offsets", strictly=True)
-        if not len(labels) or labels.min() < 0 or labels.max() >= n_labels:
-            raise ValueError("the state has labels that the model does not have")
+        known = len(labels) and _within(labels, n_labels)
+        require(known, "the state has labels that the model does not have")
         weights = rows["weights"]
-        if weights.shape != self.lengths.shape or not np.isfinite(weights).all():
-            raise ValueError("the weights of the state's examples are not numbers")
-        if (weights < 0).any() or not weights.any():
-            raise ValueError("the weights of the state's examples are out of range")
+        fine = weights.shape == self.lengths.shape and np.isfinite(weights).all()
+        require(fine, "the weights of the state's examples are not numbers")
+        fine = (weights >= 0).all() and weights.any()
+        require(fine, "the weights of the state's examples are out of range")
 
     def _check_planes(self, n_labels: int) -> None:
         used, y, mass, drift = (self.arrays[name] for name in ("used", "y", "mass", "drift"))
         lengths = self.lengths
-        if used.shape != lengths.shape or (used < 0).any() or (used > len(mass)).any():
-            raise ValueError("the planes of the state are counted wrongly")
-        if used.sum() != len(mass) or len(drift) != len(mass):
-            raise ValueError("the planes of the state are counted wrongly")
-        if float(used.astype(np.float64) @ lengths) != len(y):
-            raise ValueError("the outputs of the state have wrong lengths")
-        if float((used.astype(np.float64) ** 2).sum()) > _PRODUCTS * len(mass) + _FREE_PRODUCTS:
-            raise ValueError("an example of the state has too many planes")
-        if len(y) and (y.min() < 0 or y.max() >= n_labels):
-            raise ValueError("the outputs of the state have labels that the model does not have")
-        if not (np.isfinite(mass).all() and (mass >= 0).all() and np.isfinite(drift).all()):
-            raise ValueError("the multipliers of the state are out of range")
-        if self.visits == 0 and drift.any():
-            raise ValueError("the state has an average of no iterates")
+        counted = used.shape == lengths.shape and _within(used, len(mass) + 1)
+        counted = counted and used.sum() == len(mass) == len(drift)
+        require(counted, "the planes of the state are counted wrongly")
+        many = used.astype(np.float64)
+        require(float(many @ lengths) == len(y), "the outputs of the state have wrong lengths")
+        few = float((many**2).sum()) <= _PRODUCTS * len(mass) + _FREE_PRODUCTS
+        require(few, "an example of the state has too many planes")
+        known = _within(y, n_labels)
+        require(known, "the outputs of the state have labels that the model does not have")
+        fine = np.isfinite(mass).all() and (mass >= 0).all() and np.isfinite(drift).all()
+        require(fine, "the multipliers of the state are out of range")
+        averaged = self.visits > 0 or not drift.any()
+        require(averaged, "the state has an average of no iterates")
         self._check_distinct(used, y, lengths)
 
     def _check_distinct(self, used: Array, y: Array, lengths: Array) -> None:
@@ -182,38 +183,18 @@ class StoredState:
             for _ in range(count):
                 seen.add(y[at : at + length].tobytes())
                 at += length
-            if len(seen) != count + 1:
-                raise ValueError("a plane of the state is there twice, or is the true output")
+            distinct = len(seen) == count + 1
+            require(distinct, "a plane of the state is there twice, or is the true output")
             first += length
 
     def _check_feasible(self, model: Any) -> None:
         form = self.formulation(model)
         used, mass = self.arrays["used"], self.arrays["mass"]
         owners = np.repeat(np.arange(len(used)), used)
-        if form.summed:
-            over = mass > form.cap[owners] * (1 + _ROUNDING)
-        else:
-            sums = np.bincount(owners, weights=mass, minlength=len(used))
-            over = sums > form.cap * (1 + _ROUNDING)
-        if over.any():
-            raise ValueError("the multipliers of the state exceed their bound")
-
-    def _check_scheme(self, valid: Any) -> None:
-        lengths, used = self.lengths, self.arrays["used"]
-        for labels, sizes in (
-            (self.arrays["labels"], lengths),
-            (self.arrays["y"], np.repeat(lengths, used)),
-        ):
-            if not len(labels):
-                continue
-            start, move, end = valid
-            ends = np.cumsum(sizes)
-            fine = np.ones(len(labels), dtype=bool)
-            fine[1:] = move[labels[:-1], labels[1:]]
-            fine[ends - sizes] = start[labels[ends - sizes]]
-            fine[ends - 1] &= end[labels[ends - 1]]
-            if not fine.all():
-                raise ValueError("the state has outputs that the scheme forbids")
+        cap = form.cap[owners] if form.summed else form.cap
+        sums = mass if form.summed else np.bincount(owners, weights=mass, minlength=len(used))
+        within = (sums <= cap * (1 + _EXCESS)).all()
+        require(within, "the multipliers of the state exceed their bound")
 
     def formulation(self, model: Any) -> Formulation:
         """What bounds the multipliers."""
@@ -245,5 +226,9 @@ def _rising(ends: Array, total: int, name: str, strictly: bool) -> None:
     """Refuse what does not rise from 0 to ``total``."""
     steps = np.diff(ends)
     falls = (steps <= 0) if strictly else (steps < 0)
-    if len(ends) < 2 or ends[0] != 0 or ends[-1] != total or falls.any():
-        raise ValueError(f"array {name!r} of the state must rise from 0 to {total}")
+    fine = len(ends) > 1 and ends[0] == 0 and ends[-1] == total and not falls.any()
+    require(fine, f"array {name!r} of the state must rise from 0 to {total}")
+
+
+def _within(numbers: Array, end: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < end)).all())

@@ -35,8 +35,7 @@ from hingeline.core.primitives import Workers, plane_loss, plane_sqdist, truth
 from hingeline.inference.chain import (
     augmented_maxima,
     path_score,
-    step_backward,
-    step_forward,
+    step_maxima,
     switch_gains,
     transposed,
     uniform_cost,
@@ -95,9 +94,9 @@ def fill_slack_table(
     reach = np.empty(stride)
     row = np.empty(n_labels)
     for t in range(length - 1, 0, -1):
-        step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+        step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
     for t in range(length - 1):
-        step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+        step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
     score = path_score(table, A, y)
     for t in range(length):
         for k in range(n_labels):
@@ -205,7 +204,7 @@ def sweep_in_order(
         ahead = np.zeros(length * stride)
         behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
-            step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+            step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
         for t in range(length):
             now = y[t]
             if switches < limit or t == length - 1:
@@ -228,7 +227,7 @@ def sweep_in_order(
                     commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
                     switches += 1
             if t + 1 < length:
-                step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+                step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
         slack[i] = max(maxima[y[length - 1]] - score, 0.0)
     return switches
 
@@ -277,9 +276,9 @@ def sweep_at_random(
         ahead = np.zeros(length * stride)
         behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
-            step_backward(scores, cost, y[t], backwards, n_labels, stride, t, behind, reach)
+            step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
         for t in range(length - 1):
-            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+            step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
         for trial in range(length):
             if switches >= limit or n_labels < 2:
                 break
@@ -300,9 +299,11 @@ def sweep_at_random(
                 commit_switch(constraints, state, labels, i, t, k)
                 switches += 1
                 for s in range(t, 0, -1):
-                    step_backward(scores, cost, y[s], backwards, n_labels, stride, s, behind, reach)
+                    step_maxima(
+                        scores, cost, y[s], backwards, n_labels, stride, s, -1, behind, reach
+                    )
                 for s in range(t, length - 1):
-                    step_forward(scores, cost, y[s], onwards, n_labels, stride, s, ahead, reach)
+                    step_maxima(scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach)
         _fill_row(ahead, scores, behind, 0, row)
         augmented_maxima(row, problem.cost, unit, n_labels, maxima)
         slack[i] = max(maxima[y[0]] - score, 0.0)
@@ -326,7 +327,7 @@ def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack
         scores = table.reshape(table.size)
         ahead = np.zeros(length * stride)
         for t in range(length - 1):
-            step_forward(scores, cost, y[t], onwards, n_labels, stride, t, ahead, reach)
+            step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
         best = -np.inf
         here = (length - 1) * stride
         loss = y[length - 1] * stride

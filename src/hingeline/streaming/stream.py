@@ -7,7 +7,7 @@ nothing that was seen before is copied or read. With ``memory`` the examples kep
 are visited: when others are forgotten, the multipliers of these must follow.
 
 The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
-come one after the other (:class:`hingeline.streaming.live_weights.LiveWeights`).
+come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
@@ -32,7 +32,7 @@ from sklearn.utils import check_random_state
 
 from hingeline._checks import effective_n_jobs, positive
 from hingeline._jit import announce_compiling
-from hingeline.core.blocks import WorkingSet
+from hingeline.core.blocks import WorkingSet, empty_working_set
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.loop import outside
 from hingeline.core.primitives import Compiled, Workers
@@ -42,20 +42,22 @@ from hingeline.core.solver import PlaneSolver
 from hingeline.features.input import find_classes, with_constant
 from hingeline.solvers.sdcd import SDCD
 from hingeline.solvers.sdm import SDM
-from hingeline.streaming.live_weights import LiveWeights
-from hingeline.streaming.passes import (
+from hingeline.streaming.memory import (
+    LiveWeights,
     add_multipliers,
     choose_planes,
     clear_drift,
     join_multipliers,
     list_planes,
-    open_passes,
     restore_planes,
+    spread,
     sum_masses,
 )
 
 Array = np.ndarray[Any, Any]
 
+#: Rows, offsets of sequences (None where every row is an example) and labels.
+Examples = tuple[sp.csr_matrix, Array | None, Array]
 #: What a call that fails leaves as it was.
 _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
 
@@ -63,11 +65,8 @@ _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encod
 class Stream:
     """Examples, multipliers and weights that an estimator keeps between calls.
 
-    Parameters
-    ----------
-    owner : estimator
-        The multipliers of its last fit, if it kept any, or those of the file that it was loaded
-        from are the first block.
+    The multipliers of the owner's last fit, if it kept any, or those of the file that it was
+    loaded from are the first block.
     """
 
     def __init__(self, owner: Any) -> None:
@@ -129,14 +128,12 @@ class Stream:
         before = self.blocks[-1].settings
         for name in names:
             if name in before and getattr(self.owner, name) != before[name]:
+                remedy = "call partial_fit once without passes=, which carries them over."
+                if name in ("fit_intercept", "boundary"):
+                    remedy = "call fit on all examples."
                 raise ValueError(
                     f"{name} was {before[name]!r} for the examples before and is "
-                    f"{getattr(self.owner, name)!r} now: "
-                    + (
-                        "call fit on all examples."
-                        if name in ("fit_intercept", "boundary")
-                        else "call partial_fit once without passes=, which carries them over."
-                    )
+                    f"{getattr(self.owner, name)!r} now: {remedy}"
                 )
 
     @contextlib.contextmanager
@@ -157,9 +154,7 @@ class Stream:
 
     def learn(
         self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
+        examples: Examples,
         weights: Array,
         passes: int | None,
         memory: int | None,
@@ -184,17 +179,15 @@ class Stream:
                 "without passes=."
             )
         if passes is not None and (memory is None or not self.blocks):
-            self._visit_new(matrix, offsets, labels, weights, passes)
+            self._visit_new(examples, weights, passes)
             return
-        rows, whole = self.owner._with_constant(matrix), None
+        examples, whole = (self.owner._with_constant(examples[0]), *examples[1:]), None
         if self.blocks:
             whole = self.merge()
-            old = whole.compiled.problem
-            rows = stack_rows([rows_of(old), rows], rows.shape[1], bool(self.owner.fit_intercept))
-            offsets = stack_offsets([offsets_of(old), offsets])
-            labels = np.concatenate([old.labels, labels])
+            parts = [examples_of(whole.compiled.problem), examples]
+            examples = self._stack(parts, examples[0].shape[1])
             weights = np.concatenate([whole.weights, weights])
-        problem = self.owner._make(rows, offsets, labels)
+        problem = self.owner._make(*examples)
         if passes is None:
             self._converge(problem, weights, None if fresh_planes else whole)
         elif whole is not None:
@@ -211,14 +204,10 @@ class Stream:
     def merge(self) -> DualMemory:
         """All blocks as one."""
         if len(self.blocks) > 1:
-            owner, problems = self.owner, [block.compiled.problem for block in self.blocks]
-            constant = bool(owner.fit_intercept)
-            rows = stack_rows(
-                [rows_of(p) for p in problems], owner.n_features_in_ + constant, constant
-            )
-            offsets = stack_offsets([offsets_of(p) for p in problems])
-            labels = np.concatenate([p.labels for p in problems])
-            compiled = owner._compile(owner._make(rows, offsets, labels))
+            owner = self.owner
+            examples = [examples_of(block.compiled.problem) for block in self.blocks]
+            width = owner.n_features_in_ + bool(owner.fit_intercept)
+            compiled = owner._compile(owner._make(*self._stack(examples, width)))
             whole = DualMemory(
                 compiled,
                 stack_forms([block.form for block in self.blocks]),
@@ -229,29 +218,24 @@ class Stream:
             self.blocks = [whole]
         return self.blocks[0]
 
+    def _stack(self, parts: Sequence[Examples], width: int) -> Examples:
+        return stack_examples(parts, width, bool(self.owner.fit_intercept))
+
     # A few passes --------------------------------------------------------------------------
 
     def _solver_class(self) -> type[PlaneSolver]:
         return SDCD if self.owner.slack == "sum" else SDM
 
-    def _visit_new(
-        self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
-        weights: Array,
-        passes: int,
-    ) -> None:
+    def _visit_new(self, examples: Examples, weights: Array, passes: int) -> None:
         """Visit new examples only, and keep them as a block."""
         owner, live = self.owner, self.go_live()
+        matrix, offsets, labels = examples
         live.make_room(matrix.shape[1], len(owner.classes_))
         if owner.fit_intercept:
             rows = with_constant(matrix, live.n_columns)
         else:
-            rows = sp.csr_matrix(
-                (matrix.data, matrix.indices, matrix.indptr),
-                shape=(matrix.shape[0], live.n_columns),
-            )
+            shape = (matrix.shape[0], live.n_columns)
+            rows = sp.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=shape)
         problem = owner._make(rows, offsets, labels, live.stride)
         if self.blocks:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
@@ -300,6 +284,9 @@ class Stream:
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
         kind = self._solver_class()
         options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
+        # Steps over all planes at once would need all examples, and no average knows of them.
+        options["cg_steps"] = 0
+        none = empty_working_set(compiled.lengths)
         interrupted = False
         done, estimate = 0, math.nan
         self.live = None  # should anything fail, made again from the blocks
@@ -307,9 +294,10 @@ class Stream:
             announce_compiling(),
             Workers(effective_n_jobs(owner.n_jobs), compiled.scratch_size) as workers,
         ):
-            solver = open_passes(
-                kind, compiled, form, workers, seed, options, live.w, self.visits, start
-            )
+            solver = kind(compiled, form, workers, seed, options, none)
+            if start is not None:  # its planes are in the weights already
+                solver.ws = solver.take_over(start)
+            solver.streaming, solver.w, solver.visits = True, live.w, self.visits
             try:
                 while done < passes:
                     estimate = solver.sweep()
@@ -320,15 +308,9 @@ class Stream:
         add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
         block = DualMemory(without_tables(compiled), form, planes, weights, owner._settings())
         self.blocks, self.live, self.visits = [*others, block], live, solver.visits
+        seconds, nan = time.perf_counter() - began, math.nan
         row = HistoryRow(
-            time=time.perf_counter() - began,
-            passes=done,
-            oracle_calls=solver.oracle_calls,
-            primal=math.nan,
-            dual=math.nan,
-            gap=math.nan,
-            estimate=estimate,
-            planes=solver.n_planes,
+            seconds, done, solver.oracle_calls, nan, nan, nan, estimate, solver.n_planes
         )
         which = "new examples" if start is None else "examples kept"
         reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
@@ -359,14 +341,10 @@ class Stream:
         """Add the multipliers of a block to the weights; where these have grown, pose it anew."""
         owner, problem = self.owner, block.compiled.problem
         width = live.n_columns + bool(owner.fit_intercept)
-        if (problem.n_features, problem.n_labels, problem.stride) != (
-            width,
-            live.n_labels,
-            live.stride,
-        ):
-            rows = stack_rows([rows_of(problem)], width, bool(owner.fit_intercept))
-            problem = owner._make(rows, offsets_of(problem), problem.labels, live.stride)
-            block.compiled = without_tables(owner._compile(problem))
+        sizes = (problem.n_features, problem.n_labels, problem.stride)
+        if sizes != (width, live.n_labels, live.stride):
+            examples = self._stack([examples_of(problem)], width)
+            block.compiled = without_tables(owner._compile(owner._make(*examples, live.stride)))
             problem = block.compiled.problem
         add_multipliers(problem, block.form, block.multipliers, factor, live.w, drift=False)
         add_multipliers(problem, block.form, block.multipliers, factor, live.u, drift=True)
@@ -455,7 +433,7 @@ class Stream:
         """Some examples of a block."""
         owner, problem = self.owner, block.compiled.problem
         stride = problem.stride if problem.stride >= len(owner.classes_) else None
-        small = owner._make(*choose_rows(problem, chosen), stride)
+        small = owner._make(*choose_examples(problem, chosen), stride)
         return dataclasses.replace(
             block,
             compiled=without_tables(owner._compile(small)),
@@ -516,42 +494,31 @@ def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
 # Rows of examples, in blocks --------------------------------------------------------------------
 
 
-def rows_of(problem: Any) -> sp.csr_matrix:
-    """Tokens or examples of a problem; a constant feature is the last column."""
-    n_rows = len(problem.indptr) - 1
-    return sp.csr_matrix(
-        (problem.values, problem.indices, problem.indptr), shape=(n_rows, problem.n_features)
-    )
+def examples_of(problem: Any) -> Examples:
+    """Rows of a problem, a constant feature last; where sequences begin, or None; labels."""
+    shape = (len(problem.indptr) - 1, problem.n_features)
+    rows = sp.csr_matrix((problem.values, problem.indices, problem.indptr), shape=shape)
+    return rows, getattr(problem, "offsets", None), problem.labels
 
 
-def offsets_of(problem: Any) -> Array | None:
-    """Where sequences begin and end; None where every row is an example."""
-    return getattr(problem, "offsets", None)
-
-
-def stack_rows(parts: Sequence[sp.csr_matrix], width: int, constant: bool) -> sp.csr_matrix:
-    """Rows below each other, ``width`` columns wide, the constant feature in the last of them.
+def stack_examples(parts: Sequence[Examples], width: int, constant: bool) -> Examples:
+    """Examples below each other, ``width`` columns wide, the constant feature in the last of them.
 
     Parts may be narrower, or wider in columns that nothing is in.
     """
     indices = []
-    for part in parts:
-        columns = part.indices
-        if constant and part.shape[1] != width and part.shape[0]:
+    for rows, _, _ in parts:
+        columns = rows.indices
+        if constant and rows.shape[1] != width and rows.shape[0]:
             columns = columns.copy()
-            columns[part.indptr[1:] - 1] = width - 1
+            columns[rows.indptr[1:] - 1] = width - 1
         indices.append(columns)
-    indptr = _stack_ends([part.indptr for part in parts])
-    return sp.csr_matrix(
-        (np.concatenate([part.data for part in parts]), np.concatenate(indices), indptr),
-        shape=(len(indptr) - 1, width),
-    )
-
-
-def stack_offsets(parts: Sequence[Array | None]) -> Array | None:
-    """Offsets of sequences one after the other."""
-    known = [part for part in parts if part is not None]
-    return _stack_ends(known) if known else None
+    indptr = _stack_ends([rows.indptr for rows, _, _ in parts])
+    data = np.concatenate([rows.data for rows, _, _ in parts])
+    matrix = sp.csr_matrix((data, np.concatenate(indices), indptr), shape=(len(indptr) - 1, width))
+    known = [offsets for _, offsets, _ in parts if offsets is not None]
+    labels = np.concatenate([labels for _, _, labels in parts])
+    return matrix, _stack_ends(known) if known else None, labels
 
 
 def _stack_ends(parts: Sequence[Array]) -> Array:
@@ -563,32 +530,27 @@ def _stack_ends(parts: Sequence[Array]) -> Array:
 
 def stack_forms(forms: Sequence[Formulation]) -> Formulation:
     """The formulation of all blocks; they differ in what is per example only."""
-    fields: dict[str, Any] = {}
-    for name in Formulation._fields:
-        values = [getattr(form, name) for form in forms]
-        fields[name] = np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
-    return Formulation(**fields)
+    fields: Any = [
+        np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
+        for values in zip(*forms, strict=True)
+    ]
+    return Formulation(*fields)
 
 
 def choose_form(form: Formulation, chosen: Array) -> Formulation:
     """The formulation of some examples."""
-    fields: dict[str, Any] = {
-        name: value[chosen]
-        for name, value in form._asdict().items()
-        if isinstance(value, np.ndarray)
-    }
-    return form._replace(**fields)
+    fields: Any = [value[chosen] if isinstance(value, np.ndarray) else value for value in form]
+    return Formulation(*fields)
 
 
-def choose_rows(problem: Any, chosen: Array) -> tuple[sp.csr_matrix, Array | None, Array]:
+def choose_examples(problem: Any, chosen: Array) -> Examples:
     """Rows, offsets and labels of some examples."""
-    offsets, matrix = offsets_of(problem), rows_of(problem)
+    matrix, offsets, labels = examples_of(problem)
     if offsets is None:
-        return matrix[chosen], None, problem.labels[chosen]
+        return matrix[chosen], None, labels[chosen]
     lengths = np.diff(offsets)[chosen]
-    ends = np.cumsum(lengths)
-    rows = np.arange(ends[-1]) + np.repeat(offsets[:-1][chosen] - (ends - lengths), lengths)
-    return matrix[rows], np.concatenate([[0], ends]), problem.labels[rows]
+    rows = spread(offsets[:-1][chosen], lengths)
+    return matrix[rows], np.concatenate([[0], np.cumsum(lengths)]), labels[rows]
 
 
 def without_tables(compiled: Compiled) -> Compiled:

@@ -1,4 +1,4 @@
-"""Passes over new examples only, and the multipliers of examples as blocks that come and go.
+"""Multipliers of examples as blocks that come and go, and the weights that they make.
 
 The dual is maximised over one example at a time with all others fixed, and the others enter only
 through the weights. So a batch of new examples is a problem of its own that starts from the
@@ -18,45 +18,16 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import kernel
+from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import FREE_SLOTS_ONLY, WorkingSet, add_planes, empty_working_set, insert
 from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import Compiled, Workers
-from hingeline.core.solver import PlaneSolver
+from hingeline.core.primitives import Compiled, Layout
 from hingeline.solvers.enumerated import add_all
 
 Array = np.ndarray[Any, Any]
 
 #: Multipliers of a block: planes, or a dense (examples, outputs) table.
 Multipliers = WorkingSet | Array
-
-
-def open_passes(
-    kind: type[PlaneSolver],
-    compiled: Compiled,
-    form: Formulation,
-    workers: Workers,
-    seed: int,
-    options: dict[str, Any],
-    w: Array,
-    visits: float,
-    start: WorkingSet | None = None,
-) -> PlaneSolver:
-    """A solver that visits new examples, the weights of all others given.
-
-    ``w`` changes in place; ``visits`` were made before, for the average. The planes of ``start``
-    are in ``w`` already.
-    """
-    # Steps over all planes at once would need all examples, and no average knows of them.
-    options = {**options, "cg_steps": 0}
-    solver = kind(compiled, form, workers, seed, options, empty_working_set(compiled.lengths))
-    if start is not None:
-        solver.ws = solver.take_over(start)
-    solver.streaming = True
-    solver.w, solver.visits = w, visits
-    return solver
-
-
-# Blocks ------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -104,8 +75,7 @@ def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
 
 def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Multipliers:
     """Multipliers of blocks one after the other; dense where one of them is."""
-    if any(isinstance(part, np.ndarray) for part in parts):
-        assert n_outputs is not None
+    if n_outputs is not None and any(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate([make_table(part, n_outputs) for part in parts])
     sets = [part for part in parts if isinstance(part, WorkingSet)]
     if len(sets) == 1:
@@ -144,16 +114,12 @@ def list_planes(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:
         mass = multipliers[rows, y]
         return used.astype(np.int64), y.astype(np.int32), mass, np.zeros(len(mass))
     ws = multipliers
-    slots = _spread(ws.slot, ws.used)
-    return (
-        ws.used.copy(),
-        ws.y[_spread(ws.y_start, ws.used * ws.length)],
-        ws.alpha[slots],
-        (ws.drift[slots]),
-    )
+    slots = spread(ws.slot, ws.used)
+    y = ws.y[spread(ws.y_start, ws.used * ws.length)]
+    return ws.used.copy(), y, ws.alpha[slots], ws.drift[slots]
 
 
-def _spread(starts: Array, counts: Array) -> Array:
+def spread(starts: Array, counts: Array) -> Array:
     """``starts[i], starts[i] + 1, …`` with ``counts[i]`` terms, one after the other."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
@@ -207,7 +173,95 @@ def restore_planes(
     scratch = np.zeros(compiled.scratch_size)
     if not insert_all(compiled.problem, form, ws, used, y, scratch):
         raise ValueError("a plane of the stored state is there twice, or is no plane")
-    slots = _spread(ws.slot, ws.used)
+    slots = spread(ws.slot, ws.used)
     ws.alpha[slots] = mass
     ws.drift[slots] = drift
     return ws
+
+
+class LiveWeights:
+    """``w = Σ α·a·Δf`` and the sum ``u`` behind the average of its iterates.
+
+    The layout is the structure's own. But the first block (features) has more rows than there are
+    features, and rows may be longer than labels need, so that a feature or label that finds room
+    moves nothing, or the few rows behind it. Without room the blocks are copied to a vector with
+    half as many feature rows more, or with longer rows: adding costs O(1) copied rows per feature.
+    """
+
+    def __init__(self, shape: Any, n_columns: int, n_labels: int) -> None:
+        """``shape`` is the estimator; the constant feature is none of its columns."""
+        self.shape = shape
+        self.n_columns, self.n_labels = n_columns, n_labels
+        self.copies = 0  # how often everything had to move
+        self.layout = shape._make_layout(n_columns, n_labels)
+        self.stride = next(iter(self.layout.values())).stride
+        self._w, self._u = self._allocate(), self._allocate()
+
+    @property
+    def w(self) -> Array:
+        """The weights, as solvers take them."""
+        return self._w[: self.layout.size]
+
+    @property
+    def u(self) -> Array:
+        """``Σ drift·a·Δf``."""
+        return self._u[: self.layout.size]
+
+    def _allocate(self) -> Array:
+        """Zeros with room for as many labels as a row holds."""
+        return aligned_zeros(self.shape._make_layout(self.n_columns, self.stride, self.stride).size)
+
+    def restart_average(self) -> None:
+        """Forget the iterates before this moment."""
+        self._u = aligned_zeros(len(self._u))
+
+    def make_room(self, n_columns: int, n_labels: int) -> None:
+        """Let there be so many features and labels, at least as many as before."""
+        columns, stride = self.n_columns, self.stride
+        if n_columns > columns:
+            columns = n_columns + (n_columns + ("intercept" in self.layout)) // 2
+        if n_labels > stride:
+            stride = self.shape._roomy_stride(n_labels)
+        before, grows = self.layout, (columns, stride) != (self.n_columns, self.stride)
+        self.n_columns, self.n_labels, self.stride = columns, n_labels, stride
+        self.layout = self.shape._make_layout(columns, n_labels, stride)
+        if grows:
+            self._w, self._u = (self._copy(flat, before) for flat in (self._w, self._u))
+            self.copies += 1
+        else:
+            self._shift(before)
+
+    def _copy(self, flat: Array, before: Layout) -> Array:
+        """The same weights in a larger vector."""
+        new = self._allocate()
+        for name, block in before.items():
+            target = self.layout[name].padded(new)
+            target[: block.rows, : block.stride] = block.padded(flat)
+        return new
+
+    def _shift(self, before: Layout) -> None:
+        """Move the blocks that lie behind one that has got more rows."""
+        moved = [name for name, block in before.items() if self.layout[name].start != block.start]
+        if moved:
+            first = before[moved[0]].start
+            for flat in (self._w, self._u):
+                kept = {name: before[name].padded(flat).copy() for name in moved}
+                flat[first : self.layout.size] = 0.0
+                for name, table in kept.items():
+                    self.layout[name].padded(flat)[:] = table
+
+    def average(self, n_columns: int, visits: float) -> Array:
+        """A copy of the average of so many iterates, without room to spare."""
+        factor = -1.0 / (visits * (visits + 1.0)) if visits > 0 else 0.0
+        tight = self.shape._make_layout(n_columns, self.n_labels)
+        flat = aligned_zeros(tight.size)
+        for name, block in tight.items():
+            out = block.table(flat)
+            w, u = (self.layout[name].table(f)[: block.rows] for f in (self._w, self._u))
+            if factor:  # no third copy of the weights
+                out[:] = u
+                out *= factor
+                out += w
+            else:
+                out[:] = w
+        return flat
