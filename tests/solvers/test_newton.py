@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
-from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.newton import Curvature, respond
+from hingeline.solvers.sdm import Accelerator
 from hingeline.structures.multiclass import compile_problem, make_problem
 
 # isort: split

@@ -89,7 +89,7 @@ class CertifiedSolver(ABC):
 
     certifies = False  # whether every sweep keeps a true primal by itself
     streaming = False  # the average goes on from one call to the next
-    #: What :mod:`hingeline.core.snapshot` keeps of the state.
+    #: What :mod:`hingeline.core.loop` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         *("clock", "oracle_calls", "satisfied", "_stretch", "_best_primal"),
         *("visits", "_certificates", "_average_leads"),
@@ -467,7 +467,7 @@ class PlaneSolver(CertifiedSolver):
         copy_planes(start, ws)
         if gram:
             fill = self.compiled.bind(fill_gram)
-            fill(self.compiled.problem, ws, self.workers.scratch[0])
+            fill(self.compiled.problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])
         return ws
 
     @property
