@@ -188,8 +188,8 @@ def test_options_that_make_no_sense(folder, tmp_path, options):
 
 def test_what_other_commands_refuse(folder, tmp_path):
     model, test = folder / "arff.hinge", folder / "mood-test.arff.gz"
-    assert "report does not know" in refused("report", model)
-    assert "explain does not know" in refused("explain", model, test)
+    assert "hingeline report cannot take" in refused("report", model)
+    assert "hingeline explain cannot take" in refused("explain", model, test)
     assert "--margin" in refused("predict", model, test, "--margin")
     for option in (("--strict",), ("--bootstrap", 9), ("--confusion",), ("--scheme", "IOB2")):
         assert str(option[0]) in refused("evaluate", model, test, *option)

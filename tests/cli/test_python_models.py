@@ -39,7 +39,8 @@ def test_dicts(tmp_path):
     write_crfsuite(file, X, LABELS)
     assert accuracy(model, file) == 1.0
     words = write(tmp_path / "test.conll", "Ann O\nran O\n\nBob O\nsat O\n" * 5)
-    assert "holds tokens (conll), but the model takes sequences" in refused("predict", model, words)
+    said = refused("predict", model, words)
+    assert "holds columns of words (conll), but the model takes sequences" in said
 
 
 @pytest.mark.parametrize("format", ["auto", "svmhmm"])

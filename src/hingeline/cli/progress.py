@@ -50,6 +50,11 @@ class FitProgress(Progress):
             disable=quiet or not console.is_terminal or console.is_dumb_terminal,
         )
 
+    def stop(self) -> None:
+        """Take the bars away, where there are any."""
+        if not self.disable:  # older versions of rich print an empty line otherwise
+            super().stop()
+
     def say(self, line: str) -> None:
         """Print a line above the bars."""
         if not self.quiet:

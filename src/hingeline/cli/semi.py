@@ -20,7 +20,6 @@ from hingeline.cli.progress import Clock, FitProgress, finite, print_result, wri
 from hingeline.cli.train import make_encoder
 from hingeline.features.tables import TokenTable
 from hingeline.report.words import count_of
-from hingeline.semisupervised.annealing import AnnealingStep
 
 
 def semi(
@@ -153,7 +152,10 @@ def semi(
             **metadata,
             "unknown_labels": unknown,
             "selected": estimator.selected_,
-            "steps": [_plain(step) for step in estimator.steps_],
+            "steps": [
+                {k: finite(v) if isinstance(v, float) else v for k, v in step._asdict().items()}
+                for step in estimator.steps_
+            ],
         },
         as_json,
     )
@@ -168,7 +170,3 @@ def _stack(parts: list[files.Samples]) -> TokenTable:
     }
     lengths = np.concatenate([table.lengths for table in tables])
     return TokenTable.from_columns(columns, np.append(0, np.cumsum(lengths)))
-
-
-def _plain(step: AnnealingStep) -> dict[str, Any]:
-    return {k: finite(v) if isinstance(v, float) else v for k, v in step._asdict().items()}

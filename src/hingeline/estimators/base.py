@@ -271,8 +271,10 @@ class BaseSSVM:
         With ``slack="nu"`` instead of C: the mean loss that margin errors may have at most; "auto"
         chooses it on held-out examples. See ``docs/nu.md``.
     solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
-        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``; ``"bcfw"`` solves ``"max"``,
-        ``"one-slack"`` ``"max"`` and ``"sum"``, ``"subgradient"`` ``"max"`` and ``"nu"``.
+        ``"auto"`` is ``"sdm"``, and ``"sdcd"`` for ``slack="sum"``. ``"fsmo"`` finds planes by
+        cutting planes; ``"bcfw"`` (``"max"``) is block-coordinate Frank-Wolfe; ``"one-slack"``
+        (``"max"`` and ``"sum"``) sums the planes of all examples to one a pass; ``"subgradient"``
+        (``"max"`` and ``"nu"``) follows the ν paper.
     tol : float, default=1e-2
         Training stops when the certified relative gap ``(P − D)/P`` is this small.
     max_iter : int, default=1000

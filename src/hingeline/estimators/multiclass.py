@@ -49,12 +49,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         :class:`hingeline.ChainSSVM`.
     loss : "zero_one", array of shape (classes, classes), or (scale, loss)
         Cost of predicting the column's class for the row's, in the order of ``classes_``.
-    solver : {"auto", "sdm", "fsmo", "bcfw", "sdcd", "one-slack", "subgradient"}, default="auto"
-        ``"auto"`` is ``"sdm"``, which keeps all classes in the working set, and ``"sdcd"`` for
-        ``slack="sum"``. ``"fsmo"`` finds planes by cutting planes, ``"bcfw"`` (``"max"``, finite
-        C) is block-coordinate Frank-Wolfe; ``"one-slack"`` (``"max"`` and ``"sum"``, finite C)
-        sums the planes of all examples to one a pass; ``"subgradient"`` (``"max"`` and ``"nu"``)
-        follows the ν paper.
     class_weight : dict or "balanced", optional
         Multiplies the weight of the examples of a class.
     fit_intercept : bool, default=True

@@ -25,16 +25,10 @@ Array = np.ndarray[Any, Any]
 
 #: Array -> kinds of numbers allowed; ``offsets`` is there for sequences only.
 _TYPES: dict[str, tuple[str, ...]] = {
-    "indptr": ("int64",),
-    "indices": ("int32",),
+    **dict.fromkeys(("indptr", "offsets", "used"), ("int64",)),
+    **dict.fromkeys(("indices", "labels", "y"), ("int32",)),
+    **dict.fromkeys(("weights", "mass", "drift"), ("float64",)),
     "values": ("float32", "float64"),
-    "labels": ("int32",),
-    "offsets": ("int64",),
-    "weights": ("float64",),
-    "used": ("int64",),
-    "y": ("int32",),
-    "mass": ("float64",),
-    "drift": ("float64",),
 }
 #: Inner products that a plane may ask for on average, beyond a few megabytes in all: planes of
 #: an example are tens, and a small file must not ask for much memory.
