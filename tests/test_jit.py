@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -26,6 +26,9 @@ from hingeline import _jit
 from hingeline._jit import (
     FASTMATH,
     announce_compiling,
+    by_class,
+    by_reference,
+    finite_helper,
     helper,
     kernel,
     prefetch,
@@ -408,6 +411,103 @@ def test_compiling_is_announced_once_and_only_where_it_happens(capsys, monkeypat
             made(1)
         made(np.float32(1))
         assert capsys.readouterr().err == ""
+
+
+# Tuples of arrays -------------------------------------------------------------------------------
+
+
+class Inner(NamedTuple):
+    table: Any
+    words: Any
+
+
+@by_reference
+class Outer(NamedTuple):
+    vector: Any
+    table: Any
+    n: int
+    inner: Inner
+    factor: float
+
+
+class Special(Outer):
+    """The same fields, other code."""
+
+
+@helper
+def double(outer):
+    return 2.0 * outer.factor
+
+
+@helper
+def triple(outer):
+    return 3.0 * outer.factor
+
+
+def factor_of(outer):
+    return (triple if isinstance(outer, Special) else double)(outer)
+
+
+by_class(factor_of, lambda kind: triple if kind is Special else double)
+
+
+@kernel
+def read_all(outer, out):
+    copy = outer.vector[1:3].copy()  # which owns memory
+    for k in range(outer.vector.shape[0]):
+        outer.vector[k] += 1.0  # the array is the caller's
+    total = copy[0] + copy[1] + outer.n
+    for i in range(outer.table.shape[0]):
+        for j in range(outer.table.shape[1]):
+            total += outer.table[i, j] * outer.inner.table[j, i]
+    for word in outer.inner.words:
+        total += word
+    out[0] = total * factor_of(outer)
+    return outer.table.strides[0]
+
+
+@pytest.mark.parametrize("kind", [Outer, Special])
+def test_tuples_by_reference(kind):
+    table = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    inner = Inner(np.asfortranarray(table.T), np.array([5, 6], dtype=np.int8))
+    for view in (table, table[::2]):
+        outer = kind(np.arange(4.0), view, 7, inner, 0.5)
+        counts = [sys.getrefcount(a) for a in (outer.vector, outer.table, *inner)]
+        out = np.empty(1)
+        for turn in range(50):
+            assert read_all(outer, out) == view.strides[0]
+            products = float((view * inner.table.T[: len(view)]).sum())
+            expected = 1 + 2 + 2 * turn + 7 + products + 11
+            assert out[0] == pytest.approx(expected * (1.5 if kind is Special else 1.0))
+        assert outer.vector.tolist() == [50.0, 51.0, 52.0, 53.0]
+        assert counts == [sys.getrefcount(a) for a in (outer.vector, outer.table, *inner)]
+
+
+def test_a_helper_is_compiled_once_whatever_the_flags_of_its_callers():
+    compiled = []
+
+    @helper
+    def below(x):
+        return x + 1.0
+
+    @finite_helper
+    def middle(x):
+        return below(x)
+
+    @uncached
+    def both(x):
+        return below(x) + middle(x)
+
+    class Count(numba.core.event.Listener):
+        def on_start(self, event):
+            compiled.append(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event):
+            pass
+
+    with numba.core.event.install_listener("numba:compile", Count()):
+        assert both(1.0) == 4.0
+    assert sorted(compiled) == ["below", "both", "middle"]
 
 
 # The decorators ---------------------------------------------------------------------------------

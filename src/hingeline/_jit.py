@@ -596,29 +596,13 @@ def _name_for_callers(library: Any, fndesc: Any, env: Any) -> Any:
 # values. Kernels cannot make such tuples, and do not own what is in them: the caller does.
 
 
-class _Reference(types.BaseNamedTuple):
-    """The type of a tuple that stays where it is."""
+class _Reference(types.NamedTuple):
+    """The type of a tuple that stays where it is; ``value`` is that of the tuple itself."""
 
     def __init__(self, kinds: tuple[Any, ...], python_class: type) -> None:
+        super().__init__(kinds, python_class)
         self.value = types.NamedTuple(kinds, python_class)
-        self.types = self.value.types
-        self.count = self.value.count
-        self.fields = self.value.fields
-        self.instance_class = python_class
-        super().__init__(f"*{self.value.name}")
-
-    @property
-    def key(self) -> Any:
-        return self.instance_class, self.types
-
-    def __getitem__(self, index: int) -> Any:
-        return self.types[index]
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.types)
+        self.name = f"*{self.value.name}"
 
 
 @register_model(_Reference)

@@ -88,7 +88,7 @@ class CertifiedSolver(ABC):
 
     certifies = False  # whether every sweep keeps a true primal by itself
     streaming = False  # the average goes on from one call to the next
-    #: What :mod:`hingeline.core.snapshot` keeps of the state.
+    #: What :mod:`hingeline.core.loop` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
         *("clock", "oracle_calls", "satisfied", "_stretch", "_best_primal"),
         *("visits", "_certificates", "_average_leads"),

@@ -20,10 +20,9 @@ from hingeline._checks import as_callbacks, check_common, effective_n_jobs
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, outside, run
+from hingeline.core.loop import Limits, identity, outside, run
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
-from hingeline.core.snapshot import identity
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
 

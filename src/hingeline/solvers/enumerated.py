@@ -48,8 +48,7 @@ from hingeline.core.primitives import (
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
-from hingeline.solvers.conjugate_gradients import Accelerator
-from hingeline.solvers.sdm import Pair
+from hingeline.solvers.sdm import Accelerator, Pair
 
 Array = np.ndarray[Any, Any]
 
@@ -406,7 +405,8 @@ def measure_all(form: Formulation, losses: Array, squares: Array) -> tuple[Array
     offsets = np.sqrt(losses) if form.root else losses
     wrong = losses > 0.0
     scales = offsets**2 if form.rescaled else wrong
-    square = float(squares @ scales.sum(axis=1)) / max(int(wrong.sum()), 1)
+    # Summed one by one: the search for nu starts from it, and sums are rounded in their order.
+    square = float(np.cumsum(scales * squares[:, None])[-1]) / max(int(wrong.sum()), 1)
     least = np.where(wrong, offsets, np.inf).min(axis=1)
     per_norm = np.isfinite(least) if form.rescaled else 1.0 / least  # rescaling makes a = b
     return offsets, square, float((np.sqrt(squares) * per_norm).max(initial=0.0))

@@ -42,7 +42,7 @@ from hingeline.core.formulations import Formulation, example_gap
 from hingeline.core.primitives import planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
-from hingeline.solvers.conjugate_gradients import Accelerator
+from hingeline.solvers.sdm import Accelerator
 
 Array = np.ndarray[Any, Any]
 

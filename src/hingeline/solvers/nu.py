@@ -43,9 +43,8 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import LEAST_MARGIN, CertifiedSolver, PlaneSolver
-from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.enumerated import EnumeratedSDM
-from hingeline.solvers.sdm import SDM, Pair
+from hingeline.solvers.sdm import SDM, Accelerator, Pair
 
 # Margins of given weights: the best ρ for them, and who errs, lies on the margin or beyond it.
 #

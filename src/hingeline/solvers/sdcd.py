@@ -66,9 +66,8 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import option, option_names
 from hingeline.core.solver import PlaneSolver
-from hingeline.solvers.conjugate_gradients import Accelerator
 from hingeline.solvers.enumerated import EnumeratedSDM, Work, hinges, make_work, visit
-from hingeline.solvers.sdm import SDM
+from hingeline.solvers.sdm import SDM, Accelerator
 
 # Which outputs enter the working set when every hinge counts (``slack="sum"``).
 #

@@ -480,50 +480,37 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
 
 @helper
 def _add_whole_rows(
-    problem: ChainProblem,
-    at: int,
-    ys: Array,
-    t: int,
-    a: int,
-    moved: Array,
-    n_moved: int,
-    change: Array,
-    w: Array,
+    problem: Any, at: int, ys: Array, t: int, moved: Array, count: int, change: Array, w: Array
 ) -> None:
     first, last = problem.indptr[at], problem.indptr[at + 1]
     rows_add(problem.indices, problem.values, first, last, change, w, problem.stride)
 
 
 def _add_change(
-    problem: ChainProblem,
-    at: int,
-    ys: Array,
-    t: int,
-    a: int,
-    moved: Array,
-    n_moved: int,
-    change: Array,
-    w: Array,
+    problem: Any, at: int, ys: Array, t: int, moved: Array, count: int, change: Array, w: Array
 ) -> None:
-    """``W[f, k] += x_f·change[k]`` for token ``at``, k being a or a label of a plane that moves."""
+    """``W[f, k] += x_f·change[k]`` for token ``at``, k its label or that of a plane that moves.
+
+    ``moved[:count]`` are these planes; behind them is room for labels.
+    """
     stride = problem.stride
     if stride < LONG_ROW:
-        _add_whole_rows(problem, at, ys, t, a, moved, n_moved, change, w)
+        _add_whole_rows(problem, at, ys, t, moved, count, change, w)
         return
-    named = moved[n_moved:]
-    named[0] = a
-    count = 1
-    for j in moved[:n_moved]:
+    named = moved[count:]
+    named[0] = problem.labels[at]
+    n_named = 1
+    for j in moved[:count]:
         b = ys[j, t]
         p = 0
-        while p < count and named[p] != b:
+        while p < n_named and named[p] != b:
             p += 1
-        if p == count:
-            named[count] = b
-            count += 1
+        if p == n_named:
+            named[n_named] = b
+            n_named += 1
     for p in range(problem.indptr[at], problem.indptr[at + 1]):
         row = problem.indices[p] * stride
-        for q in range(count):
+        for q in range(n_named):
             w[row + named[q]] += problem.values[p] * change[named[q]]
 
 
@@ -558,7 +545,7 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
                 A[labels[t - 1], a] += steps[j]
                 A[ys[j, t - 1], b] -= steps[j]
         if some:
-            _add_change(problem, lo + t, ys, t, a, moved, count, change, w)
+            _add_change(problem, lo + t, ys, t, moved, count, change, w)
             for p in range(count):
                 change[ys[moved[p], t]] = 0.0
             change[a] = 0.0
