@@ -414,7 +414,7 @@ class RecordedEnumerated(Recorder, EnumeratedSDM):
 def test_the_average_of_the_iterates(separable, C, slack, rescale):
     with Workers(1, separable.compiled.scratch_size) as workers:
         # Without the steps over all planes at once, which are no visits.
-        options = {"patience": 1, "cg_steps": 0}
+        options = {"patience": 1, "cg_steps": 0, "newton_weights": 0}
         form = formulation(C, slack, rescale)
         state = RecordedSDM(separable.compiled, form, workers, 0, options)
         for _ in range(18):  # restarts at 1, 2, 4, 8 and 16 among them
@@ -452,7 +452,8 @@ def test_weights_and_average_where_all_outputs_are_planes(classes, C, slack, res
             planes[i, k] -= multiclass_joint_feature(X[i], k, 4)
             planes[i, k] *= a
     with Workers(1, compiled.scratch_size) as workers:
-        state = RecordedEnumerated(compiled, form, workers, 0, {"cg_steps": cg_steps})
+        options = {"cg_steps": cg_steps, "newton_weights": 2000 if cg_steps else 0}
+        state = RecordedEnumerated(compiled, form, workers, 0, options)
         for _ in range(18):
             state.sweep()
             expected = np.einsum("ik,ikd->d", state.alpha, planes)
