@@ -30,7 +30,7 @@ from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.primitives import Workers
 from hingeline.inference.chain import max_sum, path_score
 from hingeline.semisupervised.starting import find_best_labels
-from hingeline.semisupervised.switching import is_lower, sweep_in_order
+from hingeline.semisupervised.switching import is_lower, sweep_labels
 from hingeline.structures import chain
 from hingeline.structures.chain import moves, position_scores
 
@@ -126,16 +126,16 @@ def python_sweep(problem: Any, w: Array, scale: float, penalties: Penalties) -> 
     evaluator = SwitchEvaluator(penalties, problem.labels)
     length = int(problem.offsets[1])
     violator = np.empty(length, dtype=np.int32)
-    m, d = problem.n_labels, problem.n_features
-    W = w.reshape(-1, problem.stride)
+    m = problem.n_labels
+    tables = chain.layout_of(problem).split(w)
     indices = problem.indices.reshape(-1, 20)
-    scores = np.array([W[indices[t], :m].sum(axis=0) for t in range(length)])
-    scores[0] += W[d + m, :m]
-    scores[-1] += W[d + m + 1, :m]
+    scores = np.array([tables["emission"][indices[t]].sum(axis=0) for t in range(length)])
+    scores[0] += tables["start"][0]
+    scores[-1] += tables["end"][0]
     y = problem.labels[:length]
 
     def slack() -> float:
-        score = scores[np.arange(length), y].sum() + W[d + y[:-1], y[1:]].sum()
+        score = scores[np.arange(length), y].sum() + tables["transition"][y[:-1], y[1:]].sum()
         return float(decode_one(problem, 0, w, violator) - score)
 
     switches = 0
@@ -157,6 +157,18 @@ def python_sweep(problem: Any, w: Array, scale: float, penalties: Penalties) -> 
     return switches
 
 
+def sweep(
+    problem: Any, w: Array, scale: float, penalties: Penalties, state: Any, labels: Array
+) -> None:
+    """One sweep of ours over all sequences, in order."""
+    n = len(problem.offsets) - 1
+    none = np.zeros(0, dtype=np.int64)
+    tables, everyone = penalties.compiled, np.arange(n)
+    sweep_labels(
+        problem, 0, w, scale, tables, state, everyone, NO_LIMIT, none, none, labels, np.empty(n)
+    )
+
+
 def timed(function: Any) -> tuple[float, Any]:
     """Seconds, and what came out."""
     began = time.perf_counter()
@@ -174,7 +186,7 @@ def compare(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[str
     def ours() -> Array:
         labels = start.copy()
         state = penalties.state(labels)
-        sweep_in_order(problem, 0, w, scale, compiled, state, everyone, NO_LIMIT, labels, slack)
+        sweep(problem, w, scale, penalties, state, labels)
         return labels
 
     def naive() -> Array:
@@ -223,18 +235,7 @@ def sweep_only(n: int, length: int, n_labels: int, scale: float = 0.01) -> dict[
         labels = start.copy()
         state = penalties.state(labels)
         began = time.perf_counter()
-        sweep_in_order(
-            problem,
-            0,
-            w,
-            scale,
-            penalties.compiled,
-            state,
-            np.arange(n),
-            NO_LIMIT,
-            labels,
-            np.empty(n),
-        )
+        sweep(problem, w, scale, penalties, state, labels)
         seconds.append(time.perf_counter() - began)
     return {
         "sequences": n,

@@ -18,7 +18,7 @@ from hingeline.constraints.switches import (
     SHARE,
     commit_switch,
     count_sequence,
-    price_corpus,
+    price_excess,
 )
 from hingeline.inference.chain import path_score
 from hingeline.semisupervised.switching import is_lower
@@ -55,7 +55,7 @@ def _penalty_anew(
             value = bad / max(everyone, 1)
         else:
             value = (everyone + g) / n
-        total += price_corpus(constraints, c, value)
+        total += price_excess(constraints.corpus_bounds[c], constraints.corpus_price[c], value)
     return total
 
 
@@ -71,7 +71,7 @@ def naive_sweep(
     limit: int,
     slack: Array,
 ) -> int:
-    """``sweep_in_order`` with a decode for every candidate.
+    """``sweep_labels`` in order, with a decode for every candidate.
 
     The labels switched are those in the problem itself, which ``decode`` reads.
     """

@@ -26,8 +26,8 @@ from hingeline.constraints import (
     compile_constraints,
     constrained_decode,
 )
-from hingeline.constraints.decode import decode_compiled, search_by_beam
-from hingeline.constraints.rules import HARD
+from hingeline.constraints.base import HARD
+from hingeline.constraints.decode import search_by_beam
 
 CLASSES = ["a", "b", "c"]
 
@@ -169,10 +169,6 @@ def test_sequences_are_decoded_for_themselves(method):
         for x, s, _ in parts
     ]
     np.testing.assert_array_equal(together, np.concatenate(alone))
-    compiled = compile_constraints(constraints, X, CLASSES)
-    np.testing.assert_array_equal(
-        decode_compiled(compiled, scores, transitions, method=method), together
-    )
 
 
 def test_a_predicate_is_kept_by_switching_and_refused_elsewhere():
@@ -188,7 +184,7 @@ def test_a_predicate_is_kept_by_switching_and_refused_elsewhere():
 
 def test_bad_calls_are_explained():
     x, scores, transitions = problem(1, 3)
-    with pytest.raises(ValueError, match="beam, switching, exact, got 'lagrangian'"):
+    with pytest.raises(ValueError, match="choose one of 'beam', 'switching', 'exact'"):
         constrained_decode([], [x], CLASSES, scores, transitions, method="lagrangian")
     with pytest.raises(ValueError, match="beam must be"):
         constrained_decode([], [x], CLASSES, scores, transitions, beam=0)

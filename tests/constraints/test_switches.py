@@ -31,8 +31,7 @@ from hingeline.constraints import (
     compile_constraints,
 )
 from hingeline.constraints import switches as forms
-from hingeline.constraints.corpus import CorpusConstraint
-from hingeline.constraints.rules import HARD
+from hingeline.constraints.base import HARD, CorpusConstraint
 
 CLASSES = ["a", "b", "c", "d"]
 VOCABULARY = ["x", "y", "1999", ".", ","]

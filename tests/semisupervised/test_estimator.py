@@ -298,8 +298,8 @@ def test_clones_and_parameters_of_the_base():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"base": ChainSSVM(slack="squared")}, "slack='max' only"),
-        ({"base": ChainSSVM(rescale="slack")}, "rescale='margin' only"),
+        ({"base": ChainSSVM(slack="squared")}, "use slack='max'"),
+        ({"base": ChainSSVM(rescale="slack")}, "use rescale='margin'"),
         ({"base": ChainSSVM(solver="one-slack")}, "solver"),
         ({"base": ChainSSVM(C=float("inf"))}, "C must be greater than 0"),
         ({"C_u": ()}, "C_u is empty"),

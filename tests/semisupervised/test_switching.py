@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline import constraints as cs
-from hingeline.constraints.penalties import Penalties, measure_penalty
+from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.switches import sum_penalties
 from hingeline.core.primitives import Workers
 from hingeline.semisupervised.starting import find_best_labels
 from hingeline.semisupervised.switching import measure_slacks, switch_labels
@@ -152,7 +153,7 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
     assert fast.labels.tolist() == problem.labels[at:].tolist()
     if limit is None:
         assert slack == pytest.approx(fast.slack, abs=1e-9)
-    assert measure_penalty(penalties.compiled, state) == pytest.approx(fast.penalty, abs=1e-9)
+    assert sum_penalties(penalties.compiled, state) == pytest.approx(fast.penalty, abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)

@@ -21,16 +21,20 @@ flat distributions first, single labellings in the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
+
 from hingeline._checks import positive
-from hingeline.baselines.base import Baseline, Rounds
-from hingeline.baselines.relaxation import Relaxation, SoftTask
+from hingeline.baselines.base import Array, Baseline, Rounds
+from hingeline.baselines.relaxation import Relaxation, SoftLabels, project
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
+from hingeline.core.results import Result
 from hingeline.estimators.crf import ChainCRF
 from hingeline.semisupervised.starting import PartlyLabelled
+from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 
 #: From the posterior of the model to almost a single labelling.
 TEMPERATURES = (1.0, 0.5, 0.2, 0.1)
@@ -73,14 +77,15 @@ class PosteriorRegularization(Baseline):
     left_out_ : list of str
     """
 
-    unlabelled_weight: float = field(default=1.0, kw_only=True)
-    max_passes: int = field(default=60, kw_only=True)
-    tol: float = field(default=1e-3, kw_only=True)
+    _: KW_ONLY
+    unlabelled_weight: float = 1.0
+    max_rounds: int = 10
+    max_passes: int = 60
+    tol: float = 1e-3
     _base_class = ChainCRF
     _no_predicates = "have no expectation"
-    max_rounds: int = field(default=10, kw_only=True)
 
-    def _check(self, model: Any) -> None:
+    def _check(self, model: Any, dev: Any) -> None:
         _check_shared(self)
         positive("max_rounds", self.max_rounds, integer=True)
 
@@ -116,15 +121,16 @@ class DASO(Baseline):
         As for :class:`PosteriorRegularization`.
     """
 
-    unlabelled_weight: float = field(default=1.0, kw_only=True)
-    max_passes: int = field(default=60, kw_only=True)
-    tol: float = field(default=1e-3, kw_only=True)
+    _: KW_ONLY
+    temperatures: Sequence[float] = TEMPERATURES
+    unlabelled_weight: float = 1.0
+    max_alternations: int = 5
+    max_passes: int = 60
+    tol: float = 1e-3
     _base_class = ChainCRF
     _no_predicates = "have no expectation"
-    temperatures: Sequence[float] = field(default=TEMPERATURES, kw_only=True)
-    max_alternations: int = field(default=5, kw_only=True)
 
-    def _check(self, model: Any) -> None:
+    def _check(self, model: Any, dev: Any) -> None:
         _check_shared(self)
         positive("max_alternations", self.max_alternations, integer=True)
         if len(self.temperatures) == 0:
@@ -155,22 +161,9 @@ def _alternate(
     max_rounds: int,
 ) -> None:
     """Distributions and weights in turn, ``max_rounds`` times at each temperature, at most."""
-    model = data.model
-    unlabelled = data.make_problem(data.first, data.n)
-    relaxation = Relaxation(penalties.compiled, unlabelled.stride)
-    baseline.left_out_ = relaxation.left_out
-    task = SoftTask(
-        data.make_problem(0, data.first),
-        unlabelled,
-        float(model.C) * data.weights,
-        float(model.C) * float(baseline.unlabelled_weight),
-        relaxation,
-        workers,
-        tol=float(model.tol),
-        max_iter=int(model.max_iter),
-        max_passes=int(baseline.max_passes),
-    )
-    result = task.learn_supervised()
+    task = _Task(baseline, data, penalties, workers)
+    baseline.left_out_ = task.relaxation.left_out
+    result = minimise_log_loss(task.labelled, task.weights, task.observed, **task.limits)
     soft = task.project(result.weights, temperatures[0], None)
     before = task.objective(result.weights, soft)
     rounds.add(result, task.find_best_labels(soft), objective=before)
@@ -193,3 +186,70 @@ def _alternate(
             if before - objective <= float(baseline.tol) * abs(before):
                 break
             before = objective
+
+
+class _Task:
+    """Both halves of an alternation: distributions for weights, and weights for distributions."""
+
+    def __init__(
+        self,
+        baseline: PosteriorRegularization | DASO,
+        data: PartlyLabelled,
+        penalties: Penalties,
+        workers: Workers,
+    ) -> None:
+        model = data.model
+        labelled = data.make_problem(0, data.first)
+        self.labelled = ChainExpectations(labelled, workers)
+        self.unlabelled = ChainExpectations(data.make_problem(data.first, data.n), workers)
+        self.weights = float(model.C) * data.weights
+        self.c_u = float(model.C) * float(baseline.unlabelled_weight)
+        self.observed = observed_features(labelled, self.weights)
+        self.relaxation = Relaxation(penalties.compiled, self.unlabelled.problem.stride)
+        self.limits: Any = {"tol": float(model.tol), "max_iter": int(model.max_iter)}
+        self.max_passes = int(baseline.max_passes)
+
+    def project(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
+        return project(
+            self.unlabelled,
+            self.relaxation,
+            w,
+            temperature,
+            start=None if before is None else before.multipliers,
+            max_passes=self.max_passes,
+        )
+
+    def learn(self, soft: SoftLabels, before: Array) -> Result:
+        ones = np.full(self.unlabelled.n, self.c_u)
+        expected = self.unlabelled.features(soft.weights, ones, soft.unary, soft.enter)[1]
+        both: Any = _Both(self.labelled, self.unlabelled)
+        weights, target = np.concatenate([self.weights, ones]), self.observed + expected
+        return minimise_log_loss(both, weights, target, start=before, **self.limits)
+
+    def objective(self, w: Array, soft: SoftLabels) -> float:
+        """What is minimised, for weights and the distributions that belong to them.
+
+        The dual value stands for that of the distributions: it is below by their gap.
+        """
+        log_z = self.labelled.features(w, self.weights)[0]
+        fit = float(self.weights @ log_z) - float(w @ self.observed)
+        free = self.unlabelled.marginals(w)[0]
+        return 0.5 * float(w @ w) + fit + self.c_u * (float(free.sum()) + soft.value)
+
+    def find_best_labels(self, soft: SoftLabels) -> Array:
+        """The most probable label of every unlabelled token."""
+        return soft.nodes[:, : self.unlabelled.problem.n_labels].argmax(axis=1).astype(np.int32)
+
+
+class _Both:
+    """The expectations of two sets of sequences as one."""
+
+    def __init__(self, first: ChainExpectations, second: ChainExpectations) -> None:
+        self.first, self.second = first, second
+        self.n, self.n_weights = first.n + second.n, first.n_weights
+
+    def features(self, w: Array, weights: Array) -> tuple[Array, Array]:
+        """As :meth:`ChainExpectations.features`."""
+        a = self.first.features(w, weights[: self.first.n])
+        b = self.second.features(w, weights[self.first.n :])
+        return np.concatenate([a[0], b[0]]), a[1] + b[1]

@@ -39,17 +39,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
-from hingeline.constraints.switches import (
-    ALL_SEGMENTS,
-    CHANGES,
-    SEGMENTS,
-    SHARE,
-    CompiledConstraints,
-)
-from hingeline.core.primitives import Workers
-from hingeline.core.results import Result
-from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
-from hingeline.structures.chain import ChainProblem, layout_of
+from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledConstraints
+from hingeline.solvers.crf import ChainExpectations
+from hingeline.structures.chain import layout_of
 
 Array = np.ndarray[Any, Any]
 
@@ -67,77 +59,62 @@ class Prices(NamedTuple):
 class _Term:
     """Some expectations ``sign·E[…] ≤ sign·bound``, each with a multiplier between 0 and its cap.
 
-    A linear penalty is the cap; a squared one, ``curve·excess²``, a term of the dual.
+    A linear penalty is the cap; a squared one, ``curve·excess²``, a term of the dual. The numbers
+    are of starts of segments, or else of labels at tokens.
     """
 
-    def __init__(self, size: int, sign: float, bound: Any, cap: Any, curve: Any = np.inf) -> None:
-        self.size, self.sign = size, sign
-        self.bound = sign * np.broadcast_to(np.asarray(bound, dtype=np.float64), (size,))
-        self.cap = np.broadcast_to(np.asarray(cap, dtype=np.float64), (size,))
-        self.curve = np.broadcast_to(np.asarray(curve, dtype=np.float64), (size,))
+    def __init__(
+        self, sign: float, of_starts: bool, bound: Any, cap: Any, curve: float = np.inf
+    ) -> None:
+        self.sign, self.of_starts = sign, of_starts
+        self.bound = sign * np.atleast_1d(np.asarray(bound, dtype=np.float64))
+        self.size = len(self.bound)
+        self.cap = np.broadcast_to(np.asarray(cap, dtype=np.float64), (self.size,))
+        self.curve = np.full(self.size, curve)
 
-    def charge(self, multipliers: Array, prices: Prices) -> None:
-        """Add the multipliers' costs."""
+    def spread(self, multipliers: Array) -> Array:
+        """The multipliers' costs of labels (tokens, stride), or (stride,) for all tokens alike."""
         raise NotImplementedError
 
-    def expected(self, nodes: Array, starts: Array) -> Array:
-        """The expectations, signs included."""
+    def count(self, table: Array) -> Array:
+        """The expectations, signs included, from those of labels or of starts."""
         raise NotImplementedError
 
 
 class _PerSequence(_Term):
-    """Numbers of tokens, or of starts, of groups in every sequence."""
+    """Numbers of groups (groups, stride) in every sequence, with bounds of the groups."""
 
     def __init__(
-        self,
-        offsets: Array,
-        groups: Array,
-        sign: float,
-        bounds: Array,
-        caps: Array,
-        of_starts: bool,
+        self, offsets: Array, groups: Array, sign: float, of_starts: bool, bounds: Any, caps: Any
     ) -> None:
         n = len(offsets) - 1
-        super().__init__(n * len(groups), sign, np.tile(bounds, n), np.tile(caps, n))
-        self.offsets, self.of_starts = offsets, of_starts
-        self.groups = groups.astype(np.float64)  # (groups, stride)
+        super().__init__(sign, of_starts, np.tile(bounds, n), np.tile(caps, n))
+        self.offsets, self.groups = offsets, groups.astype(np.float64)
         self.owner = np.repeat(np.arange(n), np.diff(offsets))
 
-    def charge(self, multipliers: Array, prices: Prices) -> None:
+    def spread(self, multipliers: Array) -> Array:
         table = self.sign * multipliers.reshape(-1, len(self.groups)) @ self.groups
-        target = prices.start if self.of_starts else prices.unary
-        target += table[self.owner]
+        return np.asarray(table[self.owner])
 
-    def expected(self, nodes: Array, starts: Array) -> Array:
-        table = starts if self.of_starts else nodes
+    def count(self, table: Array) -> Array:
         sums = np.add.reduceat(table, self.offsets[:-1], axis=0)
-        return self.sign * (sums @ self.groups.T).ravel()
+        return np.asarray(self.sign * (sums @ self.groups.T).ravel())
 
 
 class _OfCorpus(_Term):
-    """A number of labels, or of starts, in all sequences, with weights of tokens and of labels."""
+    """A number in all sequences, with weights of tokens (None: all 1) and of labels (stride,)."""
 
-    def __init__(
-        self,
-        tokens: Any,
-        labels: Array,
-        of_starts: bool,
-        sign: float,
-        bound: float,
-        cap: float,
-        curve: float,
-    ) -> None:
-        super().__init__(1, sign, bound, cap, curve)
-        self.tokens, self.labels, self.of_starts = tokens, labels, of_starts
+    def __init__(self, tokens: Array | None, labels: Array, *bounds: Any) -> None:
+        super().__init__(*bounds)
+        self.tokens, self.labels = tokens, labels
 
-    def charge(self, multipliers: Array, prices: Prices) -> None:
+    def spread(self, multipliers: Array) -> Array:
         price = self.sign * float(multipliers[0]) * self.labels
-        target = prices.start if self.of_starts else prices.unary
-        target += price if np.ndim(self.tokens) == 0 else np.outer(self.tokens, price)
+        return price if self.tokens is None else np.outer(self.tokens, price)
 
-    def expected(self, nodes: Array, starts: Array) -> Array:
-        counts = (starts if self.of_starts else nodes) @ self.labels
-        total = counts.sum() if np.ndim(self.tokens) == 0 else counts @ self.tokens
+    def count(self, table: Array) -> Array:
+        counts = table @ self.labels
+        total = counts.sum() if self.tokens is None else counts @ self.tokens
         return np.array([self.sign * float(total)])
 
 
@@ -155,6 +132,7 @@ class Relaxation:
         self.n_tokens, self.n_labels = compiled.unary.shape
         self.pair = self._widen(compiled.pair)
         self._labels = self._widen(compiled.unary)
+        self._all = (np.arange(stride) < self.n_labels).astype(np.float64)
         change = np.minimum(compiled.change, LARGEST_COST)
         inside = np.ones(self.n_tokens)
         inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
@@ -166,24 +144,25 @@ class Relaxation:
         for c in range(len(compiled.corpus_kind)):
             self._add_corpus(c)
         self.n = sum(term.size for term in self.terms)
-        none = [np.zeros(0)]
-        self.bound = np.concatenate([*none, *(term.bound for term in self.terms)])
-        self.cap = np.concatenate([*none, *(term.cap for term in self.terms)])
-        self.curve = np.concatenate([*none, *(term.curve for term in self.terms)])
+        self.bound, self.cap, self.curve = (
+            np.concatenate([np.zeros(0), *(getattr(term, name) for term in self.terms)])
+            for name in ("bound", "cap", "curve")
+        )
 
     def prices(self, multipliers: Array) -> Prices:
         """Costs of labels and of starts under these multipliers."""
         found = Prices(self._labels.copy(), self._starts.copy())
         at = 0
         for term in self.terms:
-            term.charge(multipliers[at : at + term.size], found)
+            target = found.start if term.of_starts else found.unary
+            target += term.spread(multipliers[at : at + term.size])
             at += term.size
         return found
 
     def expected(self, nodes: Array, starts: Array) -> Array:
         """The expectations that ``bound`` bounds."""
-        parts = [term.expected(nodes, starts) for term in self.terms]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        parts = [term.count(starts if term.of_starts else nodes) for term in self.terms]
+        return np.concatenate([np.zeros(0), *parts])
 
     def conjugate(self, multipliers: Array) -> tuple[float, Array]:
         """What the penalties contribute to the (negated) dual, and its gradient."""
@@ -210,9 +189,6 @@ class Relaxation:
         mask[: self.n_labels] = self.compiled.member[g]
         return mask
 
-    def _all(self) -> Array:
-        return (np.arange(self.stride) < self.n_labels).astype(np.float64)
-
     def _add_sequences(self) -> None:
         compiled = self.compiled
         n_groups = len(compiled.member)
@@ -229,88 +205,55 @@ class Relaxation:
             self.left_out.append("minimum lengths")
         if len(compiled.order):
             self.left_out.append("orders of two labels")
-        for table, of_starts in ((compiled.token_cost, False), (starts, True)):
-            self._add_counts(table, of_starts)
+        self._add_counts(compiled.token_cost, False)
+        self._add_counts(starts, True)
 
     def _add_counts(self, table: Array, of_starts: bool) -> None:
         """Bounds on numbers, read off the costs of each number."""
-        upper: list[tuple[int, float, float]] = []
-        lower: list[tuple[int, float, float]] = []
+        rows: dict[float, list[tuple[int, int, float]]] = {1.0: [], -1.0: []}  # by sign
         for g, costs in enumerate(table):
             free = np.flatnonzero(costs == 0.0)
             if not costs.any() or not len(free):
                 continue
             low, high = int(free[0]), int(free[-1])
             if low > 0:
-                lower.append((g, low, min(costs[low - 1], LARGEST_COST)))
+                rows[-1.0].append((g, low, min(costs[low - 1], LARGEST_COST)))
             if high + 1 < len(costs):
-                upper.append((g, high, min(costs[high + 1], LARGEST_COST)))
-        for sign, rows in ((1.0, upper), (-1.0, lower)):
-            if rows:
-                masks = np.array([self._mask(g) for g, _, _ in rows])
-                bounds, caps = (np.array([row[c] for row in rows]) for c in (1, 2))
-                self.terms.append(_PerSequence(self.offsets, masks, sign, bounds, caps, of_starts))
+                rows[1.0].append((g, high, min(costs[high + 1], LARGEST_COST)))
+        for sign, found in rows.items():
+            if found:
+                groups, bounds, caps = zip(*found, strict=True)
+                masks = np.array([self._mask(g) for g in groups])
+                self.terms.append(_PerSequence(self.offsets, masks, sign, of_starts, bounds, caps))
 
     def _add_corpus(self, c: int) -> None:
         compiled = self.compiled
         kind, target = int(compiled.corpus_kind[c]), int(compiled.corpus_target[c])
-        low, high = (float(bound) for bound in compiled.corpus_bounds[c])
-        n = len(self.offsets) - 1
-        if kind == CHANGES:
-            self._add_changes(c, target, low, high)
+        if kind == SEGMENTS and compiled.member[target].sum() != 1:
+            self.left_out.append("average segments of a group of several labels")
             return
-        if kind == SHARE:
-            size, labels = float(self.n_tokens), self._mask(target)
-        elif kind == ALL_SEGMENTS:
-            size, labels = float(n), self._all()
-        else:
-            assert kind == SEGMENTS
-            if compiled.member[target].sum() != 1:
-                self.left_out.append("average segments of a group of several labels")
-                return
-            size, labels = float(n), self._mask(target)
-        # Numbers are divided by √size, which makes multipliers of all terms alike in size.
-        if np.isfinite(high):
-            self._add_corpus_bound(c, 1.0, labels, kind != SHARE, 1.0, high * size, size)
-        if low > 0.0:
-            self._add_corpus_bound(c, 1.0, labels, kind != SHARE, -1.0, low * size, size)
-
-    def _add_changes(self, c: int, row: int, low: float, high: float) -> None:
-        """``E[bad] − p·E[changes]`` against 0, in units of a typical number of changes."""
-        bad = self.compiled.bad_change[row].astype(np.float64) * self._inside
-        size = float(max(self._inside.sum() * 0.15, 1.0))  # one change in about seven tokens
-        for sign, p in ((1.0, high), (-1.0, low)):
-            if not np.isfinite(p) or (sign < 0 and p <= 0.0):
-                continue
-            per_token = bad - p * self._inside
-            self._add_corpus_bound(c, per_token, self._all(), True, sign, 0.0, size)
-
-    def _add_corpus_bound(
-        self,
-        c: int,
-        tokens: Any,
-        labels: Array,
-        of_starts: bool,
-        sign: float,
-        bound: float,
-        size: float,
-    ) -> None:
-        """A penalty on ``number/size``, as one on ``number/√size``."""
-        compiled = self.compiled
+        labels = self._mask(target) if kind in (SHARE, SEGMENTS) else self._all
+        size = float(self.n_tokens if kind == SHARE else len(self.offsets) - 1)
+        bad = None
+        if kind == CHANGES:
+            # E[bad] − p·E[changes] against 0, in units of a typical number of changes: one in
+            # about seven tokens.
+            bad = compiled.bad_change[target].astype(np.float64) * self._inside
+            size = float(max(self._inside.sum() * 0.15, 1.0))
+        # A penalty on number/size is one on number/√size: multipliers of all terms are alike.
         root = np.sqrt(size)
-        weight, scale = float(compiled.corpus_weight[c]), float(compiled.corpus_scale[c])
-        squared = int(compiled.corpus_power[c]) == 2
-        self.terms.append(
-            _OfCorpus(
-                tokens,
-                labels / root,
-                of_starts,
-                sign,
-                bound / root,
-                np.inf if squared else weight * scale / root,
-                weight * (scale / root) ** 2 if squared else np.inf,
+        scale, weight, squared = (float(number) for number in compiled.corpus_price[c])
+        cap = np.inf if squared else weight * scale / root
+        curve = weight * (scale / root) ** 2 if squared else np.inf
+        low, high = (float(bound) for bound in compiled.corpus_bounds[c])
+        for sign, bound in ((1.0, high), (-1.0, low)):
+            if not np.isfinite(bound) or (sign < 0 and bound <= 0.0):
+                continue
+            tokens = None if bad is None else bad - bound * self._inside
+            total = bound * size if bad is None else 0.0
+            self.terms.append(
+                _OfCorpus(tokens, labels / root, sign, kind != SHARE, total / root, cap, curve)
             )
-        )
 
 
 @dataclass
@@ -347,7 +290,8 @@ def project(
     problem = expectations.problem
     T = float(temperature)
     scaled = w / T
-    layout_of(problem)["transition"].padded(scaled)[:] -= relaxation.pair / T
+    transitions = layout_of(problem)["transition"]
+    transitions.padded(scaled)[:] -= relaxation.pair / T
     scaled.reshape(-1, problem.stride)[:, problem.n_labels :] = 0.0
     first = problem.offsets[:-1]
 
@@ -380,7 +324,9 @@ def project(
     starts = nodes - stays
     costs = relaxation.prices(np.zeros(relaxation.n))
     linear = float((nodes * costs.unary).sum() + (starts * costs.start).sum())
-    linear += _pair_cost(expectations, scaled, unary, enter, relaxation)
+    if relaxation.pair.any():
+        moved = expectations.features(scaled, np.ones(expectations.n), unary, enter)[1]
+        linear += float((transitions.padded(moved) * relaxation.pair).sum())
     return SoftLabels(
         weights=scaled,
         unary=unary,
@@ -390,107 +336,3 @@ def project(
         nodes=nodes,
         penalty=linear + relaxation.penalty(relaxation.expected(nodes, starts)),
     )
-
-
-def _pair_cost(
-    expectations: ChainExpectations, w: Array, unary: Array, enter: Array, relaxation: Relaxation
-) -> float:
-    """Expected cost of pairs of neighbours, mostly without having to ask."""
-    if not relaxation.pair.any():
-        return 0.0
-    problem = expectations.problem
-    expected = expectations.features(w, np.ones(expectations.n), unary, enter)[1]
-    moved = layout_of(problem)["transition"].padded(expected)
-    return float((moved * relaxation.pair).sum())
-
-
-class SoftTask:
-    """Labelled and unlabelled sequences of a log-linear chain: both halves of an alternation.
-
-    Minimises in turn, over w and a,
-    ``½‖w‖² + Σ_i c_i·(log Z_i − w·f(x_i, y_i)) + c_u (Σ_j E_a[log Z_j − w·f(x_j, y)] + …)``,
-    with costs, penalties and ``−T·H(a)`` for the dots. ``weights`` are the c_i and
-    ``unlabelled_weight`` is c_u; ``tol`` and ``max_iter`` are of the convex problems in w, and
-    ``max_passes`` bounds the passes over the unlabelled sequences in one projection, about.
-    """
-
-    def __init__(
-        self,
-        labelled: ChainProblem,
-        unlabelled: ChainProblem,
-        weights: Array,
-        unlabelled_weight: float,
-        relaxation: Relaxation,
-        workers: Workers,
-        *,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        max_passes: int = 60,
-    ) -> None:
-        self.labelled = ChainExpectations(labelled, workers)
-        self.unlabelled = ChainExpectations(unlabelled, workers)
-        self.weights, self.c_u = weights, unlabelled_weight
-        self.relaxation = relaxation
-        self.tol, self.max_iter, self.max_passes = tol, max_iter, max_passes
-        self.observed = observed_features(labelled, weights)
-        self._both = _Both(self.labelled, self.unlabelled)
-
-    def learn_supervised(self) -> Result:
-        """The weights of the labelled sequences alone."""
-        return minimise_log_loss(
-            self.labelled, self.weights, self.observed, tol=self.tol, max_iter=self.max_iter
-        )
-
-    def project(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
-        """Distributions for weights."""
-        return project(
-            self.unlabelled,
-            self.relaxation,
-            w,
-            temperature,
-            start=None if before is None else before.multipliers,
-            max_passes=self.max_passes,
-        )
-
-    def learn(self, soft: SoftLabels, before: Array) -> Result:
-        """Weights for distributions."""
-        ones = np.full(self.unlabelled.n, self.c_u)
-        expected = self.unlabelled.features(soft.weights, ones, soft.unary, soft.enter)[1]
-        both: Any = self._both
-        return minimise_log_loss(
-            both,
-            np.concatenate([self.weights, ones]),
-            self.observed + expected,
-            start=before,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-
-    def objective(self, w: Array, soft: SoftLabels) -> float:
-        """What is minimised, for weights and the distributions that belong to them.
-
-        The dual value stands for that of the distributions: it is below by their gap.
-        """
-        log_z = self.labelled.features(w, self.weights)[0]
-        fit = float(self.weights @ log_z) - float(w @ self.observed)
-        free = self.unlabelled.marginals(w)[0]
-        return 0.5 * float(w @ w) + fit + self.c_u * (float(free.sum()) + soft.value)
-
-    def find_best_labels(self, soft: SoftLabels) -> Array:
-        """The most probable label of every unlabelled token."""
-        return soft.nodes[:, : self.unlabelled.problem.n_labels].argmax(axis=1).astype(np.int32)
-
-
-class _Both:
-    """The expectations of two sets of sequences as one."""
-
-    def __init__(self, first: ChainExpectations, second: ChainExpectations) -> None:
-        self.first, self.second = first, second
-        self.n = first.n + second.n
-        self.n_weights = first.n_weights
-
-    def features(self, w: Array, weights: Array) -> tuple[Array, Array]:
-        """As :meth:`ChainExpectations.features`."""
-        a = self.first.features(w, weights[: self.first.n])
-        b = self.second.features(w, weights[self.first.n :])
-        return np.concatenate([a[0], b[0]]), a[1] + b[1]

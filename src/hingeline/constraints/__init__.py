@@ -1,16 +1,21 @@
 """A small language of constraints on label sequences: for training, prediction and checking."""
 
-from hingeline.constraints.build import compile_constraints
-from hingeline.constraints.check import CheckReport, check
-from hingeline.constraints.corpus import AverageSegments, ChangeShare, Share
+from hingeline.constraints.base import PUNCTUATION
 from hingeline.constraints.decode import constrained_decode
 from hingeline.constraints.files import load_constraints
-from hingeline.constraints.penalties import Penalties, SwitchEvaluator
+from hingeline.constraints.penalties import (
+    CheckReport,
+    Penalties,
+    SwitchEvaluator,
+    check,
+    compile_constraints,
+)
 from hingeline.constraints.rules import (
-    PUNCTUATION,
     AtMostOneSegment,
+    AverageSegments,
     Before,
     ChangeOnlyAt,
+    ChangeShare,
     EndsWith,
     Follows,
     MinLength,
@@ -18,6 +23,7 @@ from hingeline.constraints.rules import (
     Occurs,
     OnlyWords,
     Predicate,
+    Share,
     StartsWith,
     Words,
 )

@@ -13,22 +13,23 @@ the integers, so it needs one more variable; hard constraints become bounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
+from hingeline._checks import one_of, positive
 from hingeline._jit import helper, kernel
-from hingeline.constraints.build import as_constraints, compile_constraints
-from hingeline.constraints.penalties import Penalties, SwitchEvaluator
-from hingeline.constraints.rules import HARD, Constraint, InstanceConstraint, Predicate, pick_words
+from hingeline.constraints.base import HARD, Constraint, InstanceConstraint
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator, as_constraints
 from hingeline.constraints.switches import (
     Array,
     CompiledConstraints,
     State,
     commit_switch,
-    start_state,
     switch_costs,
 )
 
@@ -41,74 +42,39 @@ LEAST_GAIN = 1e-9
 #: Costs above this come from a hard constraint.
 FORBIDDEN_COST = HARD / 2
 
-Terms = dict[int, float]
+Floors = tuple[Array, Array]
 
 
 # Beam search and switching ---------------------------------------------------------------------
 
 
 @kernel
-def search_chain(
-    compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array
-) -> None:
-    """The best labels under what decomposes over a chain: words, ends, changes, pairs."""
-    K = transitions.shape[0]
-    for i in range(compiled.offsets.shape[0] - 1):
-        lo = compiled.offsets[i]
-        rest = _bound_rest(compiled, scores, transitions, i)
-        before = -1
-        for t in range(rest.shape[0]):
-            top = -np.inf
-            best = 0
-            for k in range(K):
-                s = scores[lo + t, k] - compiled.unary[lo + t, k] + rest[t, k]
-                if before >= 0:
-                    s += transitions[before, k] - compiled.pair[before, k]
-                    if k != before:
-                        s -= compiled.change[lo + t]
-                if s > top:
-                    top = s
-                    best = k
-            labels[lo + t] = best
-            before = best
-
-
-@kernel
 def search_by_switching(
-    compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array, sweeps: int
+    compiled: CompiledConstraints, state: State, scores: Array, transitions: Array, labels: Array
 ) -> None:
     """Hill climbing from ``labels``: the best switch of each position, then of each segment.
 
     Relabelling a whole segment leaves optima in which every single switch breaks a constraint.
     """
-    K = transitions.shape[0]
-    state = start_state(compiled, labels)
-    costs = np.empty(K)
+    costs = np.empty(transitions.shape[0])
     for i in range(compiled.offsets.shape[0] - 1):
         lo = compiled.offsets[i]
         length = compiled.offsets[i + 1] - lo
-        for _ in range(sweeps):
+        for _ in range(SWEEPS):
             changed = False
             for t in range(length):
-                switch_costs(compiled, state, labels, i, t, costs)
-                a = labels[lo + t]
-                best = a
-                top = LEAST_GAIN
-                for k in range(K):
-                    gain = _measure_gain(scores, transitions, labels, lo, length, t, t + 1, k)
-                    if gain - costs[k] > top:
-                        top = gain - costs[k]
-                        best = k
-                if best != a:
-                    commit_switch(compiled, state, labels, i, t, best)
-                    changed = True
+                changed |= _relabel(
+                    compiled, state, scores, transitions, labels, i, t, t + 1, costs
+                )
             begin = 0
             while begin < length:
                 end = begin + 1
                 while end < length and labels[lo + end] == labels[lo + begin]:
                     end += 1
                 if end > begin + 1:
-                    changed |= _relabel(compiled, state, scores, transitions, labels, i, begin, end)
+                    changed |= _relabel(
+                        compiled, state, scores, transitions, labels, i, begin, end, costs
+                    )
                 begin = end
             if not changed:
                 break
@@ -124,26 +90,37 @@ def _relabel(
     i: int,
     begin: int,
     end: int,
+    costs: Array,
 ) -> bool:
-    """Give a segment the label that gains most, if one gains."""
+    """Give positions ``begin`` to ``end − 1``, of one label, the label that gains most, if any."""
     lo = compiled.offsets[i]
-    length = compiled.offsets[i + 1] - lo
     a = labels[lo + begin]
-    before = state.penalty[0]
+    if end == begin + 1:
+        switch_costs(compiled, state, labels, i, begin, costs)
+    else:
+        before = state.penalty[0]
+        for k in range(costs.shape[0]):
+            for t in range(begin, end):
+                commit_switch(compiled, state, labels, i, t, k)
+            costs[k] = state.penalty[0] - before
+            for t in range(begin, end):
+                commit_switch(compiled, state, labels, i, t, a)
+            state.penalty[0] = before  # not its rounding
     best = a
     top = LEAST_GAIN
-    for k in range(transitions.shape[0]):
-        if k == a:
-            continue
-        gain = _measure_gain(scores, transitions, labels, lo, length, begin, end, k)
-        for t in range(begin, end):
-            commit_switch(compiled, state, labels, i, t, k)
-        gain -= state.penalty[0] - before
-        for t in range(begin, end):
-            commit_switch(compiled, state, labels, i, t, a)
-        state.penalty[0] = before  # not its rounding
-        if gain > top:
-            top = gain
+    for k in range(costs.shape[0]):
+        gain = 0.0
+        for t in range(lo + begin, lo + end):
+            gain += scores[t, k] - scores[t, a]
+        gain += (end - begin - 1) * (transitions[k, k] - transitions[a, a])
+        if begin > 0:
+            left = labels[lo + begin - 1]
+            gain += transitions[left, k] - transitions[left, a]
+        if lo + end < compiled.offsets[i + 1]:
+            right = labels[lo + end]
+            gain += transitions[k, right] - transitions[a, right]
+        if k != a and gain - costs[k] > top:
+            top = gain - costs[k]
             best = k
     if best != a:
         for t in range(begin, end):
@@ -151,49 +128,8 @@ def _relabel(
     return best != a
 
 
-@helper
-def _measure_gain(
-    scores: Array,
-    transitions: Array,
-    labels: Array,
-    lo: int,
-    length: int,
-    begin: int,
-    end: int,
-    k: int,
-) -> float:
-    """What the score gains if positions ``begin`` to ``end − 1``, of one label, get label k."""
-    a = labels[lo + begin]
-    gain = 0.0
-    for t in range(begin, end):
-        gain += scores[lo + t, k] - scores[lo + t, a]
-    gain += (end - begin - 1) * (transitions[k, k] - transitions[a, a])
-    if begin > 0:
-        left = labels[lo + begin - 1]
-        gain += transitions[left, k] - transitions[left, a]
-    if end < length:
-        right = labels[lo + end]
-        gain += transitions[k, right] - transitions[a, right]
-    return gain
-
-
-@helper
-def _find_floors(costs: Array) -> Array:
-    """The least that a count can still cost: counts only grow along a sequence."""
-    floors = costs.copy()
-    for g in range(costs.shape[0]):
-        for n in range(costs.shape[1] - 2, -1, -1):
-            floors[g, n] = min(floors[g, n], floors[g, n + 1])
-    return floors
-
-
-@kernel
 def search_by_beam(
-    compiled: CompiledConstraints,
-    scores: Array,
-    transitions: Array,
-    labels: Array,
-    widest: int,
+    compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array, widest: int
 ) -> Array:
     """The best labels among at most ``widest`` hypotheses kept at each position.
 
@@ -204,49 +140,44 @@ def search_by_beam(
     labels found, these are optimal; if not, the search is repeated four times as wide.
     Returns the difference of each sequence, 0 where its labels are proven best.
     """
-    G = compiled.member.shape[0]
-    token_floor = _find_floors(compiled.token_cost)
-    segment_floor = _find_floors(compiled.segment_cost)
-    use_tokens = np.zeros(G, dtype=np.bool_)
-    use_segments = np.zeros(G, dtype=np.bool_)
-    for g in range(G):
-        use_tokens[g] = np.any(compiled.token_cost[g] != 0.0)
-        use_segments[g] = np.any(compiled.segment_cost[g] != 0.0)
-        for r in range(compiled.repeat_cost.shape[0]):
-            if compiled.repeat_member[r, g]:
-                use_segments[g] = True
-    gaps = np.zeros(compiled.offsets.shape[0] - 1)
-    for i in range(compiled.offsets.shape[0] - 1):
-        if compiled.offsets[i + 1] == compiled.offsets[i]:
-            continue
-        rest = _bound_rest(compiled, scores, transitions, i)
+    by_tokens, by_segments = compiled.token_cost, compiled.segment_cost
+    # Counts only grow along a sequence: the least that a count can still cost.
+    floors: Any = tuple(
+        np.ascontiguousarray(np.minimum.accumulate(costs[:, ::-1], axis=1)[:, ::-1])
+        for costs in (by_tokens, by_segments)
+    )
+    segments_matter = by_segments.any(1) | compiled.repeat_member.any(0)
+    others = np.ones(len(by_tokens) + 2 * len(compiled.order), dtype=bool)  # runs and orders
+    matters = np.concatenate([by_tokens.any(1), segments_matter, others])
+    search = partial(_run_beam, compiled, floors, matters, scores, transitions, labels)
+    gaps = np.zeros(len(compiled.offsets) - 1)
+    for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
         width = min(8, widest)
-        while True:
-            gaps[i] = _run_beam(
-                compiled,
-                scores,
-                transitions,
-                labels,
-                i,
-                width,
-                rest,
-                token_floor,
-                segment_floor,
-                use_tokens,
-                use_segments,
-            )
-            if gaps[i] == 0.0 or width == widest:
-                break
+        gaps[i] = search(i, width)
+        while gaps[i] > 0.0 and width < widest:
             width = min(4 * width, widest)
+            gaps[i] = search(i, width)
     return gaps
 
 
-@helper
-def _bound_rest(compiled: CompiledConstraints, scores: Array, transitions: Array, i: int) -> Array:
-    """The best value of what follows each label at each position, as on a chain."""
+@kernel
+def _run_beam(
+    compiled: CompiledConstraints,
+    floors: Floors,
+    matters: Array,
+    scores: Array,
+    transitions: Array,
+    labels: Array,
+    i: int,
+    width: int,
+) -> float:
+    """One beam over one sequence; returns how far its labels may be from the best."""
     K = transitions.shape[0]
+    G = compiled.member.shape[0]
+    cap = compiled.length_cost.shape[1] - 1
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
+    # The best value of what follows each label at each position, as on a chain.
     rest = np.zeros((length, K))
     for t in range(length - 2, -1, -1):
         after = lo + t + 1
@@ -259,32 +190,9 @@ def _bound_rest(compiled: CompiledConstraints, scores: Array, transitions: Array
                     s -= compiled.change[after]
                 top = max(top, s)
             rest[t, j] = top
-    return rest
-
-
-@helper
-def _run_beam(
-    compiled: CompiledConstraints,
-    scores: Array,
-    transitions: Array,
-    labels: Array,
-    i: int,
-    width: int,
-    rest: Array,
-    token_floor: Array,
-    segment_floor: Array,
-    use_tokens: Array,
-    use_segments: Array,
-) -> float:
-    """One beam over one sequence; returns how far its labels may be from the best."""
-    K = transitions.shape[0]
-    G = compiled.member.shape[0]
-    cap = compiled.length_cost.shape[1] - 1
-    lo = compiled.offsets[i]
-    length = compiled.offsets[i + 1] - lo
     # Counts of a hypothesis: tokens, segments and run of each group; second group seen and order
     # broken of each pair.
-    size = 3 * G + 2 * compiled.order.shape[0]
+    size = matters.shape[0]
     now = np.zeros((width, size), dtype=np.int32)
     new = np.zeros((width, size), dtype=np.int32)
     trial = np.zeros(size, dtype=np.int32)
@@ -306,7 +214,7 @@ def _run_beam(
                     s += transitions[j, k] - compiled.pair[j, k]
                     if j != k:
                         s -= compiled.change[lo + t]
-                s -= _extend(compiled, token_floor, segment_floor, now[b], k, cap, trial)
+                s -= _extend(compiled, floors, now[b], k, trial)
                 worth[b * K + k] = s
                 bound[b * K + k] = -s - rest[t, k]
         ranking = np.argsort(bound[: count * K], kind="mergesort")
@@ -314,12 +222,10 @@ def _run_beam(
         for c in ranking:
             b = c // K
             k = c % K
-            _extend(compiled, token_floor, segment_floor, now[b], k, cap, trial)
+            _extend(compiled, floors, now[b], k, trial)
             twin = False
             for d in range(found):
-                if kept[t, d] == k and _are_same(new[d], trial, use_tokens, use_segments):
-                    twin = True
-                    break
+                twin = twin or (kept[t, d] == k and _are_same(new[d], trial, matters))
             if twin:
                 continue
             if found == width:
@@ -341,8 +247,8 @@ def _run_beam(
         for g in range(G):
             n = now[b, g]
             m = now[b, G + g]
-            s -= compiled.token_cost[g, n] - token_floor[g, n]
-            s -= compiled.segment_cost[g, m] - segment_floor[g, m]
+            s -= compiled.token_cost[g, n] - floors[0][g, n]
+            s -= compiled.segment_cost[g, m] - floors[1][g, m]
             s -= compiled.length_cost[g, min(now[b, 2 * G + g], cap)]
         if s > top:
             top = s
@@ -356,15 +262,10 @@ def _run_beam(
 
 @helper
 def _extend(
-    compiled: CompiledConstraints,
-    token_floor: Array,
-    segment_floor: Array,
-    counts: Array,
-    k: int,
-    cap: int,
-    out: Array,
+    compiled: CompiledConstraints, floors: Floors, counts: Array, k: int, out: Array
 ) -> float:
     """Counts after one more token of label k in ``out``; returns what they cost more at least."""
+    cap = compiled.length_cost.shape[1] - 1
     G = compiled.member.shape[0]
     P = compiled.order.shape[0]
     cost = 0.0
@@ -376,10 +277,10 @@ def _extend(
         out[G + g] = m
         out[2 * G + g] = 0
         if compiled.member[g, k]:
-            cost += token_floor[g, n + 1] - token_floor[g, n]
+            cost += floors[0][g, n + 1] - floors[0][g, n]
             out[g] = n + 1
             if run == 0:
-                cost += segment_floor[g, m + 1] - segment_floor[g, m]
+                cost += floors[1][g, m + 1] - floors[1][g, m]
                 out[G + g] = m + 1
             out[2 * G + g] = min(run + 1, max(cap, 1))
         elif run > 0:
@@ -406,17 +307,11 @@ def _extend(
 
 
 @helper
-def _are_same(a: Array, b: Array, use_tokens: Array, use_segments: Array) -> bool:
-    """Whether two hypotheses of one label have the same counts that matter."""
-    G = use_tokens.shape[0]
-    for g in range(G):
-        if use_tokens[g] and a[g] != b[g]:
-            return False
-        if use_segments[g] and a[G + g] != b[G + g]:
-            return False
-        if a[2 * G + g] != b[2 * G + g]:
-            return False
-    return bool(np.all(a[3 * G :] == b[3 * G :]))
+def _are_same(a: Array, b: Array, matters: Array) -> bool:
+    s = 0
+    while s < matters.shape[0] and (a[s] == b[s] or not matters[s]):
+        s += 1
+    return s == matters.shape[0]
 
 
 # Mixed-integer programs ------------------------------------------------------------------------
@@ -426,58 +321,53 @@ class _Program:
     """Variables and rows of one program, collected one by one."""
 
     def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.upper: list[float] = []
-        self.integral: list[int] = []
-        self.rows: list[tuple[Terms, float, float]] = []
+        self.n = 0
+        self.variables: list[tuple[Array, Array, Array]] = []  # costs, upper bounds, integrality
+        self.rows: list[tuple[Array, Array, float, float]] = []  # variables, coefficients, bounds
 
-    def add_variable(self, cost: float, upper: float = 1.0, integral: bool = False) -> int:
-        """A number from 0 to ``upper``; to 0 alone where it costs what a hard constraint does."""
+    def add_variables(self, cost: Any, upper: float = 1.0, integral: bool = False) -> Array:
+        """Numbers from 0 to ``upper``; to 0 alone where they cost what a hard constraint does."""
+        cost = np.asarray(cost, dtype=np.float64)
         closed = cost >= FORBIDDEN_COST
-        self.cost.append(0.0 if closed else cost)
-        self.upper.append(0.0 if closed else upper)
-        self.integral.append(int(integral))
-        return len(self.cost) - 1
+        costs, bounds = np.where(closed, 0.0, cost), np.where(closed, 0.0, upper)
+        self.variables.append((costs.ravel(), bounds.ravel(), np.full(cost.size, integral)))
+        self.n += cost.size
+        return np.arange(self.n - cost.size, self.n).reshape(cost.shape)
 
-    def add_row(self, terms: Terms, low: float = -np.inf, high: float = np.inf) -> None:
-        """``low ≤ Σ coefficient · variable ≤ high``."""
-        self.rows.append((terms, low, high))
+    def add_row(self, low: float, high: float, *terms: tuple[Array, float]) -> None:
+        """``low ≤ Σ coefficient · Σ variables ≤ high`` over pairs of variables and coefficient."""
+        columns = np.concatenate([np.ravel(variables) for variables, _ in terms])
+        entries = np.repeat([c for _, c in terms], [np.size(v) for v, _ in terms])
+        self.rows.append((columns, entries, low, high))
 
-    def add_convex(self, terms: Terms, costs: Array, most: int) -> None:
-        """The cost ``costs[n]`` of the integer n = Σ terms, which is at most ``most``."""
+    def add_convex(self, variables: Array, costs: Array, most: int) -> None:
+        """The cost ``costs[n]`` of the integer n = Σ variables, which is at most ``most``."""
         fine = np.flatnonzero(costs[: most + 1] < FORBIDDEN_COST)
         if not len(fine):
             raise _ImpossibleError
         if fine[0] > 0 or fine[-1] < most:
-            self.add_row(terms, int(fine[0]), int(fine[-1]))
+            self.add_row(int(fine[0]), int(fine[-1]), (variables, 1.0))
         if not np.any(costs[fine]):
             return
-        value = self.add_variable(1.0, np.inf)
-        first = {value: 1.0}
+        value = self.add_variables(1.0, np.inf)
         if len(fine) == 1:
-            self.add_row(first, float(costs[fine[0]]))
-            return
-        slopes = set()
-        for n in fine[:-1]:
-            slope = float(costs[n + 1] - costs[n])
-            start = float(costs[n]) - slope * n  # value ≥ start + slope · n
-            if (slope, start) not in slopes:
-                slopes.add((slope, start))
-                row = first | {v: -slope * c for v, c in terms.items()}
-                self.add_row(row, start)
+            self.add_row(float(costs[fine[0]]), np.inf, (value, 1.0))
+        slopes = np.diff(costs)[fine[:-1]]
+        starts = costs[fine[:-1]] - slopes * fine[:-1]  # value ≥ start + slope · n
+        for slope, start in dict.fromkeys(zip(slopes.tolist(), starts.tolist(), strict=True)):
+            self.add_row(start, np.inf, (value, 1.0), (variables, -slope))
 
     def solve(self) -> Array:
-        row = [r for r, (terms, _, _) in enumerate(self.rows) for _ in terms]
-        column = [v for terms, _, _ in self.rows for v in terms]
-        entries = [c for terms, _, _ in self.rows for c in terms.values()]
-        matrix = coo_array((entries, (row, column)), shape=(len(self.rows), len(self.cost)))
-        low = [low for _, low, _ in self.rows]
-        high = [high for _, _, high in self.rows]
+        columns, entries, low, high = zip(*self.rows, strict=True)
+        rows = np.repeat(np.arange(len(columns)), [len(part) for part in columns])
+        places = rows, np.concatenate(columns)
+        matrix = coo_array((np.concatenate(entries), places), shape=(len(columns), self.n))
+        cost, upper, integral = map(np.concatenate, zip(*self.variables, strict=True))
         result = milp(
-            np.array(self.cost),
-            integrality=np.array(self.integral),
-            bounds=Bounds(0.0, np.array(self.upper)),
-            constraints=LinearConstraint(matrix.tocsc(), low, high) if self.rows else None,
+            cost,
+            integrality=integral,
+            bounds=Bounds(0.0, upper),
+            constraints=LinearConstraint(matrix.tocsc(), low, high),
             options={"mip_rel_gap": 0.0},
         )
         if result.status == 2:
@@ -495,12 +385,10 @@ def search_exactly(
     compiled: CompiledConstraints, scores: Array, transitions: Array, labels: Array
 ) -> None:
     """Labels of the highest score minus penalty, sequence by sequence, into ``labels``."""
-    for i in range(len(compiled.offsets) - 1):
-        lo, hi = compiled.offsets[i : i + 2]
-        if lo == hi:
-            continue
+    for i, (lo, hi) in enumerate(pairwise(compiled.offsets.tolist())):
         try:
-            labels[lo:hi] = _solve_one(compiled, scores, transitions, int(lo), int(hi))
+            if hi > lo:
+                labels[lo:hi] = _solve_one(compiled, scores, transitions, lo, hi)
         except _ImpossibleError:
             raise ValueError(
                 f"sequence {i}: no labels keep all hard constraints; make some of them soft "
@@ -511,89 +399,64 @@ def search_exactly(
 def _solve_one(c: CompiledConstraints, scores: Array, transitions: Array, lo: int, hi: int) -> Any:
     T, K = hi - lo, scores.shape[1]
     p = _Program()
-    y = np.empty((T, K), dtype=np.int64)
+    y = p.add_variables(c.unary[lo:hi] - scores[lo:hi], integral=True)
     for t in range(T):
-        for k in range(K):
-            cost = c.unary[lo + t, k] - scores[lo + t, k]
-            y[t, k] = p.add_variable(cost, integral=True)
-        p.add_row(dict.fromkeys(y[t].tolist(), 1.0), 1.0, 1.0)
-    z = np.empty((max(T - 1, 0), K, K), dtype=np.int64)
+        p.add_row(1.0, 1.0, (y[t], 1.0))
+    changes = c.change[lo + 1 : hi, None, None] * (1.0 - np.eye(K))
+    z = p.add_variables(c.pair - transitions + changes)
     for t in range(T - 1):
-        for j in range(K):
-            for k in range(K):
-                cost = c.pair[j, k] - transitions[j, k] + (c.change[lo + t + 1] if j != k else 0.0)
-                z[t, j, k] = p.add_variable(cost)
         for k in range(K):
-            out = {int(v): 1.0 for v in z[t, k]}
-            p.add_row(out | {int(y[t, k]): -1.0}, 0.0, 0.0)
-            into = {int(v): 1.0 for v in z[t, :, k]}
-            p.add_row(into | {int(y[t + 1, k]): -1.0}, 0.0, 0.0)
-    segments = [_segment_terms(c.member[g], y, z) for g in range(len(c.member))]
-    for g in range(len(c.member)):
-        inside = y[:, c.member[g]]
+            p.add_row(0.0, 0.0, (z[t, k], 1.0), (y[t, k], -1.0))
+            p.add_row(0.0, 0.0, (z[t, :, k], 1.0), (y[t + 1, k], -1.0))
+    segments = []
+    for g, inside in enumerate(c.member):
+        # A segment begins at the start, or after a label outside.
+        starts = [y[0, inside], *(pairs[np.ix_(~inside, inside)].ravel() for pairs in z)]
+        segments.append(np.concatenate(starts))
         if np.any(c.token_cost[g]):
-            p.add_convex({int(v): 1.0 for v in inside.ravel()}, c.token_cost[g], T)
+            p.add_convex(y[:, inside], c.token_cost[g], T)
         if np.any(c.segment_cost[g]):
             p.add_convex(segments[g], c.segment_cost[g], (T + 1) // 2)
         if np.any(c.length_cost[g]):
-            _add_lengths(p, c.length_cost[g], c.member[g], y, z)
-    for r in range(len(c.repeat_cost)):
-        repeated = {}
-        groups = np.flatnonzero(c.repeat_member[r]).tolist()
-        for g in groups:
-            flag = p.add_variable(0.0, integral=True)
-            repeated[flag] = 1.0  # segments ≤ 1 + T · flag
-            p.add_row(segments[g] | {flag: -float(T)}, high=1.0)
-        p.add_convex(repeated, c.repeat_cost[r], len(groups))
+            _add_lengths(p, c.length_cost[g], inside, y, starts)
+    for member, costs in zip(c.repeat_member, c.repeat_cost, strict=True):
+        groups = np.flatnonzero(member)
+        repeated = p.add_variables(np.zeros(len(groups)), integral=True)
+        for g, flag in zip(groups.tolist(), repeated, strict=True):  # segments ≤ 1 + T · flag
+            p.add_row(-np.inf, 1.0, (segments[g], 1.0), (flag, -float(T)))
+        p.add_convex(repeated, costs, len(groups))
     for (first, second), cost in zip(c.order, c.order_cost, strict=True):
-        _add_order(p, y[:, c.member[first]], y[:, c.member[second]], float(cost))
-    x = p.solve()
-    return np.argmax(x[y], axis=1)
+        _add_order(p, y[:, c.member[first]], y[:, c.member[second]], cost)
+    return np.argmax(p.solve()[y], axis=1)
 
 
-def _segment_terms(inside: Array, y: Array, z: Array) -> Terms:
-    """The number of segments of a group: it begins at the start, or after another label."""
-    terms = {int(v): 1.0 for v in y[0, inside]}
-    for t in range(len(z)):
-        terms.update({int(v): 1.0 for v in z[t][np.ix_(~inside, inside)].ravel()})
-    return terms
-
-
-def _add_lengths(p: _Program, costs: Array, inside: Array, y: Array, z: Array) -> None:
+def _add_lengths(p: _Program, costs: Array, inside: Array, y: Array, starts: list[Array]) -> None:
     """A flag for each place and length of a short segment."""
     T = len(y)
-    for begin in range(T):
-        start = y[0, inside] if begin == 0 else z[begin - 1][np.ix_(~inside, inside)].ravel()
-        for length in range(1, len(costs)):
-            end = begin + length
-            if end > T or costs[length] == 0:
+    for begin, start in enumerate(starts):
+        for length in range(1, min(len(costs), T - begin + 1)):
+            if costs[length] == 0:
                 continue
-            flag = p.add_variable(float(costs[length]))
+            end = begin + length
+            flag = p.add_variables(costs[length])
             # flag ≥ start + (all inside) + (outside at the end) − what these sum to otherwise
-            terms = {flag: 1.0} | {int(v): -1.0 for v in start}
-            for t in range(begin + 1, end):
-                terms |= {int(v): -1.0 for v in y[t, inside]}
-            low = 1.0 - length
+            terms = [(flag, 1.0), (start, -1.0), (y[begin + 1 : end, inside], -1.0)]
             if end < T:
-                terms |= {int(v): -1.0 for v in y[end, ~inside]}
-                low -= 1.0
-            p.add_row(terms, low=low)
+                terms.append((y[end, ~inside], -1.0))
+            p.add_row(1.0 - length - (end < T), np.inf, *terms)
 
 
 def _add_order(p: _Program, first: Array, second: Array, cost: float) -> None:
     """A flag that is up where a token of ``first`` follows one of ``second``."""
-    broken = p.add_variable(cost)
-    seen = -1
-    for t in range(len(first)):
-        if t > 0:  # seen: a token of ``second`` stood before t
-            here = p.add_variable(0.0)
-            for v in second[t - 1]:
-                p.add_row({here: 1.0, int(v): -1.0}, low=0.0)
-            if seen >= 0:
-                p.add_row({here: 1.0, seen: -1.0}, low=0.0)
-            seen = here
-            for v in first[t]:
-                p.add_row({broken: 1.0, seen: -1.0, int(v): -1.0}, low=-1.0)
+    broken = p.add_variables(cost)
+    seen = None
+    for t in range(1, len(first)):  # seen: a token of ``second`` stood before t
+        here = p.add_variables(0.0)
+        for v in (*second[t - 1], *([] if seen is None else [seen])):
+            p.add_row(0.0, np.inf, (here, 1.0), (v, -1.0))
+        for v in first[t]:
+            p.add_row(-1.0, np.inf, (broken, 1.0), (here, -1.0), (v, -1.0))
+        seen = here
 
 
 # What callers see ------------------------------------------------------------------------------
@@ -634,69 +497,50 @@ def constrained_decode(
     beam : int
         Hypotheses that the beam keeps at most; it starts with few and widens until the labels
         are proven best.
-    token : callable, str or int, optional
-        What of a token is its word.
-    unknown : {"warn", "ignore", "error"}
-        What to do about labels that are not among ``classes``.
+    token, unknown
+        As for :func:`compile_constraints`.
 
     Returns
     -------
     int32 ndarray of shape (tokens,)
         Numbers into ``classes``.
     """
+    one_of("method", method, METHODS)
+    positive("beam", beam, integer=True)
     found = [c for c in as_constraints(constraints) if isinstance(c, InstanceConstraint)]
-    predicates = [c for c in found if isinstance(c, Predicate)]
-    _check_method(method, beam)
-    if predicates and method != "switching":
+    penalties = Penalties(found, X, classes, token=token, unknown=unknown)
+    if penalties.predicates and method != "switching":
         raise ValueError(
-            f"method={method!r} cannot keep the Python predicate {predicates[0].title}; "
+            f"method={method!r} cannot keep the Python predicate {penalties.predicates[0].title}; "
             "use method='switching'."
         )
-    words = pick_words(X, token)
-    fast = [c for c in found if not isinstance(c, Predicate)]
-    compiled = compile_constraints(fast, words, classes, unknown=unknown)
-    labels = decode_compiled(compiled, scores, transitions, method=method, beam=beam)
-    if predicates:
-        labels = _switch_slowly(found, words, classes, scores, transitions, labels)
-    return labels
-
-
-def decode_compiled(
-    compiled: CompiledConstraints,
-    scores: Array,
-    transitions: Array,
-    *,
-    method: str = "beam",
-    beam: int = 128,
-) -> Array:
-    """The same for constraints that are compiled already; corpus constraints are left out."""
-    _check_method(method, beam)
+    compiled = penalties.compiled
     N, K = compiled.unary.shape
     scores = _finite("scores", scores, (N, K))
     transitions = _finite("transitions", transitions, (K, K))
     labels = np.zeros(N, dtype=np.int32)
-    compiled = drop_corpus(compiled)
     if method == "beam":
         search_by_beam(compiled, scores, transitions, labels, beam)
     elif method == "exact":
         search_exactly(compiled, scores, transitions, labels)
     else:
-        search_chain(compiled, scores, transitions, labels)
-        search_by_switching(compiled, scores, transitions, labels, SWEEPS)
+        # From the best labels under what decomposes over a chain; a hypothesis per label is exact.
+        search_by_beam(drop_from(compiled, "member"), scores, transitions, labels, K)
+        search_by_switching(compiled, penalties.state(labels), scores, transitions, labels)
+    if penalties.predicates:
+        labels = _switch_slowly(penalties, scores, transitions, labels)
     return labels
 
 
-def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
-    """The instance constraints alone."""
-    names = [name for name in compiled._fields if name.startswith("corpus_")]
-    return compiled._replace(**{n: getattr(compiled, n)[:0] for n in [*names, "bad_change"]})
+def drop_from(compiled: CompiledConstraints, field: str) -> CompiledConstraints:
+    """The same with this field and all behind it empty.
 
-
-def _check_method(method: str, beam: int) -> None:
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
-    if isinstance(beam, bool) or not isinstance(beam, int | np.integer) or beam < 1:
-        raise ValueError(f"beam must be a positive integer, got {beam!r}.")
+    Without ``"bad_change"`` these are the instance constraints; without ``"member"`` they are what
+    decomposes over a chain: words, ends, changes, pairs.
+    """
+    names = compiled._fields[compiled._fields.index(field) :]
+    tables = {name: getattr(compiled, name) for name in names}
+    return compiled._replace(**{n: a[(slice(0),) * a.ndim] for n, a in tables.items()})
 
 
 def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
@@ -710,34 +554,22 @@ def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     return array
 
 
-def _switch_slowly(
-    constraints: list[InstanceConstraint],
-    words: list[list[Any]],
-    classes: Sequence[Any],
-    scores: Array,
-    transitions: Array,
-    labels: Array,
-) -> Array:
+def _switch_slowly(penalties: Penalties, scores: Array, transitions: Array, labels: Array) -> Array:
     """Hill climbing by single switches with predicates evaluated in Python."""
-    penalties = Penalties(constraints, words, classes, unknown="ignore")
     evaluator = SwitchEvaluator(penalties, labels)
-    offsets, y = penalties.compiled.offsets, evaluator.labels
-    for i, x in enumerate(words):
-        lo = int(offsets[i])
+    y = evaluator.labels
+    for i, (lo, hi) in enumerate(pairwise(penalties.compiled.offsets.tolist())):
         for _ in range(SWEEPS):
             changed = False
-            for t in range(len(x)):
-                gain = scores[lo + t] - scores[lo + t, y[lo + t]]
-                if t > 0:
-                    into = transitions[y[lo + t - 1]]
-                    gain = gain + into - into[y[lo + t]]
-                if t + 1 < len(x):
-                    out = transitions[:, y[lo + t + 1]]
-                    gain = gain + out - out[y[lo + t]]
-                gain = gain - evaluator.switch_costs(i, t)
+            for t in range(lo, hi):
+                gain = scores[t] - evaluator.switch_costs(i, t - lo)
+                if t > lo:
+                    gain = gain + transitions[y[t - 1]]
+                if t + 1 < hi:
+                    gain = gain + transitions[:, y[t + 1]]
                 k = int(np.argmax(gain))
-                if gain[k] > LEAST_GAIN:
-                    evaluator.commit_switch(i, t, k)
+                if gain[k] - gain[y[t]] > LEAST_GAIN:
+                    evaluator.commit_switch(i, t - lo, k)
                     changed = True
             if not changed:
                 break

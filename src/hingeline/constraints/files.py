@@ -29,39 +29,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hingeline.constraints.corpus import AverageSegments, ChangeShare, Share
-from hingeline.constraints.rules import (
-    PUNCTUATION,
-    AtMostOneSegment,
-    Before,
-    ChangeOnlyAt,
-    Constraint,
-    EndsWith,
-    Follows,
-    MinLength,
-    NoRepeats,
-    Occurs,
-    OnlyWords,
-    StartsWith,
-    Words,
-)
+from hingeline.constraints import rules
+from hingeline.constraints.base import PUNCTUATION, Constraint, CorpusConstraint, InstanceConstraint
 
-_KINDS: dict[str, Any] = {
-    "at_most_one_segment": AtMostOneSegment,
-    "average_segments": AverageSegments,
-    "before": Before,
-    "change_only_at": ChangeOnlyAt,
-    "change_share": ChangeShare,
-    "ends_with": EndsWith,
-    "follows": Follows,
-    "label_shares": Share.from_labels,
-    "min_length": MinLength,
-    "no_repeats": NoRepeats,
-    "occurs": Occurs,
-    "only_words": OnlyWords,
-    "share": Share,
-    "starts_with": StartsWith,
-    "words": Words,
+_KINDS: dict[str, Any] = {"label_shares": rules.Share.from_labels} | {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): kind
+    for name, kind in vars(rules).items()
+    if isinstance(kind, type) and issubclass(kind, (CorpusConstraint, InstanceConstraint))
+    if kind.__module__ == rules.__name__ and name[0] != "_" and kind is not rules.Predicate
 }
 _COMMON = ("weight", "penalty", "hard")
 _SHIPPED = ("citations", "seminars")
@@ -141,18 +116,15 @@ class _File:
                 continue
             line = self.find_line(kind, 0)
             if kind not in _KINDS:
-                raise self.error(
-                    line,
-                    f"there is no constraint [[{kind}]]{_suggest(kind, _KINDS)}; "
-                    f"there are {', '.join(_KINDS)}.",
-                )
+                text = f"there is no constraint [[{kind}]]{_suggest(kind, _KINDS)}; there are "
+                raise self.error(line, f"{text}{', '.join(sorted(_KINDS))}.")
             if isinstance(tables, dict):
                 tables = [tables]
             if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
                 raise self.error(line, f"{kind} must be a table: write [[{kind}]] on a line.")
             for number, table in enumerate(tables):
-                made = self.make(kind, number, table, defaults)
-                found.append((self.find_line(kind, number), made))
+                line = self.find_line(kind, number)
+                found.append((line, self.make(kind, number, table, defaults)))
         if not found:
             raise self.error(1, "the file names no constraint, as [[starts_with]] would.")
         found.sort(key=lambda item: item[0])  # in the order of the file
@@ -175,15 +147,14 @@ class _File:
         self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any]
     ) -> list[Constraint]:
         build = _KINDS[kind]
-        keys = _keys(kind)
+        keys = _list_keys(kind)
         for key in table:
             if key not in keys:
-                near = _suggest(key, keys)
-                text = f"has no key {key!r}{near}; it has {', '.join(keys)}."
+                text = f"has no key {key!r}{_suggest(key, keys)}; it has {', '.join(keys)}."
                 raise self.complain(kind, number, key, text)
         values = dict(table)
         self.translate(kind, number, values)
-        needed = [k for k in _needed_keys(build) if k not in values]
+        needed = [key for key, must in keys.items() if must and key not in values]
         if needed:
             wanted = "words (a list) or pattern" if needed[0] == "words" else needed[0]
             raise self.complain(kind, number, None, f"needs the key {wanted}.")
@@ -197,10 +168,9 @@ class _File:
                 return list(build(self.y, **{**defaults, **values}))
             return [build(*map(_freeze, labels), **{**defaults, **values})]
         except (TypeError, ValueError) as error:
-            raise self.error(
-                self.find_culprit(kind, number, table, defaults, str(error)),
-                (f"[[{kind}]] {re.sub(r'^[A-Z][A-Za-z]+(: | (?=needs))', '', str(error))}"),
-            ) from None
+            line = self.find_culprit(kind, number, table, defaults, str(error))
+            reason = re.sub(r"^[A-Z][A-Za-z]+(: | (?=needs))", "", str(error))
+            raise self.error(line, f"[[{kind}]] {reason}") from None
 
     def find_culprit(
         self, kind: str, number: int, table: dict[str, Any], defaults: dict[str, Any], reason: str
@@ -224,29 +194,22 @@ class _File:
             if target == "where" and given == "punctuation":
                 values["where"] = PUNCTUATION
             elif isinstance(given, str):
-                remedy = "write pattern = for a regular expression"
-                if target == "where":
-                    remedy += ' or where = "punctuation"'
-                raise self.complain(
-                    kind, number, target, f"{target} must be a list of words; {remedy}."
-                )
+                other = ' or where = "punctuation"' if target == "where" else ""
+                text = f"must be a list of words; write pattern = for a regular expression{other}."
+                raise self.complain(kind, number, target, f"{target} {text}")
             if "pattern" in values:
-                pattern = values.pop("pattern")
-                if given is not None:
-                    text = f"takes {target} or pattern, not both."
-                    raise self.complain(kind, number, "pattern", text)
-                if not isinstance(pattern, str):
+                values[target] = pattern = values.pop("pattern")
+                if given is not None or not isinstance(pattern, str):
                     text = f"pattern must be a string, got {pattern!r}."
+                    text = text if given is None else f"takes {target} or pattern, not both."
                     raise self.complain(kind, number, "pattern", text)
-                values[target] = pattern
         for key in ("label", "after", "first", "second"):
             if key in values:
                 values[key] = _freeze(values[key])
         for key in ("ignore_case", "start", "hard"):
             if not isinstance(values.get(key, False), bool):
-                raise self.complain(
-                    kind, number, key, f"{key} must be true or false, got {values[key]!r}."
-                )
+                text = f"{key} must be true or false, got {values[key]!r}."
+                raise self.complain(kind, number, key, text)
 
     def find_line(self, kind: str, number: int, key: str | None = None) -> int:
         """The line of a table's header, or of a key in it; as near as the text tells."""
@@ -268,28 +231,17 @@ class _File:
         return start + 1
 
 
-def _keys(kind: str) -> list[str]:
-    """The keys that a table of this kind may have."""
-    names = []
-    for name in inspect.signature(_KINDS[kind]).parameters:
+def _list_keys(kind: str) -> dict[str, bool]:
+    """The keys that a table of this kind may have, and whether it must; classes check labels."""
+    keys: dict[str, bool] = {}
+    for name, parameter in inspect.signature(_KINDS[kind]).parameters.items():
         if name == "common":
-            names += [*_COMMON, "scale" if kind == "label_shares" else "name"]
+            keys |= dict.fromkeys([*_COMMON, "scale" if kind == "label_shares" else "name"], False)
         elif name != "y":
-            names.append(name)
+            keys[name] = parameter.default is parameter.empty and name != "labels"
             if name in ("words", "where"):
-                names.append("pattern")
-    return names
-
-
-def _needed_keys(build: Any) -> list[str]:
-    """The keys without a default; ``*labels`` are left to the classes."""
-    return [
-        name
-        for name, parameter in inspect.signature(build).parameters.items()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and name != "y"
-    ]
+                keys["pattern"] = False
+    return keys
 
 
 def _freeze(value: Any) -> Any:

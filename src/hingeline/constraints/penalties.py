@@ -1,29 +1,270 @@
-"""The penalty of a labelling, and what label switches change in it, seen from Python."""
+"""The penalty of a labelling: constraints as flat arrays, label switches from Python, reports."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import one_of
 from hingeline._jit import kernel
-from hingeline.constraints import switches
-from hingeline.constraints.build import as_constraints, compile_constraints
-from hingeline.constraints.rules import Constraint, Predicate, pick_words
-from hingeline.constraints.switches import Array, CompiledConstraints, State
+from hingeline.constraints import rules, switches
+from hingeline.constraints.base import (
+    HARD,
+    Constraint,
+    CorpusConstraint,
+    InstanceConstraint,
+    as_group,
+    find_matches,
+    measure_excess,
+    pick_words,
+)
+from hingeline.constraints.switches import (
+    ALL_SEGMENTS,
+    CHANGES,
+    SEGMENTS,
+    SHARE,
+    Array,
+    CompiledConstraints,
+    State,
+)
+from hingeline.core.loop import outside
 
 
-@kernel
-def make_state(compiled: CompiledConstraints, labels: Array) -> State:
-    """The counts of these labels."""
-    return switches.start_state(compiled, labels)
+def compile_constraints(
+    constraints: Iterable[Constraint],
+    X: Iterable[Sequence[Any]],
+    classes: Sequence[Any],
+    *,
+    token: Any = None,
+    unknown: str = "warn",
+) -> CompiledConstraints:
+    """Compile constraints for given sequences.
+
+    Parameters
+    ----------
+    constraints : iterable of Constraint
+        All kinds but :class:`Predicate`, which only :class:`Penalties` can evaluate.
+    X : iterable of sequences of tokens
+    classes : sequence
+        The labels; label k of the compiled form is ``classes[k]``.
+    token : callable, str or int, optional
+        What of a token is its word; None where tokens are words.
+    unknown : {"warn", "ignore", "error"}
+        What to do about labels that are not among ``classes``, as a small labelled set may lack
+        some. They are left out, and so are constraints on nothing else.
+
+    Returns
+    -------
+    CompiledConstraints
+    """
+    one_of("unknown", unknown, ("warn", "ignore", "error"))
+    builder = _Builder(pick_words(X, token), list(classes))
+    for number, constraint in enumerate(as_constraints(constraints)):
+        if isinstance(constraint, rules.Predicate):
+            raise ValueError(
+                f"constraint {number} ({constraint.title}) is a Python predicate and cannot be "
+                "compiled; use Penalties."
+            )
+        builder.add(constraint)
+    if builder.unknown and unknown != "ignore":
+        names = ", ".join(map(repr, sorted(builder.unknown, key=str)))
+        text = (
+            f"constraints name labels that are not among the classes: {names}; they are left out. "
+            "Check the spelling, or pass unknown='ignore'."
+        )
+        if unknown == "error":
+            raise ValueError(text)
+        warnings.warn(text, UserWarning, stacklevel=outside())
+    return builder.finish()
 
 
-@kernel
-def measure_penalty(compiled: CompiledConstraints, state: State) -> float:
-    """The penalty of a state."""
-    return switches.sum_penalties(compiled, state)
+def as_constraints(constraints: Any) -> list[Constraint]:
+    """A list of constraints, checked; one alone is a list of one."""
+    found = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+    for number, constraint in enumerate(found):
+        if not isinstance(constraint, Constraint):
+            raise TypeError(
+                f"constraints[{number}] is not a constraint of hingeline.constraints: "
+                f"{constraint!r}."
+            )
+    return found
+
+
+class _Builder:
+    """Collects costs; arrays of groups grow as constraints name new groups."""
+
+    def __init__(self, words: list[list[Any]], classes: list[Any]) -> None:
+        self.words = words
+        self.classes = classes
+        self.index = {label: k for k, label in enumerate(classes)}
+        if len(self.index) != len(classes):
+            raise ValueError("classes must be distinct.")
+        lengths = [len(x) for x in words]
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        some = self.offsets[1:] > self.offsets[:-1]
+        self.first, self.last = self.offsets[:-1][some], self.offsets[1:][some] - 1
+        self.longest = max(lengths, default=0)
+        self.unary = np.zeros((int(self.offsets[-1]), len(classes)))
+        self.change = np.zeros(int(self.offsets[-1]))
+        self.pair = np.zeros((len(classes), len(classes)))
+        self.unknown: set[Any] = set()
+        self.groups: dict[tuple[int, ...], int] = {}
+        self.token_cost: list[Array] = []
+        self.segment_cost: list[Array] = []
+        self.length_cost: list[list[float]] = []
+        self.repeats: list[tuple[list[int], Constraint]] = []
+        self.order: list[tuple[int, int, float]] = []
+        self.bad: list[Array] = []
+        self.corpus: list[tuple[int, int, CorpusConstraint]] = []
+
+    def number(self, labels: Iterable[Any]) -> list[int]:
+        """The numbers of the labels that are among the classes."""
+        labels = list(labels)
+        self.unknown.update(label for label in labels if label not in self.index)
+        return sorted({self.index[label] for label in labels if label in self.index})
+
+    def find_group(self, labels: Iterable[Any]) -> int | None:
+        """The number of a group, or None where no label of it is known."""
+        key = tuple(self.number(labels))
+        if not key:
+            return None
+        if key not in self.groups:
+            self.groups[key] = len(self.groups)
+            self.token_cost.append(np.zeros(self.longest + 2))
+            self.segment_cost.append(np.zeros(self.longest + 2))
+            self.length_cost.append([])
+        return self.groups[key]
+
+    def find_groups(self, labels: Sequence[Any]) -> list[int]:
+        """The groups of a constraint on each of its labels, or on all labels."""
+        items = [as_group(item) for item in labels] or [(label,) for label in self.classes]
+        return [g for g in map(self.find_group, items) if g is not None]
+
+    def add(self, rule: Constraint) -> None:
+        one = rule.finite_penalty(1.0)
+        match rule:
+            case rules.AtMostOneSegment():
+                self.add_counts(rule, self.segment_cost, (0.0, 1.0))
+            case rules.Occurs():
+                table = self.token_cost if rule.unit == "tokens" else self.segment_cost
+                self.add_counts(rule, table, rule.bounds)
+            case rules.NoRepeats():
+                self.repeats.append((self.find_groups(rule.labels), rule))
+            case rules.MinLength():
+                for g in self.find_groups(rule.labels):
+                    costs = self.length_cost[g]
+                    costs.extend([0.0] * (rule.length + 1 - len(costs)))
+                    for n in range(1, rule.length):
+                        costs[n] += rule.finite_penalty(rule.length - n)
+            case rules.StartsWith():
+                self.charge_others(self.first, rule.labels, one)
+            case rules.EndsWith():
+                self.charge_others(self.last, rule.labels, one)
+            case rules.Words():
+                hits = self.map_tokens(
+                    lambda x: find_matches(rule.words, rule.ignore_case, x, rule.after)
+                )
+                self.charge_others(np.flatnonzero(hits), rule.label, one)
+            case rules.OnlyWords():
+                hits = self.map_tokens(lambda x: find_matches(rule.words, rule.ignore_case, x))
+                columns = np.array(self.number(rule.label), dtype=np.int64)
+                self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
+            case rules.ChangeOnlyAt():
+                self.change += one * self.map_tokens(rule.find_bad_changes)
+            case rules.Follows():
+                columns = np.array(self.number(rule.label), dtype=np.int64)
+                others = np.setdiff1d(np.arange(len(self.classes)), self.number(rule.after))
+                self.pair[np.ix_(others, columns)] += one
+                if not rule.start:
+                    self.unary[np.ix_(self.first, columns)] += one
+            case rules.Before():
+                A, B = self.find_group(rule.first), self.find_group(rule.second)
+                if A is not None and B is not None:
+                    self.order.append((A, B, one))
+            case rules.Share():
+                self.add_corpus(rule, SHARE, self.find_group(rule.label))
+            case rules.ChangeShare():
+                self.add_corpus(rule, CHANGES, len(self.bad))
+                self.bad.append(self.map_tokens(rule.find_bad_changes))
+            case rules.AverageSegments(label=None):
+                self.add_corpus(rule, ALL_SEGMENTS, len(self.first))
+            case rules.AverageSegments():
+                self.add_corpus(rule, SEGMENTS, self.find_group(rule.label))
+            case _:
+                raise TypeError(f"{type(rule).__name__} cannot be compiled.")
+
+    def add_counts(self, rule: Any, tables: list[Array], bounds: tuple[float, float]) -> None:
+        counts = range(self.longest + 2)
+        costs = np.array([rule.finite_penalty(measure_excess(n, *bounds)) for n in counts])
+        for g in self.find_groups(rule.labels):
+            tables[g] += costs
+
+    def charge_others(self, rows: Array, labels: Sequence[Any], cost: float) -> None:
+        """A cost of every other label at these tokens."""
+        wanted = self.number(labels)
+        if wanted:
+            others = np.setdiff1d(np.arange(len(self.classes)), wanted)
+            self.unary[np.ix_(rows, others)] += cost
+
+    def add_corpus(self, rule: CorpusConstraint, kind: int, target: int | None) -> None:
+        if target is not None:
+            self.corpus.append((kind, target, rule))
+
+    def map_tokens(self, function: Any) -> Array:
+        """What a function of a sequence says of each token, for all sequences."""
+        parts = [np.asarray(function(x), dtype=bool) for x in self.words]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+    def finish(self) -> CompiledConstraints:
+        G, K, N = len(self.groups), len(self.classes), self.unary.shape[0]
+        member = np.zeros((G, K), dtype=bool)
+        for key, g in self.groups.items():
+            member[g, list(key)] = True
+        cap = max((len(costs) for costs in self.length_cost), default=0) or 1
+        length_cost = np.zeros((G, cap))
+        for g, costs in enumerate(self.length_cost):
+            length_cost[g, : len(costs)] = costs
+        repeat_member = np.zeros((len(self.repeats), G), dtype=bool)
+        repeat_cost = np.zeros((len(self.repeats), G + 1))
+        for r, (groups, constraint) in enumerate(self.repeats):
+            repeat_member[r, groups] = True
+            repeat_cost[r] = [constraint.finite_penalty(n) for n in range(G + 1)]
+        width = self.longest + 2
+        token_cost = np.array(self.token_cost, dtype=np.float64).reshape(G, width)
+        segment_cost = np.array(self.segment_cost, dtype=np.float64).reshape(G, width)
+        prices = [
+            (c.scale, HARD if c.hard else c.weight, c.penalty == "squared" and not c.hard)
+            for _, _, c in self.corpus
+        ]
+        return CompiledConstraints(
+            offsets=self.offsets,
+            unary=self.unary,
+            change=self.change,
+            pair=self.pair,
+            member=member,
+            member_ptr=np.concatenate([[0], np.cumsum(member.sum(1))]).astype(np.int64),
+            member_labels=np.nonzero(member)[1].astype(np.int32),
+            counted=(token_cost != 0).any(1) | (segment_cost != 0).any(1) | length_cost.any(1),
+            token_cost=token_cost,
+            segment_cost=segment_cost,
+            length_cost=length_cost,
+            repeat_member=repeat_member,
+            repeat_cost=repeat_cost,
+            order=np.array([p[:2] for p in self.order], dtype=np.int32).reshape(-1, 2),
+            order_cost=np.array([p[2] for p in self.order], dtype=np.float64),
+            bad_change=np.array(self.bad, dtype=bool).reshape(len(self.bad), N),
+            corpus_kind=np.array([kind for kind, _, _ in self.corpus], dtype=np.int32),
+            corpus_target=np.array([target for _, target, _ in self.corpus], dtype=np.int32),
+            corpus_bounds=np.array([c.bounds for _, _, c in self.corpus]).reshape(-1, 2),
+            corpus_price=np.array(prices, dtype=np.float64).reshape(-1, 3),
+        )
+
+
+# Penalties from Python ---------------------------------------------------------------------------
 
 
 @kernel
@@ -46,13 +287,9 @@ class Penalties:
     Parameters
     ----------
     constraints : iterable of Constraint
-    X : iterable of sequences of tokens
-    classes : sequence
-        The labels, in the order of their numbers.
-    token : callable, str or int, optional
-        What of a token is its word.
-    unknown : {"warn", "ignore", "error"}
-        What to do about labels that are not among ``classes``.
+        Of all kinds.
+    X, classes, token, unknown
+        As for :func:`compile_constraints`.
 
     Attributes
     ----------
@@ -74,13 +311,13 @@ class Penalties:
         self.constraints = as_constraints(constraints)
         self.words = pick_words(X, token)
         self.classes = list(classes)
-        self.predicates = [c for c in self.constraints if isinstance(c, Predicate)]
-        fast = [c for c in self.constraints if not isinstance(c, Predicate)]
+        self.predicates = [c for c in self.constraints if isinstance(c, rules.Predicate)]
+        fast = [c for c in self.constraints if not isinstance(c, rules.Predicate)]
         self.compiled = compile_constraints(fast, self.words, self.classes, unknown=unknown)
 
     def state(self, labels: Array) -> State:
         """Counts of these labels for the kernels."""
-        return make_state(self.compiled, labels)
+        return switches.start_state(self.compiled, labels)
 
     def total(self, labels: Array) -> float:
         """The penalty of labels of all sequences."""
@@ -141,7 +378,7 @@ class SwitchEvaluator:
 
     def sum_penalties(self) -> float:
         """The penalty of all constraints; each unit of a hard one counts 1e10."""
-        return float(measure_penalty(self._compiled, self._state)) + sum(self._held)
+        return float(switches.sum_penalties(self._compiled, self._state)) + sum(self._held)
 
     def _predicate_cost(self, i: int) -> float:
         rules = self.penalties.predicates
@@ -155,3 +392,112 @@ class SwitchEvaluator:
         offsets = self._compiled.offsets
         if not (0 <= i < len(offsets) - 1 and 0 <= t < offsets[i + 1] - offsets[i]):
             raise IndexError(f"there is no position {t} in sequence {i}.")
+
+
+# Reports -----------------------------------------------------------------------------------------
+
+
+class CheckRow(NamedTuple):
+    """What one constraint found."""
+
+    constraint: Constraint
+    sequences: tuple[int, ...]  # those that break it; none for a corpus constraint
+    violation: float  # sum over all sequences
+    cost: float  # sum of the penalties
+    value: float | None  # the number that a corpus constraint bounds
+
+
+class CheckReport(NamedTuple):
+    """Counts per constraint, in their order; ``str(report)`` is a table."""
+
+    rows: tuple[CheckRow, ...]
+    n_sequences: int
+
+    @property
+    def cost(self) -> float:
+        """The total penalty."""
+        return sum(row.cost for row in self.rows)
+
+    @property
+    def violation(self) -> float:
+        """The sum of all violations, whatever they cost."""
+        return sum(row.violation for row in self.rows)
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """The sequences that break a constraint."""
+        return tuple(sorted({i for row in self.rows for i in row.sequences}))
+
+    @property
+    def ok(self) -> bool:
+        """Whether all constraints are kept."""
+        return all(row.violation == 0 for row in self.rows)
+
+    def __str__(self) -> str:
+        lines = [("constraint", "violation", "sequences", "cost", "where")]
+        for row in self.rows:
+            count = f"{len(row.sequences)} of {self.n_sequences}"
+            where = ", ".join(map(str, row.sequences[:6]))
+            where += ", ..." if len(row.sequences) > 6 else ""
+            if row.value is not None:
+                count, where = "corpus", f"is {row.value:.4g}"
+            title = row.constraint.title + (" (hard)" if row.constraint.hard else "")
+            lines.append((title, f"{row.violation:.6g}", count, f"{row.cost:.6g}", where))
+        count = f"{len(self.sequences)} of {self.n_sequences}"
+        lines.append(("total", f"{self.violation:.6g}", count, f"{self.cost:.6g}", ""))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            f"{a:<{p}}  {b:>{q}}  {c:>{r}}  {d:>{s}}  {where}".rstrip()
+            for (a, b, c, d, where), (p, q, r, s, _) in ((line, widths) for line in lines)
+        )
+
+
+def check(
+    constraints: Iterable[Constraint],
+    X: Iterable[Sequence[Any]],
+    Y: Iterable[Sequence[Any]],
+    *,
+    token: Any = None,
+) -> CheckReport:
+    """Check labels against constraints.
+
+    Parameters
+    ----------
+    constraints : iterable of Constraint
+    X : iterable of sequences of tokens
+    Y : iterable of sequences of labels
+    token : callable, str or int, optional
+        What of a token is its word (a function, a key or a column); None where tokens are words.
+
+    Returns
+    -------
+    CheckReport
+
+    Examples
+    --------
+    >>> from hingeline.constraints import StartsWith
+    >>> report = check([StartsWith("author")], [["On", "trees"]], [["title", "title"]])
+    >>> report.ok, report.rows[0].sequences
+    (False, (0,))
+    """
+    found = as_constraints(constraints)
+    words, labels = pick_words(X, token), [list(y) for y in Y]
+    if len(words) != len(labels):
+        raise ValueError(f"X has {len(words)} sequences but Y has {len(labels)}.")
+    for i, (x, y) in enumerate(zip(words, labels, strict=True)):
+        if len(x) != len(y):
+            raise ValueError(f"sequence {i} has {len(x)} tokens but {len(y)} labels.")
+    rows = []
+    for constraint in found:
+        if isinstance(constraint, CorpusConstraint):
+            value = constraint.value(words, labels)
+            violation = constraint.violation(words, labels)
+            cost = constraint.cost(words, labels)
+            rows.append(CheckRow(constraint, (), violation, cost, value))
+            continue
+        assert isinstance(constraint, InstanceConstraint)
+        each = [constraint.violation(x, y) for x, y in zip(words, labels, strict=True)]
+        broken = tuple(i for i, violation in enumerate(each) if violation > 0)
+        cost = math.fsum(constraint.cost(words[i], labels[i]) for i in broken)
+        rows.append(CheckRow(constraint, broken, math.fsum(each), cost, None))
+    return CheckReport(tuple(rows), len(words))

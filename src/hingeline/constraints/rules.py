@@ -1,312 +1,37 @@
-"""Constraints on the labels of one sequence, and what all constraints share.
+"""The kinds of constraints: on one sequence, and on all sequences together.
 
-A constraint has *parts* that are penalised one by one: a word, a change of label, a label, a
-segment. ``violation(x, y)`` is the sum of the parts' violations and ``cost(x, y)`` the sum of their
-penalties. A segment is a maximal run of one label. Where a constraint names several labels, each
-counts for itself; a tuple of labels counts as one label: ``("B-stime", "I-stime")``.
+The scale and the form of the penalty of a corpus constraint are those the paper prints: percentage
+points squared for the share of a label, the plain fraction for the share of changes.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise
-from numbers import Real
 from typing import Any, ClassVar
 
-#: A token of punctuation marks alone, as a pattern for :class:`ChangeOnlyAt` and others.
-PUNCTUATION = r"[^\w\s]+"
-
-#: The weight r = 1000 that the paper prints.
-WEIGHT = 1000.0
-
-#: What a unit of violation of a hard constraint costs inside the compiled constraints. It outweighs
-#: every sensible soft penalty and is finite, so that differences never meet ``inf − inf``;
-#: weights must stay below it. Elsewhere a broken hard constraint costs ``inf``.
-HARD = 1e10
-
-#: How many tokens before a word the pattern ``after`` may look at.
-AFTER_TOKENS = 10
-
-#: Shares and averages are ratios: a violation below this is rounding.
-VIOLATION_ROUNDING = 1e-9
-
-Group = tuple[Hashable, ...]
-Labels = tuple[Hashable | Group, ...]
-Match = str | Collection[str] | Callable[[Any], bool]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constraint:
-    """The common part: a weight, a form of penalty, hard or soft, and a name.
-
-    Attributes
-    ----------
-    weight : float
-        Cost of one unit of violation (r of the paper, 1000 as printed).
-    penalty : {"linear", "squared"}
-        Whether a violation or its square is multiplied with the weight.
-    hard : bool
-        A broken hard constraint costs infinity, and prediction refuses to break it.
-    name : str or None
-        What reports call it; None writes the constraint itself.
-    """
-
-    weight: float = WEIGHT
-    penalty: str = "linear"
-    hard: bool = False
-    name: str | None = None
-
-    #: Fields that take a label or several; they become tuples.
-    _label_fields: ClassVar[tuple[str, ...]] = ()
-    #: Fields that say which tokens match.
-    _match_fields: ClassVar[tuple[str, ...]] = ()
-    #: Fields that take one of these words.
-    _choices: ClassVar[tuple[tuple[str, str], ...]] = (("penalty", "'linear' or 'squared'"),)
-
-    def __post_init__(self) -> None:
-        kind = type(self).__name__
-        if isinstance(self.weight, bool) or not isinstance(self.weight, Real):
-            raise TypeError(f"{kind}: weight must be a number, got {self.weight!r}.")
-        if not 0 <= self.weight < HARD:
-            raise ValueError(
-                f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}; "
-                "for a constraint that may never be broken pass hard=True."
-            )
-        if not isinstance(self.hard, bool):
-            raise TypeError(f"{kind}: hard must be True or False, got {self.hard!r}.")
-        for name, words in self._choices:
-            value = getattr(self, name)
-            if f"'{value}'" not in words:
-                raise ValueError(f"{kind}: {name} must be {words}, got {value!r}.")
-        for name in self._label_fields:
-            self._assign(name, flatten_labels(kind, getattr(self, name)))
-        for name in self._match_fields:
-            self._assign(name, _check_match(kind, getattr(self, name), name))
-
-    def _assign(self, name: str, value: Any) -> None:
-        """Set a field while the constraint is made: later it is frozen."""
-        object.__setattr__(self, name, value)
-
-    def penalise(self, violation: float) -> float:
-        """The cost of one violation."""
-        if violation <= VIOLATION_ROUNDING:
-            return 0.0
-        if self.hard:
-            return math.inf
-        return self.weight * (violation * violation if self.penalty == "squared" else violation)
-
-    def finite_penalty(self, violation: float) -> float:
-        """The same with ``HARD`` per unit of violation where the constraint is hard."""
-        broken = self.hard and violation > VIOLATION_ROUNDING
-        return HARD * violation if broken else self.penalise(violation)
-
-    @property
-    def title(self) -> str:
-        """The name, or the constraint in words."""
-        return self.name or self._describe()
-
-    def _describe(self) -> str:
-        return repr(self)
-
-
-# Labels, words and bounds ----------------------------------------------------------------------
-
-
-def as_group(item: Any) -> Group:
-    """A label, or a tuple (list, set) of labels that counts as one label."""
-    if isinstance(item, tuple | list | set | frozenset):
-        group = tuple(sorted(item, key=str) if isinstance(item, set | frozenset) else item)
-        if not group:
-            raise ValueError("a group of labels must not be empty.")
-        return group
-    return (item,)
-
-
-def flatten_labels(kind: str, labels: Any) -> Group:
-    """The labels of a constraint that asks for one of them."""
-    if not isinstance(labels, tuple | list | set | frozenset):
-        return (labels,)
-    group = tuple(label for item in labels for label in as_group(item))
-    if not group:
-        raise ValueError(f"{kind} needs at least one label.")
-    return group
-
-
-def write_label(item: Any) -> str:
-    """A label as reports show it."""
-    return " or ".join(map(str, item)) if isinstance(item, tuple) else str(item)
-
-
-def run_lengths(inside: Sequence[bool]) -> list[int]:
-    """Lengths of the maximal runs of True."""
-    found: list[int] = []
-    before = False
-    for here in inside:
-        if here:
-            if before:
-                found[-1] += 1
-            else:
-                found.append(1)
-        before = here
-    return found
-
-
-def _check_match(kind: str, where: Any, argument: str) -> Match:
-    """Check a pattern, a list of words or a predicate; lists become tuples."""
-    if isinstance(where, str):
-        try:
-            re.compile(where)
-        except re.error as error:
-            raise ValueError(
-                f"{kind}: {argument} is not a regular expression: {where!r} ({error})."
-            ) from None
-        return where
-    if callable(where):
-        return where
-    if isinstance(where, Collection) and all(isinstance(word, str) for word in where):
-        if not where:
-            raise ValueError(f"{kind}: {argument} is an empty list of words.")
-        return tuple(sorted(where)) if isinstance(where, set | frozenset) else tuple(where)
-    raise TypeError(
-        f"{kind}: {argument} must be a regular expression, a list of words or a function of a "
-        f"token, got {where!r}."
-    )
-
-
-@lru_cache(maxsize=256)
-def _text_matcher(where: str | tuple[str, ...], ignore_case: bool) -> Callable[[str], bool]:
-    if isinstance(where, str):
-        pattern = re.compile(where, re.IGNORECASE if ignore_case else 0)
-        return lru_cache(maxsize=65536)(lambda word: pattern.fullmatch(word) is not None)
-    if ignore_case:
-        folded = {word.casefold() for word in where}
-        return lambda word: word.casefold() in folded
-    words = frozenset(where)
-    return lambda word: word in words
-
-
-def find_matches(
-    where: Match, ignore_case: bool, tokens: Sequence[Any], after: str | None = None
-) -> list[bool]:
-    """For every token whether it matches: whole words, not parts of them.
-
-    ``after`` is a pattern for the last of the tokens before it, joined by spaces.
-    """
-    if callable(where):
-        found = [bool(where(token)) for token in tokens]
-    else:
-        test = _text_matcher(where, ignore_case)  # type: ignore[arg-type]
-        for token in tokens:
-            if not isinstance(token, str):
-                raise TypeError(
-                    f"patterns and lists of words want tokens of type str, got {token!r}; say with "
-                    "token= which part of a token is its word (a key or a function)."
-                )
-        found = [test(token) for token in tokens]
-    if after is not None:
-        pattern = re.compile(rf"(?:^|.* )(?:{after})", re.IGNORECASE if ignore_case else 0)
-        for t in range(len(found)):
-            if found[t]:
-                before = " ".join(map(str, tokens[max(0, t - AFTER_TOKENS) : t]))
-                found[t] = pattern.fullmatch(before) is not None
-    return found
-
-
-def write_match(where: Match) -> str:
-    """A pattern, a list of words or a predicate as reports show it."""
-    if where == PUNCTUATION:
-        return "punctuation"
-    if isinstance(where, str):
-        return f"/{where}/"
-    if callable(where):
-        return getattr(where, "__name__", repr(where))
-    words = list(where)
-    return ", ".join(words[:4]) + (", ..." if len(words) > 4 else "")
-
-
-def find_bad_changes(rule: Any, x: Sequence[Any]) -> list[bool]:
-    """For each position whether a change of label between it and its predecessor counts."""
-    hit = find_matches(rule.where, rule.ignore_case, x)
-    before, after = rule.side != "after", rule.side != "before"
-    pairs = [not ((a and before) or (b and after)) for a, b in pairwise(hit)]
-    return [False, *pairs][: len(hit)]
-
-
-def check_bounds(kind: str, equals: Any, at_least: Any, at_most: Any) -> tuple[float, float]:
-    """The interval in which a value costs nothing."""
-    given = {"equals": equals, "at_least": at_least, "at_most": at_most}
-    for name, value in given.items():
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
-            raise TypeError(f"{kind}: {name} must be a number, got {value!r}.")
-        if value < 0:
-            raise ValueError(f"{kind}: {name} must not be negative, got {value!r}.")
-    if equals is not None and (at_least is not None or at_most is not None):
-        raise ValueError(f"{kind}: pass equals= or at_least= and at_most=, not both.")
-    if equals is None and at_least is None and at_most is None:
-        raise ValueError(f"{kind} needs equals=, at_least= or at_most=.")
-    if equals is not None:
-        return float(equals), float(equals)
-    low = 0.0 if at_least is None else float(at_least)
-    high = math.inf if at_most is None else float(at_most)
-    if low > high:
-        raise ValueError(f"{kind}: at_least={at_least!r} is above at_most={at_most!r}.")
-    return low, high
-
-
-def write_bounds(rule: Any, exactly: str = "") -> str:
-    """The interval of a constraint with bounds, in words."""
-    if rule.equals is not None:
-        return f"{exactly}{rule.equals:g}"
-    bounds = (("at least", rule.at_least), ("at most", rule.at_most))
-    return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
-
-
-def measure_excess(value: float, low: float, high: float) -> float:
-    """How far a value lies outside an interval: the hinges of "at least" and "at most"."""
-    return max(low - value, value - high, 0.0)
-
-
-def pick_words(X: Iterable[Any], token: Any = None) -> list[list[Any]]:
-    """The words of all sequences.
-
-    Parameters
-    ----------
-    X : iterable of sequences
-    token : None, callable, str or int
-        What of a token is its word: the token itself, a function of it, or its key or column.
-    """
-    if token is None:
-        return [list(x) for x in X]
-    pick = token if callable(token) else (lambda row: row[token])
-    return [[pick(row) for row in x] for x in X]
-
+from hingeline.constraints.base import (
+    PUNCTUATION,
+    WEIGHT,
+    Constraint,
+    CorpusConstraint,
+    InstanceConstraint,
+    Labels,
+    Match,
+    as_group,
+    check_bounds,
+    check_match,
+    find_matches,
+    flatten_labels,
+    measure_excess,
+    run_lengths,
+    write_bounds,
+    write_label,
+    write_match,
+)
 
 # Constraints on one sequence -------------------------------------------------------------------
-
-
-class InstanceConstraint(Constraint):
-    """A constraint on one sequence of tokens and its labels."""
-
-    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        """The violations of the parts; parts that are satisfied may be absent."""
-        return self._parts(x, y)
-
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        raise NotImplementedError
-
-    def violation(self, x: Sequence[Any], y: Sequence[Any]) -> float:
-        """How far the labels ``y`` of the tokens ``x`` break the constraint; 0 is kept."""
-        return float(sum(self.parts(x, y)))
-
-    def cost(self, x: Sequence[Any], y: Sequence[Any]) -> float:
-        """The penalty: weights included, ``inf`` where a hard constraint is broken."""
-        return float(sum(map(self.penalise, self.parts(x, y))))
 
 
 @dataclass(frozen=True)
@@ -344,21 +69,22 @@ class Words(_WordRule):
     """
 
     after: str | None = field(default=None, kw_only=True)
+    _words = "{words}{place} is {label}"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.after is not None and not isinstance(self.after, str):
-            raise TypeError(f"Words: after must be a regular expression, got {self.after!r}.")
         if self.after is not None:
-            _check_match("Words", self.after, "after")
+            if not isinstance(self.after, str):
+                raise TypeError(f"Words: after must be a regular expression, got {self.after!r}.")
+            check_match("Words", self.after, "after")
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         found = find_matches(self.words, self.ignore_case, x, self.after)
         return [1.0 for hit, a in zip(found, y, strict=True) if hit and a not in self.label]
 
-    def _describe(self) -> str:
+    def _show_fields(self) -> dict[str, Any]:
         place = "" if self.after is None else f" after {self.after}"
-        return f"{write_match(self.words)}{place} is {write_label(self.label)}"
+        return super()._show_fields() | {"place": place}
 
 
 class OnlyWords(_WordRule):
@@ -372,20 +98,30 @@ class OnlyWords(_WordRule):
     1.0
     """
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    _words = "{label} only on {words}"
+
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         found = find_matches(self.words, self.ignore_case, x)
         return [1.0 for hit, a in zip(found, y, strict=True) if not hit and a in self.label]
 
-    def _describe(self) -> str:
-        return f"{write_label(self.label)} only on {write_match(self.words)}"
-
-
-#: The sides of a change of label that a token may stand on.
-SIDES = "'before', 'after' or 'either'"
-
 
 @dataclass(frozen=True)
-class ChangeOnlyAt(InstanceConstraint):
+class _ChangeRule(Constraint):
+    where: Match = PUNCTUATION
+    side: str = field(default="before", kw_only=True)
+    ignore_case: bool = field(default=False, kw_only=True)
+    _match_fields = ("where",)
+    _choices = (*Constraint._choices, ("side", "'before', 'after' or 'either'"))
+
+    def find_bad_changes(self, x: Sequence[Any]) -> list[bool]:
+        """For each position whether a change of label between it and its predecessor counts."""
+        hit = find_matches(self.where, self.ignore_case, x)
+        before, after = self.side != "after", self.side != "before"
+        pairs = [not ((a and before) or (b and after)) for a, b in pairwise(hit)]
+        return [False, *pairs][: len(hit)]
+
+
+class ChangeOnlyAt(_ChangeRule, InstanceConstraint):
     """The label changes only where a token matches; every other change counts.
 
     Parameters
@@ -398,18 +134,11 @@ class ChangeOnlyAt(InstanceConstraint):
     ignore_case : bool
     """
 
-    where: Match = PUNCTUATION
-    side: str = field(default="before", kw_only=True)
-    ignore_case: bool = field(default=False, kw_only=True)
-    _match_fields = ("where",)
-    _choices = (*Constraint._choices, ("side", SIDES))
+    _words = "label changes only at {where}"
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        bad = find_bad_changes(self, x)
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+        bad = self.find_bad_changes(x)
         return [1.0 for t in range(1, len(y)) if bad[t] and y[t] != y[t - 1]]
-
-    def _describe(self) -> str:
-        return f"label changes only at {write_match(self.where)}"
 
 
 @dataclass(frozen=True)
@@ -433,14 +162,12 @@ class Follows(InstanceConstraint):
     after: Any
     start: bool = field(default=False, kw_only=True)
     _label_fields = ("label", "after")
+    _words = "{label} follows {after}"
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         first = [1.0] if len(y) and not self.start and y[0] in self.label else []
         later = (1.0 for t in range(1, len(y)) if y[t] in self.label and y[t - 1] not in self.after)
         return [*first, *later]
-
-    def _describe(self) -> str:
-        return f"{write_label(self.label)} follows {write_label(self.after)}"
 
 
 @dataclass(frozen=True)
@@ -455,22 +182,20 @@ class Before(InstanceConstraint):
     first: Any
     second: Any
     _label_fields = ("first", "second")
+    _words = "{first} before {second}"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if set(self.first) & set(self.second):
             raise ValueError("Before: a label cannot stand before itself; name different labels.")
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         seen = False
         for a in y:
             if a in self.first and seen:
                 return [1.0]
             seen = seen or a in self.second
         return []
-
-    def _describe(self) -> str:
-        return f"{write_label(self.first)} before {write_label(self.second)}"
 
 
 @dataclass(frozen=True)
@@ -485,6 +210,7 @@ class Predicate(InstanceConstraint):
     """
 
     function: Callable[[Sequence[Any], Sequence[Any]], Any]
+    _words = "{function}"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -493,7 +219,7 @@ class Predicate(InstanceConstraint):
                 f"Predicate wants a function of (tokens, labels), got {self.function!r}."
             )
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         value = self.function(x, y)
         if type(value).__name__ in ("bool", "bool_"):
             return [0.0 if value else 1.0]
@@ -505,8 +231,8 @@ class Predicate(InstanceConstraint):
             )
         return [violation]
 
-    def _describe(self) -> str:
-        return getattr(self.function, "__name__", repr(self.function))
+    def _show_fields(self) -> dict[str, Any]:
+        return {"function": write_match(self.function)}
 
 
 # Constraints that list labels ------------------------------------------------------------------
@@ -543,34 +269,32 @@ class _OfLabels(InstanceConstraint):
         labels = self.labels or list(dict.fromkeys(y))
         return [len(run_lengths([a in as_group(label) for a in y])) for label in labels]
 
-    def _write_each(self) -> str:
-        return ", ".join(map(write_label, self.labels)) or "each label"
+    def _show_fields(self) -> dict[str, Any]:
+        each = ", ".join(map(write_label, self.labels)) or "each label"
+        return {"each": each} | super()._show_fields()
 
 
-class StartsWith(_OfLabels):
+class _EndRule(_OfLabels):
+    _needs_labels = True
+    _label_fields = ("labels",)
+    _place: ClassVar[int]
+
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+        return [1.0] if len(y) and y[self._place] not in self.labels else []
+
+
+class StartsWith(_EndRule):
     """The first token carries one of the labels."""
 
-    _needs_labels = True
-    _label_fields = ("labels",)
-
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [1.0] if len(y) and y[0] not in self.labels else []
-
-    def _describe(self) -> str:
-        return f"starts with {write_label(self.labels)}"
+    _place = 0
+    _words = "starts with {labels}"
 
 
-class EndsWith(_OfLabels):
+class EndsWith(_EndRule):
     """The last token carries one of the labels."""
 
-    _needs_labels = True
-    _label_fields = ("labels",)
-
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        return [1.0] if len(y) and y[-1] not in self.labels else []
-
-    def _describe(self) -> str:
-        return f"ends with {write_label(self.labels)}"
+    _place = -1
+    _words = "ends with {labels}"
 
 
 class AtMostOneSegment(_OfLabels):
@@ -586,12 +310,10 @@ class AtMostOneSegment(_OfLabels):
     """
 
     _penalty = "squared"
+    _words = "{each} forms at most one segment"
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [max(n - 1.0, 0.0) for n in self._count_segments(y)]
-
-    def _describe(self) -> str:
-        return f"{self._write_each()} forms at most one segment"
 
 
 class NoRepeats(_OfLabels):
@@ -602,13 +324,14 @@ class NoRepeats(_OfLabels):
     """
 
     _penalty = "squared"
+    _words = "no label in two segments{among}"
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [float(sum(n > 1 for n in self._count_segments(y)))]
 
-    def _describe(self) -> str:
-        among = f" among {self._write_each()}" if self.labels else ""
-        return f"no label in two segments{among}"
+    def _show_fields(self) -> dict[str, Any]:
+        shown = super()._show_fields()
+        return {"among": f" among {shown['each']}" if self.labels else ""}
 
 
 @dataclass(frozen=True, init=False)
@@ -631,6 +354,7 @@ class Occurs(_OfLabels):
     unit: str
     _needs_labels = True
     _choices = (*Constraint._choices, ("unit", "'tokens' or 'segments'"))
+    _words = "{each} occurs {bounds} times ({unit})"
 
     def __init__(
         self,
@@ -652,15 +376,15 @@ class Occurs(_OfLabels):
         """The interval of counts that cost nothing."""
         return check_bounds("Occurs", self.equals, self.at_least, self.at_most)
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         if self.unit == "segments":
             counts = self._count_segments(y)
         else:
             counts = [sum(a in as_group(label) for a in y) for label in self.labels]
         return [measure_excess(n, *self.bounds) for n in counts]
 
-    def _describe(self) -> str:
-        return f"{self._write_each()} occurs {write_bounds(self, 'exactly ')} times ({self.unit})"
+    def _show_fields(self) -> dict[str, Any]:
+        return super()._show_fields() | {"bounds": write_bounds(self, "exactly ")}
 
 
 @dataclass(frozen=True, init=False)
@@ -677,6 +401,7 @@ class MinLength(_OfLabels):
     """
 
     length: int
+    _words = "segments of {each} have at least {length} tokens"
 
     def __init__(self, *labels: Any, length: int, **common: Any) -> None:
         if isinstance(length, bool) or not isinstance(length, int) or length < 2:
@@ -684,12 +409,138 @@ class MinLength(_OfLabels):
         self._assign("length", length)
         super().__init__(*labels, **common)
 
-    def _parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
+    def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         return [
             max(self.length - n, 0.0)
             for label in self.labels or dict.fromkeys(y)
             for n in run_lengths([a in as_group(label) for a in y])
         ]
 
-    def _describe(self) -> str:
-        return f"segments of {self._write_each()} have at least {self.length} tokens"
+
+# Constraints on all sequences ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Share(CorpusConstraint):
+    """The share of tokens that carry a label, between 0 and 1.
+
+    Parameters
+    ----------
+    label : label or tuple of labels
+        A tuple of labels counts as one label.
+    equals, at_least, at_most : float, optional
+    scale : float, default 100
+        The violation is measured in percentage points, as the paper prints it.
+
+    Examples
+    --------
+    >>> Share("author", equals=0.30).violation([["a", "b"]], [["author", "title"]])
+    20.0
+    """
+
+    label: Any
+    scale: float = field(default=100.0, kw_only=True)
+    penalty: str = field(default="squared", kw_only=True)
+    top: ClassVar[float] = 1.0
+    _label_fields = ("label",)
+    _words = "share of {label} is {bounds}"
+
+    @classmethod
+    def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Share]:
+        """One constraint per label: its share in labelled sequences.
+
+        Parameters
+        ----------
+        y : iterable of label sequences
+            A sequence that is None (unlabelled) is left out.
+        slack : float
+            Shares may lie this far on either side; 0 asks for equality.
+        **common
+            ``weight``, ``penalty``, ``hard`` or ``scale`` of all of them.
+        """
+        counts: dict[Any, int] = {}
+        for labels in y:
+            for a in () if labels is None else labels:
+                a = a.item() if hasattr(a, "item") else a
+                counts[a] = counts.get(a, 0) + 1
+        total = sum(counts.values())
+        if not total:
+            raise ValueError("Share.from_labels needs at least one labelled token.")
+        shares = {a: n / total for a, n in counts.items()}
+        if not slack:
+            return [cls(a, equals=share, **common) for a, share in shares.items()]
+        return [
+            cls(a, at_least=max(share - slack, 0.0), at_most=min(share + slack, 1.0), **common)
+            for a, share in shares.items()
+        ]
+
+    def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        total = sum(len(y) for y in Y)
+        return sum(a in self.label for y in Y for a in y) / total if total else 0.0
+
+
+@dataclass(frozen=True)
+class ChangeShare(_ChangeRule, CorpusConstraint):
+    """The share of label changes at tokens that do not match, 0 where there are no changes.
+
+    Parameters
+    ----------
+    where, side, ignore_case
+        Changes here are fine and do not count, as in :class:`ChangeOnlyAt`.
+    equals, at_least, at_most : float, optional
+    scale : float, default 1
+    """
+
+    top: ClassVar[float] = 1.0
+    _words = "share of changes not at {where} is {bounds}"
+
+    def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        changes = bad = 0
+        for x, y in zip(X, Y, strict=True):
+            wrong = self.find_bad_changes(x)
+            for t in range(1, len(y)):
+                if y[t] != y[t - 1]:
+                    changes += 1
+                    bad += wrong[t]
+        return bad / changes if changes else 0.0
+
+    def _show_fields(self) -> dict[str, Any]:
+        where = "punctuation" if self.where == PUNCTUATION else "tokens that match"
+        return super()._show_fields() | {"where": where}
+
+
+@dataclass(frozen=True)
+class AverageSegments(CorpusConstraint):
+    """The average number of segments of a label per sequence, or of all labels together.
+
+    Parameters
+    ----------
+    label : label, tuple of labels or None
+        None counts the segments of all labels.
+    equals, at_least, at_most : float, optional
+    scale : float, default 1
+    """
+
+    label: Any = None
+    penalty: str = field(default="squared", kw_only=True)
+    _words = "average number of segments{of_label} is {bounds}"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.label is not None:
+            self._assign("label", flatten_labels("AverageSegments", self.label))
+
+    def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        if not len(Y):
+            return 0.0
+        found = 0
+        for y in Y:
+            if self.label is None:
+                found += sum(t == 0 or y[t] != y[t - 1] for t in range(len(y)))
+            else:
+                found += len(run_lengths([a in self.label for a in y]))
+        return found / len(Y)
+
+    def _show_fields(self) -> dict[str, Any]:
+        of_label = "" if self.label is None else f" of {write_label(self.label)}"
+        return super()._show_fields() | {"of_label": of_label}

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper
-from hingeline.constraints.rules import VIOLATION_ROUNDING
+from hingeline._jit import helper, kernel
+from hingeline.constraints.base import VIOLATION_ROUNDING
 
 Array = np.ndarray[Any, Any]
 
@@ -64,13 +64,11 @@ class CompiledConstraints(NamedTuple):
     #: (M, N) whether a change at a token counts for a share of changes.
     bad_change: Array
     #: (C,) corpus constraints: kind, group or row of ``bad_change``; (C, 2) the free interval;
-    #: (C,) weight, power and scale of the penalty.
+    #: (C, 3) scale of the violation, weight of the penalty, and whether it is squared (1 or 0).
     corpus_kind: Array
     corpus_target: Array
     corpus_bounds: Array
-    corpus_weight: Array
-    corpus_power: Array
-    corpus_scale: Array
+    corpus_price: Array
 
 
 class State(NamedTuple):
@@ -92,7 +90,7 @@ class State(NamedTuple):
     penalty: Array
 
 
-@helper
+@kernel
 def start_state(compiled: CompiledConstraints, labels: Array) -> State:
     """Count everything once; ``labels`` (N,) are of all sequences."""
     n = compiled.offsets.shape[0] - 1
@@ -201,15 +199,12 @@ def switch_costs(
     label that is there. ``corpus`` says whether the corpus constraints count. One long function: a
     call that passes all the arrays costs more than most of what is done here.
     """
-    offsets = compiled.offsets
     unary = compiled.unary
-    change = compiled.change
-    pair = compiled.pair
     member = compiled.member
     member_ptr = compiled.member_ptr
     member_labels = compiled.member_labels
-    lo = offsets[i]
-    length = offsets[i + 1] - lo
+    lo = compiled.offsets[i]
+    length = compiled.offsets[i + 1] - lo
     here = lo + t
     K = unary.shape[1]
     a = labels[here]
@@ -218,22 +213,20 @@ def switch_costs(
     for k in range(K):
         cost = unary[here, k]
         if left >= 0:
-            cost += pair[left, k]
+            cost += compiled.pair[left, k]
             if k != left:
-                cost += change[here]
+                cost += compiled.change[here]
         if right >= 0:
-            cost += pair[k, right]
+            cost += compiled.pair[k, right]
             if k != right:
-                cost += change[here + 1]
+                cost += compiled.change[here + 1]
         out[k] = cost
     cap = compiled.length_cost.shape[1] - 1
     for g in range(member.shape[0]):
         if not compiled.counted[g]:
             continue
         mine = 1 if member[g, a] else 0
-        at_left = left >= 0 and member[g, left]
-        at_right = right >= 0 and member[g, right]
-        joint = 1 - (1 if at_left else 0) - (1 if at_right else 0)
+        joint = _count_new(member, g, left, right)
         n = state.tokens[i, g] - mine
         s = state.segments[i, g] - mine * joint
         gain = compiled.token_cost[g, n + 1] - compiled.token_cost[g, n]
@@ -252,44 +245,32 @@ def switch_costs(
         B = compiled.order[p, 1]
         last = state.last[i, A]
         if last == t:
-            last = _find_previous(compiled, labels, lo, t, A)
+            last = _find_next(compiled, labels, lo, t, -1, -1, A)
         first = state.first[i, B]
         if first == t:
-            first = _find_next(compiled, labels, lo, length, t, B)
+            first = _find_next(compiled, labels, lo, t, 1, length, B)
         for k in range(K):
             end = max(last, t) if member[A, k] else last
             begin = min(first, t) if member[B, k] else first
             if begin < end:
                 out[k] += compiled.order_cost[p]
     if corpus and compiled.corpus_kind.shape[0] > 0:
-        sequences = offsets.shape[0] - 1
+        sequences = compiled.offsets.shape[0] - 1
         for c in range(compiled.corpus_kind.shape[0]):
             kind = compiled.corpus_kind[c]
             target = compiled.corpus_target[c]
-            low = compiled.corpus_bounds[c, 0]
-            high = compiled.corpus_bounds[c, 1]
-            scale = compiled.corpus_scale[c]
-            power = compiled.corpus_power[c]
-            weight = compiled.corpus_weight[c]
+            bounds = compiled.corpus_bounds[c]
+            price = compiled.corpus_price[c]
             if kind in (SHARE, SEGMENTS):
-                mine = 1 if member[target, a] else 0
-                if kind == SHARE:
-                    count = state.all_tokens[target] - mine
-                    gain = _price_excess(
-                        low, high, scale, power, weight, (count + 1) / unary.shape[0]
-                    )
-                    gain -= _price_excess(low, high, scale, power, weight, count / unary.shape[0])
-                else:
-                    joint = 1
-                    if left >= 0 and member[target, left]:
-                        joint -= 1
-                    if right >= 0 and member[target, right]:
-                        joint -= 1
-                    count = state.all_segments[target] - mine * joint
-                    gain = _price_excess(
-                        low, high, scale, power, weight, (count + joint) / sequences
-                    )
-                    gain -= _price_excess(low, high, scale, power, weight, count / sequences)
+                step, size = 1, unary.shape[0]
+                count = state.all_tokens[target]
+                if kind == SEGMENTS:
+                    step, size = _count_new(member, target, left, right), sequences
+                    count = state.all_segments[target]
+                if member[target, a]:
+                    count -= step
+                gain = price_excess(bounds, price, (count + step) / size)
+                gain -= price_excess(bounds, price, count / size)
                 for m in range(member_ptr[target], member_ptr[target + 1]):
                     out[member_labels[m]] += gain
                 continue
@@ -303,16 +284,14 @@ def switch_costs(
                 at_right = 0 if right < 0 else (1 if right != k else 0) - (1 if right != a else 0)
                 changes = state.changes[0] + at_left + at_right
                 if kind == ALL_SEGMENTS:
-                    cost = _price_excess(
-                        low, high, scale, power, weight, (changes + target) / sequences
-                    )
+                    cost = price_excess(bounds, price, (changes + target) / sequences)
                 else:
                     bad = state.changes[1 + target]
                     if compiled.bad_change[target, here]:
                         bad += at_left
                     if right >= 0 and compiled.bad_change[target, here + 1]:
                         bad += at_right
-                    cost = _price_excess(low, high, scale, power, weight, bad / max(changes, 1))
+                    cost = price_excess(bounds, price, bad / max(changes, 1))
                 if case > 0:
                     out[k] += cost - common
                     continue
@@ -353,11 +332,7 @@ def commit_switch(
         was = compiled.member[g, a]
         if was == compiled.member[g, k]:
             continue
-        joint = 1
-        if left >= 0 and compiled.member[g, left]:
-            joint -= 1
-        if right >= 0 and compiled.member[g, right]:
-            joint -= 1
+        joint = _count_new(compiled.member, g, left, right)
         sign = -1 if was else 1
         before = state.segments[i, g]
         state.tokens[i, g] += sign
@@ -370,20 +345,21 @@ def commit_switch(
                 state.repeats[i, r] += repeated
         if was:
             if state.last[i, g] == t:
-                state.last[i, g] = _find_previous(compiled, labels, lo, t, g)
+                state.last[i, g] = _find_next(compiled, labels, lo, t, -1, -1, g)
             if state.first[i, g] == t:
-                state.first[i, g] = _find_next(compiled, labels, lo, length, t, g)
+                state.first[i, g] = _find_next(compiled, labels, lo, t, 1, length, g)
         else:
             state.last[i, g] = max(state.last[i, g], t)
             state.first[i, g] = min(state.first[i, g], t)
 
 
-@helper
+@kernel
 def sum_penalties(compiled: CompiledConstraints, state: State) -> float:
     """The penalty of all constraints, instance and corpus."""
     total = state.penalty[0]
     for c in range(compiled.corpus_kind.shape[0]):
-        total += price_corpus(compiled, c, measure_corpus(compiled, state, c))
+        value = measure_corpus(compiled, state, c)
+        total += price_excess(compiled.corpus_bounds[c], compiled.corpus_price[c], value)
     return total
 
 
@@ -403,28 +379,14 @@ def measure_corpus(compiled: CompiledConstraints, state: State, c: int) -> float
 
 
 @helper
-def price_corpus(compiled: CompiledConstraints, c: int, value: float) -> float:
-    """The penalty of corpus constraint ``c`` at a value."""
-    return _price_excess(
-        compiled.corpus_bounds[c, 0],
-        compiled.corpus_bounds[c, 1],
-        compiled.corpus_scale[c],
-        compiled.corpus_power[c],
-        compiled.corpus_weight[c],
-        value,
-    )
-
-
-@helper
-def _price_excess(
-    low: float, high: float, scale: float, power: int, weight: float, value: float
-) -> float:
-    violation = scale * max(low - value, value - high)
+def price_excess(bounds: Array, price: Array, value: float) -> float:
+    """The penalty of a corpus constraint at a value; its rows of bounds and of prices."""
+    violation = price[0] * max(bounds[0] - value, value - bounds[1])
     if violation <= VIOLATION_ROUNDING:
         return 0.0
-    if power == 2:
+    if price[2] == 1.0:
         violation *= violation
-    return weight * violation
+    return price[1] * violation
 
 
 @helper
@@ -432,32 +394,31 @@ def _add_repeat_costs(
     compiled: CompiledConstraints, state: State, i: int, a: int, left: int, right: int, out: Array
 ) -> None:
     """Costs of the number of groups with more than one segment."""
-    unary = compiled.unary
     member = compiled.member
-    member_ptr = compiled.member_ptr
-    member_labels = compiled.member_labels
-    repeat_member = compiled.repeat_member
-    repeat_cost = compiled.repeat_cost
-    segments = state.segments
-    repeats = state.repeats
-    K = unary.shape[1]
-    gains = np.empty(K, dtype=np.int64)
-    for r in range(repeat_cost.shape[0]):
+    gains = np.empty(member.shape[1], dtype=np.int64)
+    for r in range(compiled.repeat_cost.shape[0]):
         gains[:] = 0
         for g in range(member.shape[0]):
-            if not repeat_member[r, g]:
+            if not compiled.repeat_member[r, g]:
                 continue
-            joint = 1
-            if left >= 0 and member[g, left]:
-                joint -= 1
-            if right >= 0 and member[g, right]:
-                joint -= 1
-            s = segments[i, g] - (joint if member[g, a] else 0)
+            joint = _count_new(member, g, left, right)
+            s = state.segments[i, g] - (joint if member[g, a] else 0)
             gain = (1 if s + joint > 1 else 0) - (1 if s > 1 else 0)
-            for m in range(member_ptr[g], member_ptr[g + 1]):
-                gains[member_labels[m]] += gain
-        for k in range(K):
-            out[k] += repeat_cost[r, repeats[i, r] + gains[k] - gains[a]]
+            for m in range(compiled.member_ptr[g], compiled.member_ptr[g + 1]):
+                gains[compiled.member_labels[m]] += gain
+        for k in range(gains.shape[0]):
+            out[k] += compiled.repeat_cost[r, state.repeats[i, r] + gains[k] - gains[a]]
+
+
+@helper
+def _count_new(member: Array, g: int, left: int, right: int) -> int:
+    """Segments that a token of group g adds between these neighbours; −1 where it joins two."""
+    joint = 1
+    if left >= 0 and member[g, left]:
+        joint -= 1
+    if right >= 0 and member[g, right]:
+        joint -= 1
+    return joint
 
 
 @helper
@@ -473,20 +434,11 @@ def _count_run(
 
 
 @helper
-def _find_previous(compiled: CompiledConstraints, labels: Array, lo: int, t: int, g: int) -> int:
-    """The last position of a group before ``t``, or -1."""
-    t -= 1
-    while t >= 0 and not compiled.member[g, labels[lo + t]]:
-        t -= 1
-    return t
-
-
-@helper
 def _find_next(
-    compiled: CompiledConstraints, labels: Array, lo: int, length: int, t: int, g: int
+    compiled: CompiledConstraints, labels: Array, lo: int, t: int, step: int, stop: int, g: int
 ) -> int:
-    """The first position of a group after ``t``, or the length."""
-    t += 1
-    while t < length and not compiled.member[g, labels[lo + t]]:
-        t += 1
+    """The position of a group that is next to ``t`` in the direction of ``step``, or ``stop``."""
+    t += step
+    while t != stop and not compiled.member[g, labels[lo + t]]:
+        t += step
     return t

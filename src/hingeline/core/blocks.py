@@ -270,9 +270,9 @@ def insert(
 
 
 @kernel
-def fill_gram(problem: Any, ws: WorkingSet, scratch: Array) -> None:
-    """Inner products of planes that a solver without them has left."""
-    for i in range(ws.used.shape[0]):
+def fill_gram(problem: Any, ws: WorkingSet, examples: Array, scratch: Array) -> None:
+    """Inner products of the planes of some examples, where they are missing or out of date."""
+    for i in examples:
         s = ws.slot[i]
         g = ws.gram_start[i]
         room = ws.capacity[i]

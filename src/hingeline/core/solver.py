@@ -458,7 +458,7 @@ class PlaneSolver(CertifiedSolver):
         copy_planes(start, ws)
         if gram:
             fill = self.compiled.bind(fill_gram)
-            fill(self.compiled.problem, ws, self.workers.scratch[0])
+            fill(self.compiled.problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])
         return ws
 
     @property

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline.constraints.penalties import Penalties
+from hingeline.core.blocks import fill_gram
 from hingeline.core.primitives import Workers
 from hingeline.core.results import DualMemory, Result
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
@@ -30,6 +31,7 @@ from hingeline.semisupervised.switching import Switching, measure_slacks, retarg
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
+NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: C_u as printed: 1e-4, 3e-4, …, 1.
 PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
@@ -64,17 +66,7 @@ class AnnealingStep(NamedTuple):
 
 
 #: The table that ``verbose=1`` prints, a row for every step.
-_HEADINGS = (
-    "C_u",
-    "objective",
-    "violations",
-    "dev",
-    "seconds",
-    "penalty",
-    "switches",
-    "rounds",
-    "",
-)
+_HEADINGS = ("C_u", "objective", "violations", "dev", "seconds", "penalty", "switches", "rounds")
 _ROW = "{:>8}  {:>11}  {:>11}  {:>8}  {:>7}  {:>11}  {:>8}  {:>6}  {}"
 
 
@@ -91,7 +83,8 @@ class Trajectory:
 class WarmSolver:
     """The convex problem in the weights for fixed labels, solved again and again.
 
-    Each call begins with the multipliers of the one before.
+    Each call begins with the multipliers of the one before; ``changed`` are the sequences whose
+    labels were new to it.
     """
 
     def __init__(self, model: Any, problem: Any) -> None:
@@ -100,14 +93,22 @@ class WarmSolver:
         self._scratch = np.zeros(self.compiled.scratch_size)
         self._memory: DualMemory | None = None
 
-    def solve(self, weights: Array, changed: Array) -> Result:
-        """Solve for the labels in the problem; ``changed`` sequences have new ones."""
+    def solve(self, weights: Array, labels: Array = NO_LABELS) -> Result:
+        """Solve with these labels of the problem's last tokens; the others keep theirs."""
+        problem = self.problem
+        tail = problem.labels[len(problem.labels) - len(labels) :]
+        differs = np.zeros(len(problem.labels), dtype=bool)
+        differs[len(problem.labels) - len(labels) :] = labels != tail
+        tail[:] = labels
+        self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
-        if start is not None and len(changed):
-            retarget(self.problem, start.form, start.multipliers, changed, self._scratch)
-        model = self.model
+        if start is not None and len(self.changed):
+            planes = start.multipliers
+            retarget(problem, start.form, planes, self.changed, self._scratch)
+            if len(planes.gram):
+                fill_gram(problem, planes, self.changed, self._scratch)
         result: Result
-        result, self._memory, _ = model._solve_with(self.compiled, weights, start)
+        result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result
 
 
@@ -139,7 +140,7 @@ class Annealing:
         An interruption ends it; the steps that are complete are kept.
         """
         began = time.perf_counter()
-        result = self._solve(0.0, np.zeros(0, dtype=np.int64))
+        result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
         plain = self._predict(result.weights)
         self._record(path, 0.0, result, [], True, plain, plain, began)
@@ -151,10 +152,10 @@ class Annealing:
             path.interrupted = True
         return path
 
-    def _solve(self, C_u: float, changed: Array) -> Result:
+    def _solve(self, C_u: float, labels: Array) -> Result:
         u = self.data.n - self.data.first
         price = C_u / (u * self.data.model.C)
-        return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), changed)
+        return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), labels)
 
     def _step(self, path: Trajectory, C_u: float) -> None:
         began = time.perf_counter()
@@ -181,18 +182,15 @@ class Annealing:
             settled = bool(done) and bool(np.mean(moved) <= float(settings.label_tol))
             if settled:
                 break
-            starts = problem.offsets[first:-1] - at
-            changed = first + np.flatnonzero(np.add.reduceat(moved, starts, dtype=np.int64))
             done.append(found)
-            problem.labels[at:] = found.labels
+            result = self._solve(C_u, found.labels)
             if settings.verbose >= 2:
                 print(
                     f"  alternation {len(done)}: objective {found.start_objective:.6g} to "
-                    f"{found.objective:.6g}, {found.switches} switches, {len(changed)} sequences "
-                    "relabelled",
+                    f"{found.objective:.6g}, {found.switches} switches, "
+                    f"{len(self._solver.changed)} sequences relabelled",
                     file=sys.stderr,
                 )
-            result = self._solve(C_u, changed)
             if result.stop_reason == "interrupted":
                 path.interrupted = True
                 return
@@ -247,7 +245,7 @@ class Annealing:
         path.labels.append(labels)
         if self.settings.verbose:
             if len(path.steps) == 1:
-                print(_ROW.format(*_HEADINGS).rstrip(), file=sys.stderr)
+                print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
             dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
             counts = (

@@ -6,8 +6,8 @@ import math
 import warnings
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import effective_n_jobs, one_of, positive
 from hingeline.constraints.penalties import Penalties
+from hingeline.core.loop import outside
 from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import (
@@ -26,6 +27,7 @@ from hingeline.semisupervised.annealing import (
 from hingeline.semisupervised.starting import (
     STARTS,
     ConstrainedLabels,
+    PartlyLabelled,
     find_words,
     prepare,
 )
@@ -41,7 +43,113 @@ SELECTIONS = ("dev", "violations", "last")
 
 
 @dataclass(eq=False, repr=False)
-class SemiSupervisedSSVM(BaseEstimator):
+class FewLabelsEstimator(BaseEstimator):
+    """An estimator around a base for sequences of which only some are labelled."""
+
+    base: Any = None
+    constraints: Any = ()
+    classes: Any = field(default=None, kw_only=True)
+
+    _base_class: ClassVar[Any] = ChainSSVM
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        lengths: Any = None,
+        sample_weight: Any = None,
+        *,
+        words: Any = None,
+        dev: tuple[Any, Any] | None = None,
+    ) -> Self:
+        """Train on labelled and unlabelled sequences.
+
+        Parameters
+        ----------
+        X, lengths
+            As for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences.
+        y : list of label sequences
+            None for a sequence without labels (in a flat y, with ``lengths``, for its tokens).
+        sample_weight : array-like, one per sequence, optional
+            Multiplies the loss of labelled sequences; those of the others count for nothing.
+        words : list of lists of str, optional
+            What constraints see of each sequence, where X does not hold words: numbers, dicts or
+            lists of attributes. Of rows of columns they see the first.
+        dev : (X, y), optional
+            Development data, on which the weights of every step are scored.
+
+        Returns
+        -------
+        self
+        """
+        model = self.check_parameters(dev)
+        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
+        self._learn(data, dev)
+        return self
+
+    def check_parameters(self, dev: Any = None) -> Any:
+        """Refuse what :meth:`fit` would refuse of the parameters; the base to fit otherwise.
+
+        Parameters
+        ----------
+        dev : (X_dev, y_dev), optional
+            As for :meth:`fit`; only whether there is one counts.
+        """
+        kind = self._base_class
+        if self.base is not None and not isinstance(self.base, kind):
+            raise TypeError(f"base must be a {kind.__name__}, got {self.base!r:.60}.")
+        if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
+            raise TypeError("dev must be a pair (X_dev, y_dev).")
+        model = kind() if self.base is None else clone(self.base)
+        model.check_parameters()
+        self._check(model, dev)
+        return model
+
+    def _check(self, model: Any, dev: Any) -> None:
+        raise NotImplementedError
+
+    def _learn(self, data: PartlyLabelled, dev: Any) -> None:
+        raise NotImplementedError
+
+    def _keep(self, model: Any, chosen: int) -> None:
+        """Take a fitted model, that of the chosen step."""
+        self.base_ = model
+        self.classes_ = model.classes_
+        self.n_features_in_ = model.n_features_in_
+        self.selected_ = chosen
+
+    @property
+    def weights_(self) -> Array:
+        """The flat weights of the chosen step."""
+        check_is_fitted(self, "base_")
+        weights: Array = self.base_.weights_
+        return weights
+
+    def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
+        """Labels of every sequence, without constraints; as :meth:`ChainSSVM.predict`."""
+        check_is_fitted(self, "base_")
+        labels: list[Array] = self.base_.predict(X, lengths, allowed)
+        return labels
+
+    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
+        """Share of tokens labelled right; as :meth:`ChainSSVM.score`."""
+        check_is_fitted(self, "base_")
+        return float(self.base_.score(X, y, lengths, sample_weight))
+
+
+def check_margin_base(model: Any) -> None:
+    """Refuse a structured SVM that cannot learn from labels which change."""
+    for name, able in (("slack", "max"), ("rescale", "margin")):
+        value = getattr(model, name)
+        if value != able:
+            use = f"use {name}={able!r}"
+            raise ValueError(f"base's {name}={value!r} does not suit unlabelled sequences: {use}.")
+    one_of("base's solver", model.solver, ("auto", "sdm"))
+    positive("base's C", model.C)
+
+
+@dataclass(eq=False, repr=False)
+class SemiSupervisedSSVM(FewLabelsEstimator):
     """Structured SVM for sequences of which only some are labelled, with constraints on the rest.
 
     Minimises, over weights w and labels y* of the unlabelled sequences,
@@ -126,8 +234,6 @@ class SemiSupervisedSSVM(BaseEstimator):
     [['A', 'X']]
     """
 
-    base: ChainSSVM | None = None
-    constraints: Any = ()
     _: KW_ONLY
     C_u: Sequence[float] | None = None
     select: str | None = None
@@ -137,127 +243,14 @@ class SemiSupervisedSSVM(BaseEstimator):
     max_sweeps: int = 1
     max_alternations: int = 10
     label_tol: float = 1e-3
-    classes: Any = None
     random_state: Any = None
     verbose: int = 0
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        lengths: Any = None,
-        sample_weight: Any = None,
-        *,
-        words: Any = None,
-        dev: tuple[Any, Any] | None = None,
-    ) -> SemiSupervisedSSVM:
-        """Train on labelled and unlabelled sequences.
-
-        Parameters
-        ----------
-        X, lengths
-            As for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences.
-        y : list of label sequences
-            None for a sequence without labels (in a flat y, with ``lengths``, for its tokens).
-        sample_weight : array-like, one per sequence, optional
-            Multiplies the slack of labelled sequences; those of the others count for nothing.
-        words : list of lists of str, optional
-            What constraints see of each sequence, where X does not hold words: numbers, dicts or
-            lists of attributes. Of rows of columns they see the first.
-        dev : (X, y), optional
-            Development data, on which every step is scored.
-
-        Returns
-        -------
-        self
-        """
-        schedule, select = self.check_parameters(dev)
-        model: ChainSSVM = clone(self.base) if self.base is not None else ChainSSVM()
-        model.warm_start = False
-        seed = None
-        if self.random_state is not None:
-            entropy = self.random_state
-            if isinstance(entropy, np.random.RandomState):
-                entropy = int(entropy.randint(2**31 - 1))
-            seed = int(np.random.default_rng(entropy).integers(2**31 - 1))
-            if model.random_state is None:
-                model.random_state = seed
-        data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
-        if data.first == data.n:
-            warnings.warn(
-                "y has labels for all sequences: this is the supervised fit, and constraints count "
-                "for nothing. Mark unlabelled sequences with None.",
-                UserWarning,
-                stacklevel=2,
-            )
-            rows = model._with_constant(data.matrix)
-            model._fit_problem(model._make(rows, data.offsets, data.labels), data.weights)
-            norm = 0.5 * float(model.weights_ @ model.weights_)
-            step = AnnealingStep(
-                C_u=0.0,
-                objective=model.primal_objective_,
-                norm=norm,
-                labelled=model.primal_objective_ - norm,
-                unlabelled=0.0,
-                gap=model.duality_gap_,
-                dev_score=math.nan if dev is None else float(model.score(*dev)),
-                time=model.history_[-1].time,
-            )
-            self.transduction_ = data.restore_order(data.labels[:0])
-            self.step_weights_: list[Any] = [model.weights_]
-            self._choose(model, [step], 0)
-            return self
-        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
-        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
-            rng = np.random.default_rng(seed)
-            path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
-        if select == "dev":
-            chosen = int(np.argmax([step.dev_score for step in path.steps]))
-        elif select == "violations":
-            chosen = choose_by_violations(path.steps)
-        else:
-            chosen = len(path.steps) - 1
-        model._store(path.results[chosen])
-        self.transduction_ = data.restore_order(path.labels[chosen])
-        self.step_weights_ = [result.weights for result in path.results]
-        self._choose(model, path.steps, chosen)
-        if path.interrupted:
-            self.stop_reason_ = "interrupted"
-            warnings.warn(
-                f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
-                "the step chosen is one of these.",
-                UserWarning,
-                stacklevel=2,
-            )
-        return self
-
-    def check_parameters(self, dev: Any = None) -> tuple[tuple[float, ...], str]:
-        """Refuse what ``fit`` would refuse; the schedule and the way to choose a step.
-
-        Parameters
-        ----------
-        dev : (X_dev, y_dev), optional
-            As for :meth:`fit`; only whether there is one counts.
-        """
-        base = self.base
-        if base is not None:
-            if not isinstance(base, ChainSSVM):
-                raise TypeError(f"base must be a ChainSSVM, got {base!r:.60}.")
-            base.check_parameters()
-            for name, able in (("slack", "max"), ("rescale", "margin")):
-                if getattr(base, name) != able:
-                    raise ValueError(
-                        f"base has {name}={getattr(base, name)!r}: label switching knows "
-                        f"{name}={able!r} only."
-                    )
-            one_of("base's solver", base.solver, ("auto", "sdm"))
-            positive("base's C", base.C)
-        schedule = SCHEDULE if self.C_u is None else self.C_u
-        if isinstance(schedule, (int, float)):
-            schedule = (schedule,)
-        if len(schedule) == 0:
+    def _check(self, model: Any, dev: Any) -> None:
+        check_margin_base(model)
+        if len(self._schedule) == 0:
             raise ValueError("C_u is empty: give at least one value, or None for the default.")
-        for k, value in enumerate(schedule):
+        for k, value in enumerate(self._schedule):
             positive(f"C_u[{k}]", value)
         one_of("start", self.start, STARTS)
         one_of("order", self.order, ORDERS)
@@ -271,26 +264,80 @@ class SemiSupervisedSSVM(BaseEstimator):
             one_of("select", self.select, SELECTIONS)
         if self.select == "dev" and dev is None:
             raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
-        if dev is not None and (not isinstance(dev, tuple) or len(dev) != 2):
-            raise TypeError("dev must be a pair (X_dev, y_dev).")
-        chosen = self.select or ("violations" if dev is None else "dev")
-        return tuple(float(value) for value in schedule), chosen
+
+    @property
+    def _schedule(self) -> Sequence[float]:
+        given = SCHEDULE if self.C_u is None else self.C_u
+        return (given,) if isinstance(given, (int, float)) else given
+
+    def _learn(self, data: PartlyLabelled, dev: Any) -> None:
+        model = data.model
+        model.warm_start = False
+        seed = None
+        if self.random_state is not None:
+            entropy = self.random_state
+            if isinstance(entropy, np.random.RandomState):
+                entropy = int(entropy.randint(2**31 - 1))
+            seed = int(np.random.default_rng(entropy).integers(2**31 - 1))
+            if model.random_state is None:
+                model.random_state = seed
+        if data.first == data.n:
+            self._learn_supervised(data, dev)
+            return
+        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
+            rng = np.random.default_rng(seed)
+            path = Annealing(self, data, penalties, workers, rng, dev).run(self._schedule)
+        select = self.select or ("violations" if dev is None else "dev")
+        chosen = len(path.steps) - 1
+        if select == "dev":
+            chosen = int(np.argmax([step.dev_score for step in path.steps]))
+        elif select == "violations":
+            chosen = choose_by_violations(path.steps)
+        model._store(path.results[chosen])
+        self.transduction_ = data.restore_order(path.labels[chosen])
+        self.step_weights_: list[Any] = [result.weights for result in path.results]
+        self._choose(model, path.steps, chosen)
+        if path.interrupted:
+            self.stop_reason_ = "interrupted"
+            warnings.warn(
+                f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
+                "the step it keeps is one of these.",
+                UserWarning,
+                stacklevel=outside(),
+            )
+
+    def _learn_supervised(self, data: PartlyLabelled, dev: Any) -> None:
+        warnings.warn(
+            "y has labels for all sequences: this is the supervised fit, and constraints count "
+            "for nothing. Mark unlabelled sequences with None.",
+            UserWarning,
+            stacklevel=outside(),
+        )
+        model = data.model
+        rows = model._with_constant(data.matrix)
+        model._fit_problem(model._make(rows, data.offsets, data.labels), data.weights)
+        norm = 0.5 * float(model.weights_ @ model.weights_)
+        step = AnnealingStep(
+            C_u=0.0,
+            objective=model.primal_objective_,
+            norm=norm,
+            labelled=model.primal_objective_ - norm,
+            unlabelled=0.0,
+            gap=model.duality_gap_,
+            dev_score=math.nan if dev is None else float(model.score(*dev)),
+            time=model.history_[-1].time,
+        )
+        self.transduction_ = data.restore_order(data.labels[:0])
+        self.step_weights_ = [model.weights_]
+        self._choose(model, [step], 0)
 
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
-        self.base_ = model
-        self.classes_ = model.classes_
-        self.n_features_in_ = model.n_features_in_
+        self._keep(model, chosen)
         self.steps_ = steps
-        self.selected_ = chosen
         self.primal_objective_ = steps[chosen].objective
         self.duality_gap_ = math.nan
         self.stop_reason_ = NO_GAP
-
-    @property
-    def weights_(self) -> Array:
-        """The flat weights of the chosen step."""
-        check_is_fitted(self, "base_")
-        return self.base_.weights_
 
     def with_step(self, step: int) -> Any:
         """A copy that predicts with the weights of another step, without a certificate."""
@@ -343,17 +390,6 @@ class SemiSupervisedSSVM(BaseEstimator):
             search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
             numbers = search.find()
         return np.split(self.classes_[numbers], problem.offsets[1:-1])
-
-    def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right.
-
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`ChainSSVM.score`
-        sample_weight : array-like, one per sequence, optional
-        """
-        check_is_fitted(self, "base_")
-        return self.base_.score(X, y, lengths, sample_weight)
 
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.

@@ -11,6 +11,7 @@ switching then adds what the beam leaves out, the slack and the other corpus-lev
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,14 +21,14 @@ import scipy.sparse as sp
 
 from hingeline._checks import check_class_weight, check_sample_weight
 from hingeline._jit import kernel
-from hingeline.constraints.decode import drop_corpus, search_by_beam
+from hingeline.constraints.decode import drop_from, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.features.tables import TokenTable
-from hingeline.structures.chain import ChainProblem, moves, position_scores
+from hingeline.structures.chain import ChainProblem, layout_of, position_scores
 from hingeline.structures.chain_batch import decode_all
 
 Array = np.ndarray[Any, Any]
@@ -73,17 +74,13 @@ class PartlyLabelled:
         known = self.labels[a:b]
         padded[: len(known)] = known
         model = self.model
-        given = getattr(model, "class_weight", None)
-        try:  # balance what is labelled, not what is to be labelled
-            if isinstance(given, str):
-                classes = model.classes_.tolist()
-                found = check_class_weight(given, classes, self.labels)
-                model.class_weight = dict(zip(classes, found.tolist(), strict=True))
-            tokens = model._with_constant(self.matrix[a:b])
-            return model._make(tokens, self.offsets[lo : hi + 1] - a, padded)
-        finally:
-            if isinstance(given, str):
-                model.class_weight = given
+        if isinstance(getattr(model, "class_weight", None), str):
+            # Balance what is labelled, not what is to be labelled.
+            model, classes = copy(model), model.classes_.tolist()
+            found = check_class_weight(model.class_weight, classes, self.labels)
+            model.class_weight = dict(zip(classes, found.tolist(), strict=True))
+        tokens = model._with_constant(self.matrix[a:b])
+        return model._make(tokens, self.offsets[lo : hi + 1] - a, padded)
 
     def restore_order(self, labels: Array) -> list[Array]:
         """Labels of all sequences in the caller's order, for those of the unlabelled tokens."""
@@ -201,17 +198,17 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
                 )
     elif not isinstance(seen, (list, tuple)) or len(seen) != len(sizes) or _is_numeric(seen[0]):
         return [[None] * int(sizes[i]) for i in chosen.tolist()]
-    return [[_find_word(token) for token in seen[i]] for i in chosen.tolist()]
+
+    def word(token: Any) -> Any:
+        is_row = isinstance(token, (tuple, list)) and token and isinstance(token[0], str)
+        return token[0] if is_row else token
+
+    return [[word(token) for token in seen[i]] for i in chosen.tolist()]
 
 
 def _is_numeric(tokens: Any) -> bool:
     is_array = isinstance(tokens, np.ndarray)
     return sp.issparse(tokens) or (is_array and tokens.dtype.kind not in "OU")
-
-
-def _find_word(token: Any) -> Any:
-    is_row = isinstance(token, (tuple, list)) and token and isinstance(token[0], str)
-    return token[0] if is_row else token
 
 
 # Labels to switch from -----------------------------------------------------------------------
@@ -227,12 +224,6 @@ def score_all(problem: ChainProblem, first: int, order: Array, w: Array, out: Ar
         for t in range(scores.shape[0]):
             for k in range(problem.n_labels):
                 out[lo + t, k] = scores[t, k]
-
-
-@kernel
-def copy_moves(problem: ChainProblem, w: Array) -> Array:
-    """Transition weights, ``−inf`` where a move is forbidden."""
-    return moves(problem, w).copy()
 
 
 def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Workers) -> Array:
@@ -262,10 +253,12 @@ class ConstrainedLabels:
         width: int = BEAM_WIDTH,
     ) -> None:
         self.penalties = penalties
-        self.compiled = drop_corpus(penalties.compiled)
+        self.compiled = drop_from(penalties.compiled, "bad_change")
         self.scale, self.width, self.workers = scale, width, workers
         self.scores: Array = np.empty(self.compiled.unary.shape)
-        table = copy_moves(problem, w)[:, : problem.n_labels]
+        table = layout_of(problem)["transition"].table(w)
+        if len(problem.move_mask):
+            table = table + problem.move_mask[:, : problem.n_labels]
         self.transitions = np.ascontiguousarray(np.maximum(scale * table, -BEAM_FORBIDDEN))
         self.sequences = np.arange(len(problem.offsets) - 1 - first)
         workers.map(
@@ -297,7 +290,7 @@ class ConstrainedLabels:
         highest score minus penalty, corpus constraints included.
         """
         compiled = self.penalties.compiled
-        asked = (compiled.corpus_kind == SHARE) & (compiled.corpus_weight > 0.0)
+        asked = (compiled.corpus_kind == SHARE) & (compiled.corpus_price[:, 1] > 0.0)
         shares = [
             (compiled.member[compiled.corpus_target[j]] != 0, *compiled.corpus_bounds[j])
             for j in np.flatnonzero(asked)

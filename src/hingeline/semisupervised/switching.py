@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.constraints.penalties import Penalties, SwitchEvaluator, measure_penalty
-from hingeline.constraints.switches import commit_switch, switch_costs
+from hingeline.constraints.penalties import Penalties, SwitchEvaluator
+from hingeline.constraints.switches import commit_switch, sum_penalties, switch_costs
 from hingeline.core.blocks import WorkingSet, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
 from hingeline.core.primitives import Workers, plane_loss, plane_sqdist, truth
@@ -116,10 +116,11 @@ def sweep_slowly(
     evaluator: SwitchEvaluator,
     order: Array,
     limit: int,
+    places: Array,
+    candidates: Array,
     slack: Array,
-    trials: tuple[Array, Array] | None = None,
 ) -> int:
-    """A sweep as :func:`sweep_in_order`, or with ``trials`` at random.
+    """A sweep as that of :func:`sweep_labels`, where a penalty is a Python function.
 
     Slack comes from the kernels, made anew after every accepted switch; penalties come from the
     evaluator, which holds the labels.
@@ -132,18 +133,17 @@ def sweep_slowly(
         maxima = np.empty((hi - lo, problem.n_labels))
         table = np.empty_like(maxima)
         fill_slack_table(problem, first + i, w, y, maxima, table)
-        for trial in range(hi - lo):
+        for visit in range(hi - lo if problem.n_labels > 1 else 0):
             if switches >= limit:
                 break
-            t = trial if trials is None else int(trials[0][lo + trial])
+            t = int(places[lo + visit]) if len(places) else visit
             now = int(y[t])
             penalties = evaluator.switch_costs(i, t)
             changes = scale * (table[t] - table[t, now]) + penalties
-            if trials is None:
-                changes[now] = 0.0
-                best = int(np.argmin(changes))
-            else:
-                best = int(trials[1][lo + trial])
+            changes[now] = 0.0
+            best = int(np.argmin(changes))
+            if len(places):
+                best = int(candidates[lo + visit])
                 best += best >= now
             if best != now and is_lower(changes[best], scale, maxima[t, now], penalties[best]):
                 evaluator.commit_switch(i, t, best)
@@ -163,77 +163,7 @@ def _fill_row(ahead: Array, scores: Array, behind: Array, here: int, row: Array)
 
 
 @kernel
-def sweep_in_order(
-    problem: ChainProblem,
-    first: int,
-    w: Array,
-    scale: float,
-    constraints: Any,
-    state: Any,
-    order: Array,
-    limit: int,
-    labels: Array,
-    slack: Array,
-) -> int:
-    """Visit every position of the sequences of ``order`` and take the best label there.
-
-    ``labels``, ``slack`` and ``order`` are of the unlabelled sequences, which the problem holds
-    from number ``first`` on; ``scale`` is ``C_u/u``. Returns the number of switches, at most
-    ``limit``. A forbidden label or move has a gain of ``−inf`` and so a change of ``inf``.
-    """
-    n_labels = problem.n_labels
-    stride = problem.stride
-    A = moves(problem, w)
-    onwards = A.reshape(A.size)
-    backwards = transposed(A, n_labels).reshape(n_labels * stride)
-    cost = problem.cost.reshape(problem.cost.size)
-    unit = uniform_cost(problem.cost)
-    row = np.empty(n_labels)
-    maxima = np.empty(n_labels)
-    gains = np.empty(n_labels)
-    penalties = np.zeros(n_labels)
-    reach = np.empty(stride)
-    start = problem.offsets[first]
-    switches = 0
-    for i in order:
-        y = labels[problem.offsets[first + i] - start : problem.offsets[first + i + 1] - start]
-        length = y.shape[0]
-        table = position_scores(problem, first + i, w, 0.0)
-        score = path_score(table, A, y)
-        scores = table.reshape(table.size)
-        ahead = np.zeros(length * stride)
-        behind = np.zeros(length * stride)
-        for t in range(length - 1, 0, -1):
-            step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
-        for t in range(length):
-            now = y[t]
-            if switches < limit or t == length - 1:
-                _fill_row(ahead, scores, behind, t * stride, row)
-                augmented_maxima(row, problem.cost, unit, n_labels, maxima)
-            if switches < limit:
-                switch_costs(constraints, state, labels, i, t, penalties)
-                switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
-                held = maxima[now]
-                for k in range(n_labels):
-                    row[k] = scale * (maxima[k] - held - gains[k]) + penalties[k]
-                best = now
-                least = 0.0
-                for k in range(n_labels):
-                    if row[k] < least and k != now and is_lower(row[k], scale, held, penalties[k]):
-                        least = row[k]
-                        best = k
-                if best != now:
-                    score += gains[best]
-                    commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
-                    switches += 1
-            if t + 1 < length:
-                step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
-        slack[i] = max(maxima[y[length - 1]] - score, 0.0)
-    return switches
-
-
-@kernel
-def sweep_at_random(
+def sweep_labels(
     problem: ChainProblem,
     first: int,
     w: Array,
@@ -247,10 +177,14 @@ def sweep_at_random(
     labels: Array,
     slack: Array,
 ) -> int:
-    """Try as many switches as a sequence has positions, at these places and to these labels.
+    """Visit the sequences of ``order`` and switch labels, at most ``limit``; returns how many.
 
-    ``places`` and ``candidates`` have one entry per unlabelled token; a candidate is the number of
-    a label among those that are not there already. As :func:`sweep_in_order` otherwise.
+    ``labels``, ``slack`` and ``order`` are of the unlabelled sequences, which the problem holds
+    from number ``first`` on; ``scale`` is ``C_u/u``. Every position in turn takes the best label;
+    or, where ``places`` is not empty, a sequence has as many trials as positions, at these places
+    and to these candidates. Both have one entry per unlabelled token; a candidate is the number of
+    a label among those that are not there already. A forbidden label or move has a gain of
+    ``−inf`` and so a change of ``inf``.
     """
     n_labels = problem.n_labels
     stride = problem.stride
@@ -265,6 +199,7 @@ def sweep_at_random(
     penalties = np.zeros(n_labels)
     reach = np.empty(stride)
     start = problem.offsets[first]
+    at_random = places.shape[0] > 0
     switches = 0
     for i in order:
         lo = problem.offsets[first + i] - start
@@ -277,36 +212,45 @@ def sweep_at_random(
         behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
             step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
-        for t in range(length - 1):
+        for t in range(length - 1 if at_random else 0):
             step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
-        for trial in range(length):
-            if switches >= limit or n_labels < 2:
-                break
-            t = places[lo + trial]
+        for visit in range(length):
+            t = places[lo + visit] if at_random else visit
             now = y[t]
-            k = candidates[lo + trial]
-            if k >= now:
-                k += 1
-            switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
-            if gains[k] == -np.inf:
-                continue
-            _fill_row(ahead, scores, behind, t * stride, row)
-            augmented_maxima(row, problem.cost, unit, n_labels, maxima)
-            switch_costs(constraints, state, labels, i, t, penalties)
-            change = scale * (maxima[k] - maxima[now] - gains[k]) + penalties[k]
-            if is_lower(change, scale, maxima[now], penalties[k]):
-                score += gains[k]
-                commit_switch(constraints, state, labels, i, t, k)
+            best = now
+            if switches < limit and n_labels > 1:
+                _fill_row(ahead, scores, behind, t * stride, row)
+                augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+                switch_costs(constraints, state, labels, i, t, penalties)
+                switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+                lowest, highest = 0, n_labels - 1
+                if at_random:
+                    lowest = candidates[lo + visit] + (1 if candidates[lo + visit] >= now else 0)
+                    highest = lowest
+                held = maxima[now]
+                least = 0.0
+                for k in range(lowest, highest + 1):
+                    change = scale * (maxima[k] - held - gains[k]) + penalties[k]
+                    if change < least and k != now and is_lower(change, scale, held, penalties[k]):
+                        least = change
+                        best = k
+            if best != now:
+                score += gains[best]
+                commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
                 switches += 1
+            if at_random and best != now:
                 for s in range(t, 0, -1):
                     step_maxima(
                         scores, cost, y[s], backwards, n_labels, stride, s, -1, behind, reach
                     )
-                for s in range(t, length - 1):
+            if not at_random or best != now:
+                stop = length - 1 if at_random else min(t + 1, length - 1)
+                for s in range(t, stop):
                     step_maxima(scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach)
-        _fill_row(ahead, scores, behind, 0, row)
+        t = 0 if at_random else length - 1
+        _fill_row(ahead, scores, behind, t * stride, row)
         augmented_maxima(row, problem.cost, unit, n_labels, maxima)
-        slack[i] = max(maxima[y[0]] - score, 0.0)
+        slack[i] = max(maxima[y[t]] - score, 0.0)
     return switches
 
 
@@ -371,7 +315,6 @@ def switch_labels(
     lengths = np.diff(problem.offsets[first:])
     n = len(lengths)
     slack = np.empty(n)
-    everyone = np.arange(n)
     compiled = penalties.compiled
     if penalties.predicates:
         evaluator = SwitchEvaluator(penalties, labels)
@@ -381,26 +324,23 @@ def switch_labels(
         state = penalties.state(labels)
 
     def sweep(limit: int, at_random: bool) -> int:
-        sequences, trials = everyone, None
+        sequences, places, candidates = np.arange(n), np.zeros(0, np.int64), np.zeros(0, np.int64)
         if at_random:
             assert rng is not None
             sequences = rng.permutation(n)
             places = rng.integers(0, np.repeat(lengths, lengths))
-            trials = places, rng.integers(0, max(problem.n_labels - 1, 1), len(places))
+            candidates = rng.integers(0, max(problem.n_labels - 1, 1), len(places))
+        trials = (sequences, limit, places, candidates)
         if penalties.predicates:
-            return sweep_slowly(
-                problem, first, w, scale, evaluator, sequences, limit, slack, trials
-            )
-        common = (problem, first, w, scale, compiled, state, sequences, limit)
-        if trials is not None:
-            return int(sweep_at_random(*common, *trials, labels, slack))
-        return int(sweep_in_order(*common, labels, slack))
+            return sweep_slowly(problem, first, w, scale, evaluator, *trials, slack)
+        found = sweep_labels(problem, first, w, scale, compiled, state, *trials, labels, slack)
+        return int(found)
 
     def objective() -> tuple[float, float]:
         if penalties.predicates:
             penalty = evaluator.sum_penalties()
         else:
-            penalty = float(measure_penalty(compiled, state))
+            penalty = float(sum_penalties(compiled, state))
         return scale * float(slack.sum()) + penalty, penalty
 
     most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
@@ -446,16 +386,3 @@ def retarget(
             ws.drift[s + j] = 0.0
             if loss == 0.0:
                 ws.alpha[s + j] = 0.0
-        if ws.gram.shape[0] == 0:
-            continue
-        room = ws.capacity[i]
-        g = ws.gram_start[i]
-        for j in range(m):
-            for k in range(j + 1):
-                inner = ws.sqnorm[s + j]
-                if k < j:
-                    apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
-                    inner = 0.5 * (ws.sqnorm[s + j] + ws.sqnorm[s + k] - apart)
-                value = ws.scale[s + j] * ws.scale[s + k] * inner
-                ws.gram[g + j * room + k] = value
-                ws.gram[g + k * room + j] = value

@@ -1,0 +1,175 @@
+"""Baselines on a structured SVM: constraint-driven learning and a transductive SVM.
+
+Both label the unlabelled sequences by constrained inference, which maximises the model's score
+minus the penalties, and learn from these labels, in turn. Inference is by beam and knows the
+constraints on single sequences; corpus constraints are left out.
+
+*CODL*: M.-W. Chang, L. Ratinov, D. Roth, *Guiding Semi-Supervision with Constraint-Driven
+Learning*, ACL 2007. A model learned from the labels is mixed with the supervised one:
+``w ← γ·w_0 + (1 − γ)·learn(labels)`` with γ = 0.9 as published. The learner here is the structured
+SVM instead of the published perceptron or hidden Markov model; the best labelling is learned from
+(K = 1 of the published top-K); penalties are the weights of the constraints.
+
+*Transductive SVM*: C.-N. Yu, *Transductive Learning of Structural SVMs via Prior Knowledge
+Constraints*, AISTATS 2012. The slack of an unlabelled sequence compares the best labelling of all
+with the best one that the prior knowledge lets pass::
+
+    ½‖w‖² + C Σ_i slack_i(w) + C_u/u Σ_j (max_y [w·f(x_j, y) + l(y, y*_j)] − w·f(x_j, y*_j)),
+    y*_j = argmax_y w·f(x_j, y) − penalty(y)
+
+a difference of convex functions. The convex-concave procedure fixes y* at the current weights,
+which is a convex problem, solves it, and repeats. Against
+:mod:`hingeline.semisupervised.annealing` there is one value of C_u, and labels maximise the score
+minus the penalty instead of trading the slack for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hingeline._checks import positive
+from hingeline.baselines.base import Array, Baseline, Rounds
+from hingeline.constraints.penalties import Penalties
+from hingeline.core.primitives import Workers
+from hingeline.core.results import Result
+from hingeline.semisupervised.annealing import WarmSolver
+from hingeline.semisupervised.estimator import check_margin_base
+from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled
+
+
+@dataclass(eq=False, repr=False)
+class CODL(Baseline):
+    """Constraint-driven learning (Chang, Ratinov, Roth 2007), a baseline.
+
+    Labels by constrained inference, and weights learned from them mixed with the supervised ones,
+    in turn.
+
+    Parameters
+    ----------
+    base : ChainSSVM, optional
+        With linear slack, margin rescaling and a finite C.
+    constraints : list of constraints, default=()
+        Corpus constraints are left out, and Python predicates refused.
+    gamma : float, default=0.9
+        Share of the supervised weights; 1 is the supervised model.
+    max_rounds : int, default=10
+    beam : int, default=10
+        Hypotheses that inference keeps.
+    classes : sequence, optional
+        All labels there are, where the labelled sequences may lack some.
+
+    Attributes
+    ----------
+    base_ : ChainSSVM
+        With the weights of the round that was kept.
+    rounds_, round_weights_, selected_, transduction_
+        As for :class:`PosteriorRegularization`.
+    """
+
+    _: KW_ONLY
+    gamma: float = 0.9
+    max_rounds: int = 10
+    beam: int = 10
+    _no_predicates = "a beam does not know"
+
+    def _check(self, model: Any, dev: Any) -> None:
+        _check_shared(self, model)
+        positive("gamma", self.gamma)
+        if self.gamma > 1:
+            raise ValueError(f"gamma must be at most 1, got {self.gamma!r}.")
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        unlabelled = data.make_problem(data.first, data.n)
+        solver, ones = WarmSolver(data.model, unlabelled), np.ones(data.n - data.first)
+        gamma, nan = float(self.gamma), math.nan
+
+        def mix(labels: Array) -> Result:
+            learned = solver.solve(ones, labels)
+            weights = gamma * rounds.results[0].weights + (1.0 - gamma) * learned.weights
+            return replace(  # a mixture has no certificate
+                learned, weights=weights, primal=nan, dual=nan, gap=nan, relative_gap=nan
+            )
+
+        _alternate(self, data, unlabelled, penalties, mix, rounds, workers)
+
+
+@dataclass(eq=False, repr=False)
+class TransductiveSSVM(Baseline):
+    """Transductive structured SVM with prior knowledge (Yu 2012), a baseline.
+
+    Labels by constrained inference and the convex problem of all sequences, in turn. To use test
+    sequences in training, pass them with None for their labels.
+
+    Parameters
+    ----------
+    C_u : float, default=1.0
+        Weight of the unlabelled sequences together; each of u has ``C_u/u``.
+    base, constraints, max_rounds, beam, classes
+        As for :class:`CODL`.
+
+    Attributes
+    ----------
+    base_, rounds_, round_weights_, selected_, transduction_
+        As for :class:`CODL`.
+    """
+
+    _: KW_ONLY
+    C_u: float = 1.0
+    max_rounds: int = 10
+    beam: int = 10
+    _no_predicates = "a beam does not know"
+
+    def _check(self, model: Any, dev: Any) -> None:
+        _check_shared(self, model)
+        positive("C_u", self.C_u)
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        u = data.n - data.first
+        caps = np.concatenate([data.weights, np.full(u, self.C_u / (u * data.model.C))])
+        learn = partial(WarmSolver(data.model, data.make_problem(0, data.n)).solve, caps)
+        unlabelled = data.make_problem(data.first, data.n)
+        _alternate(self, data, unlabelled, penalties, learn, rounds, workers)
+
+
+def _check_shared(baseline: CODL | TransductiveSSVM, model: Any) -> None:
+    check_margin_base(model)
+    positive("beam", baseline.beam, integer=True)
+    positive("max_rounds", baseline.max_rounds, integer=True)
+
+
+def _alternate(
+    baseline: CODL | TransductiveSSVM,
+    data: PartlyLabelled,
+    unlabelled: Any,
+    penalties: Penalties,
+    learn: Callable[[Array], Result],
+    rounds: Rounds,
+    workers: Workers,
+) -> None:
+    """Label the unlabelled sequences and learn from these labels, in turn, until they settle."""
+
+    def decode(w: Array) -> Array:
+        """Labels under the constraints on single sequences."""
+        width = int(baseline.beam)
+        return ConstrainedLabels(unlabelled, 0, w, 1.0, penalties, workers, width).find()
+
+    solver = WarmSolver(data.model, data.make_problem(0, data.first))
+    supervised = solver.solve(data.weights)
+    labels = decode(supervised.weights)
+    rounds.add(supervised, labels)
+    for _ in range(int(baseline.max_rounds)):
+        result = learn(labels)
+        paid = penalties.total(labels)
+        labels = decode(result.weights)
+        if rounds.add(result, labels, penalty=paid, objective=result.primal) == 0.0:
+            break
