@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hingeline.inference.factor_graph import Scored, assignment_score, make_topology
+from hingeline.inference.milp import solve
 
 
 def scored(
@@ -36,6 +37,13 @@ def brute_force(problem: Scored) -> float:
         assignment_score(problem, y)
         for y in itertools.product(*(range(k) for k in problem.graph.n_states))
     )
+
+
+def lp_relaxation(problem: Scored) -> tuple[float, Any]:
+    """Optimum over the local polytope, and the marginals of the variables."""
+    result = solve(problem, whole=False)
+    assert result.status == 0, result.message
+    return float(-result.fun), result.x[: problem.graph.unary_start[-1]]
 
 
 def relaxed_bound(problem: Scored, messages: Any) -> float:

@@ -143,7 +143,7 @@ def test_nothing_imports_baselines():
 # Words ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ChainSSVM", "ChainCRF", "MulticlassSSVM", "SSVM"])
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_docstring_describes_every_parameter_once(name):
     cls = getattr(hingeline, name)
     section = cls.__doc__.partition("Parameters\n")[2].partition("Attributes\n")[0]

@@ -13,10 +13,9 @@ from hingeline.inference import ad3
 from hingeline.inference import messages as lp
 from hingeline.inference.factor_graph import assignment_score
 from hingeline.inference.messages import message_start
-from hingeline.inference.milp import lp_relaxation
 
 # isort: split
-from graphs import any_graph, binary_pairs, brute_force, grid, relaxed_bound, scored
+from graphs import any_graph, binary_pairs, brute_force, grid, lp_relaxation, relaxed_bound, scored
 
 TABLE = settings(max_examples=60, deadline=None)
 

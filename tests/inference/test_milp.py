@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from hingeline.inference.factor_graph import assignment_score
-from hingeline.inference.milp import lp_relaxation, map_milp
+from hingeline.inference.milp import map_milp
 
 # isort: split
-from graphs import any_graph, brute_force, forest, scored
+from graphs import any_graph, brute_force, forest, lp_relaxation, scored
 
 
 @settings(max_examples=40, deadline=None)

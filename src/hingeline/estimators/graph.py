@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from hingeline._checks import (
 from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout, Workers
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import BaseModel, BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
 from hingeline.features.input import (
     find_classes,
@@ -28,7 +29,7 @@ from hingeline.features.input import (
     plain_labels,
     stack_sequences,
 )
-from hingeline.inference.factor_graph import join, log2_assignments, make_topology
+from hingeline.inference.factor_graph import join, log2_assignments, make_topology, starts_of
 from hingeline.inference.map import ENUMERATION
 from hingeline.structures import graph
 
@@ -60,34 +61,58 @@ def is_tight(bounds: Array, values: Array) -> Array:
     return np.asarray(bounds - values <= TIGHT * (1.0 + np.abs(values)))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GraphModel:
-    """What the estimators over graphs share: how they are trained, and decoding with its bounds."""
+    """What the estimators over graphs share: how they are trained, and decoding with its bounds.
 
-    C: float
-    inference: str
-    n_jobs: int | None
-    slack: str
-    solver: str
-    weights_: Array
+    They provide ``_prepare``, which gives the kernels new inputs, and ``_as_output``, which makes
+    of the states of all variables what ``predict`` returns.
 
-    def _prepare(self, X: Any) -> graph.GraphProblem:
-        """New inputs as the kernels of prediction want them."""
-        raise NotImplementedError
+    Parameters
+    ----------
+    slack : {"max", "sum", "nu"}, default="max"
+        As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
+    inference : str, default="auto"
+        How the best labelling is found, in training and prediction. ``"auto"`` is exact where the
+        graph allows it (forests, few labellings, …); elsewhere the relaxed problem is solved, and
+        its solution rounded: see :meth:`certify`.
+    solver : str, default="auto"
+        ``"auto"`` is ``"sdm"`` for forests and where no graph has more than 16,384 labellings, and
+        ``"soft-bcfw"`` for other graphs with loops: it trains the LP relaxation with constraints
+        softened by ``solver_options={"rho": 1.0}``, so that primal and dual are those of that
+        problem. Name ``"sdm"`` for the structured hinge. See :class:`hingeline.ChainSSVM` for
+        the others.
+    fit_intercept : bool, default=True
+        Append a constant feature. Its weights are regularised like any other.
 
-    def _as_output(self, problem: graph.GraphProblem, states: Array) -> Any:
-        """States of all variables as ``predict`` gives them."""
-        raise NotImplementedError
+    Attributes
+    ----------
+    oracle_exact_ : bool
+        Whether every decode of the final certificate found the best labelling. Otherwise the
+        primal objective is an upper bound, and so is the gap. False for solvers of the
+        relaxation, which decode nothing: their certificate is that of another problem.
+    relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
+        Of solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
+        distance to the optimum, share of variables that are not integral, the last ρ, and the
+        objective with the exact hinge where decoding all examples exactly is cheap.
+    """
+
+    loss: Any = "hamming"
+    inference: str = "auto"
+    class_weight: Any = None
+    fit_intercept: bool = True
 
     def _check_values(self: Any) -> None:
         super()._check_values()  # type: ignore[misc]
         one_of("inference", self.inference, tuple(graph.INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
-    def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
+    def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
         if compiled is not None and self.solver == "auto" and self.slack == "max":
             loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
             return registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
-        return super()._solver_class(compiled)  # type: ignore[misc]
+        chosen: type[CertifiedSolver] = super()._solver_class(compiled)  # type: ignore[misc]
+        return chosen
 
     def _relaxes(self, problem: graph.GraphProblem) -> bool:
         """Whether training solves the relaxation, unless the solver is named."""
@@ -98,6 +123,12 @@ class GraphModel:
             return False
         sizes = log2_assignments(problem.graphs)[loopy]
         return bool(sizes.max() > LOG2_FEW_LABELLINGS + 1e-6)
+
+    def _view(self: Any, name: str) -> Array:
+        """A block of ``weights_`` (rows, columns)."""
+        check_is_fitted(self, "weights_")
+        table: Array = self._layout[name].table(self.weights_)
+        return table
 
     def _compile(self, problem: graph.GraphProblem) -> Compiled:
         return graph.compile_problem(problem)
@@ -125,7 +156,22 @@ class GraphModel:
         self._over_examples(graph.decode_all, problem, loss_scale, states, bounds, values)
         return states, np.maximum(bounds, values), values
 
-    def certify(self, X: Any, *, settle: bool = False) -> Decoded:
+    def predict(self: Any, X: Any) -> Any:
+        """The best labelling that inference finds.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+
+        Returns
+        -------
+        Of graphs a list of labels by node, one array per graph; of sets of labels indicators
+        (n_samples, n_labels), or classes (n_samples,) if y had one dimension
+        """
+        problem = self._prepare(X)
+        return self._as_output(problem, self._decode(problem)[0])
+
+    def certify(self: Any, X: Any, *, settle: bool = False) -> Decoded:
         """Predictions with what is known of their quality.
 
         Parameters
@@ -144,33 +190,26 @@ class GraphModel:
         problem = self._prepare(X)
         states, bounds, scores = self._decode(problem)
         if settle:
-            self._settle(problem, states, bounds, scores)
+            from hingeline.inference.milp import map_milp  # loads SciPy's optimisers
+
+            for i in np.flatnonzero(~is_tight(bounds, scores)).tolist():
+                scored = graph.score_graph(problem, i, self.weights_, 0.0)
+                bounds[i], y = map_milp(scored)
+                states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
+                scores[i] = bounds[i]
         return Decoded(self._as_output(problem, states), scores, bounds, is_tight(bounds, scores))
-
-    def _settle(
-        self, problem: graph.GraphProblem, states: Array, bounds: Array, values: Array
-    ) -> None:
-        """Put the best labelling in place where it is not yet known, by integer programming."""
-        from hingeline.inference.milp import map_milp  # loads SciPy's optimisers
-
-        w = self.weights_
-        for i in np.flatnonzero(~is_tight(bounds, values)).tolist():
-            bound, y = map_milp(graph.score_graph(problem, i, w, 0.0))
-            states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
-            bounds[i] = values[i] = bound
 
     def _conditional_scores(self, problem: graph.GraphProblem) -> tuple[Array, Array]:
         """Scores over (variable, state), the other variables as predicted; starts of examples."""
         states = self._decode(problem)[0]
         graphs = problem.graphs
         last = graphs.node_ptr[1:] + np.arange(len(graphs.node_ptr) - 1)
-        sizes = graphs.unary_start[last][problem.graph]
-        start = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        start = starts_of(graphs.unary_start[last][problem.graph])
         out = np.empty(start[-1])
         self._over_examples(graph.conditional_scores_all, problem, states, start, out)
         return out, start
 
-    def _over_examples(self, kernel: Any, problem: graph.GraphProblem, *more: Any) -> None:
+    def _over_examples(self: Any, kernel: Any, problem: graph.GraphProblem, *more: Any) -> None:
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *more),
@@ -225,21 +264,19 @@ def check_graphs(X: Any) -> list[Graph]:
 
 def _edge_width(graphs: list[Graph]) -> int:
     """Features of edges, the same for all that have edges; 0 where they have none."""
-    seen: tuple[int, int] | None = None
-    for i, x in enumerate(graphs):
-        if x.edge_features is not None:
-            width = x.edge_features.shape[1]
-        elif x.n_edges == 0:
-            continue
-        else:
-            width = 0
-        if seen is not None and seen[1] != width:
+    widths = {
+        i: 0 if x.edge_features is None else x.edge_features.shape[1]
+        for i, x in enumerate(graphs)
+        if x.n_edges or x.edge_features is not None
+    }
+    first = next(iter(widths), 0)
+    for i, width in widths.items():
+        if width != widths[first]:
             raise ValueError(
-                f"X[{i}] has {width} edge features, but X[{seen[0]}] has {seen[1]}: all graphs "
+                f"X[{i}] has {width} edge features, but X[{first}] has {widths[first]}: all graphs "
                 "must have the same features."
             )
-        seen = seen or (i, width)
-    return 0 if seen is None else seen[1]
+    return widths.get(first, 0)
 
 
 def find_templates(graphs: list[Graph], n_features: int, n_states: int) -> Templates:
@@ -276,11 +313,8 @@ def check_templates(graphs: list[Graph], templates: Templates) -> None:
                 f"X[{i}] has {width} edge features, but the model was fitted with "
                 f"{templates.edge_features}."
             )
-        for name, most in (
-            ("node_types", templates.node_types),
-            ("edge_types", templates.edge_types),
-        ):
-            types = getattr(x, name)
+        for name in ("node_types", "edge_types"):
+            types, most = getattr(x, name), getattr(templates, name)
             if types is not None and len(types) and types.max() >= most:
                 raise ValueError(
                     f"X[{i}].{name} holds {int(types.max())}, but the model knows 0 to {most - 1}."
@@ -308,13 +342,13 @@ def lay_out(
     featured = templates.edge_features > 0
     for x in graphs:
         scopes: Any = x.edges
-        kinds = [_types(x.edge_types, x.n_edges)]
+        kinds = [np.zeros(x.n_edges, dtype=int) if x.edge_types is None else x.edge_types]
         higher = [(j, x.factors[name]) for j, name in enumerate(names) if name in x.factors]
         if higher:
             scopes = [*x.edges.tolist(), *(s for _, own in higher for s in own.tolist())]
             kinds += [np.full(len(own), templates.edge_types + j) for j, own in higher]
         topologies.append(make_topology(np.full(x.n_nodes, k), scopes))
-        node_types.append(_types(x.node_types, x.n_nodes))
+        node_types.append(np.zeros(x.n_nodes, dtype=int) if x.node_types is None else x.node_types)
         factor_templates.extend(kinds)
         if featured:
             if x.n_edges:
@@ -323,7 +357,6 @@ def lay_out(
     widths = np.array([max(1, templates.edge_features)] * templates.edge_types + [1] * len(names))
     factor_template = np.concatenate(factor_templates)
     weights = [np.ones(x.n_nodes) if x.node_weights is None else x.node_weights for x in graphs]
-    starts = np.concatenate(([0], np.cumsum(widths[factor_template])))
     return graph.make_problem(
         join(topologies),
         np.concatenate(node_types),
@@ -338,16 +371,14 @@ def lay_out(
         labels,
         cost,
         node_weight=np.concatenate(weights),
-        factor_start=starts if featured else None,
+        factor_start=starts_of(widths[factor_template]) if featured else None,
         factor_values=np.concatenate([*values, np.empty(0)]) if featured else None,
         inference=inference,
     )
 
 
-def _types(types: Array | None, count: int) -> Array:
-    return np.zeros(count, dtype=np.int64) if types is None else types
-
-
+@share_docs
+@dataclass(eq=False, repr=False)
 class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     """Structured SVM for graphs, solved to a certificate.
 
@@ -360,32 +391,14 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     ----------
     C : float, default=0.1
         Weight of a graph's slack; ``float("inf")`` for a hard margin (exact inference only).
-    slack : {"max", "sum", "nu"}, default="max"
-        As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
-    nu : float or "auto", optional
-        With ``slack="nu"`` instead of C; see :class:`hingeline.ChainSSVM`.
     loss : "hamming", array, or (scale, loss)
         Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
         a cost matrix (true, predicted), in the order of ``classes_``.
-    inference : str, default="auto"
-        How the best labelling is found, in training and prediction. ``"auto"`` is exact where the
-        graph allows it (forests, few labellings, …); elsewhere the relaxed problem is solved, and
-        its solution rounded: see :meth:`certify`.
-    solver : str, default="auto"
-        ``"auto"`` is ``"sdm"`` for forests and where no graph has more than 16,384 labellings, and
-        ``"soft-bcfw"`` for other graphs with loops: it trains the LP relaxation with constraints
-        softened by ``solver_options={"rho": 1.0}``, so that primal and dual are those of that
-        problem. Name ``"sdm"`` for the structured hinge. See :class:`hingeline.ChainSSVM` for
-        the others.
     class_weight : dict or "balanced", optional
         Multiplies the loss of nodes whose true label it is.
     void_label : label, optional
         Nodes with this label are unknown: training leaves them, their edges and factors out, and
         :meth:`score` does not count them. Predictions label all nodes, never with it.
-    fit_intercept : bool, default=True
-        Append a constant feature to every node. Its weights are regularised like any other.
-    tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
-        As in :class:`hingeline.MulticlassSSVM`.
 
     Attributes
     ----------
@@ -398,17 +411,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         (features, labels, labels), with edge types one of these for each type.
     factor_coef_ : dict of ndarray
         Tables of ``Graph.factors`` by name, (labels, labels, …).
-    oracle_exact_ : bool
-        Whether every decode of the final certificate found the best labelling. Otherwise the
-        primal objective is an upper bound, and so is the gap. False for solvers of the
-        relaxation, which decode nothing: their certificate is that of another problem.
-    relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
-        Of solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
-        distance to the optimum, share of variables that are not integral, the last ρ, and the
-        objective with the exact hinge where decoding all examples exactly is cheap.
-    weights_, primal_objective_, dual_objective_, duality_gap_, n_iter_, converged_,
-    stop_reason_, history_
-        As in :class:`hingeline.ChainSSVM`.
 
     Examples
     --------
@@ -421,34 +423,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     [['sky', 'sky', 'grass'], ['grass', 'sky']]
     """
 
-    def __init__(
-        self,
-        C: float = 0.1,
-        *,
-        slack: str = "max",
-        nu: float | str | None = None,
-        loss: Any = "hamming",
-        inference: str = "auto",
-        solver: str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        void_label: Any = None,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-        solver_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C, self.slack, self.nu, self.loss = C, slack, nu, loss
-        self.class_weight, self.void_label = class_weight, void_label
-        self.fit_intercept, self.inference, self.solver = fit_intercept, inference, solver
-        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
-        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
-        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
+    C: float = 0.1
+    _: KW_ONLY
+    void_label: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GraphSSVM:
         """Train on graphs.
@@ -539,11 +516,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         """Where the blocks of ``weights_`` lie."""
         return self._templates.layout
 
-    def _view(self, name: str) -> Array:
-        """A block of ``weights_`` (rows, columns)."""
-        check_is_fitted(self, "weights_")
-        return self._layout[name].table(self.weights_)
-
     def _unary(self) -> Array:
         """(types, labels, features), the constant one included: a view."""
         table = self._view("unary")
@@ -597,20 +569,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         cost = np.zeros((templates.n_states, templates.n_states))
         method = graph.INFERENCE[self.inference]
         return lay_out(graphs, matrix, templates, labels, cost, method)
-
-    def predict(self, X: Any) -> list[Array]:
-        """Labels of the nodes of every graph.
-
-        Parameters
-        ----------
-        X : list of Graph
-
-        Returns
-        -------
-        list of ndarray, one per graph
-        """
-        problem = self._prepare(X)
-        return self._as_output(problem, self._decode(problem)[0])
 
     def _as_output(self, problem: graph.GraphProblem, states: Array) -> list[Array]:
         return np.split(self.classes_[states], problem.node_offset[1:-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import BaseModel, BaseSSVM
+from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.structures import graph
@@ -147,6 +148,8 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
     return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
 
 
+@share_docs
+@dataclass(eq=False, repr=False)
 class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
@@ -161,25 +164,14 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     edges : {"full", "tree", "none"} or list of pairs, default="full"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
         mutual information (Chow and Liu), none, or pairs of column numbers of y.
-    slack : {"max", "sum", "nu"}, default="max"
-        As in :class:`hingeline.ChainSSVM`; ``"sum"`` over the outputs that decoding finds.
-    nu : float or "auto", optional
-        With ``slack="nu"`` instead of C; see :class:`hingeline.ChainSSVM`.
     loss : "hamming", array, or (scale, loss)
         Summed over labels: wrong indicators, or a matrix ``[[0, a], [b, 0]]`` with the costs of a
         label too many and of one that is missing.
-    inference, solver
-        As in :class:`hingeline.GraphSSVM`: with loops among more than ten labels ``"auto"`` trains
-        by ``"soft-bcfw"``.
     class_weight : dict or "balanced", optional
         Multiplies the loss of indicators whose true value it is: ``{0: …, 1: …}``; "balanced"
         lets those of either value weigh the same in total, label by label. With y of one
         dimension it multiplies the weight of the examples, as in
         :class:`hingeline.MulticlassSSVM`.
-    fit_intercept : bool, default=True
-        Append a constant feature. Its weights are regularised like any other.
-    tol, max_iter, max_time, warm_start, n_jobs, random_state, verbose, callbacks, solver_options
-        As in :class:`hingeline.MulticlassSSVM`.
 
     Attributes
     ----------
@@ -196,11 +188,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         Likewise, of the constant feature.
     pairwise_coef_ : ndarray of shape (pairs, 2, 2)
         ``[indicator of the first label, of the second]``.
-    oracle_exact_, relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_
-        As in :class:`hingeline.GraphSSVM`.
-    weights_, primal_objective_, dual_objective_, duality_gap_, n_iter_, converged_,
-    stop_reason_, history_
-        As in :class:`hingeline.ChainSSVM`.
 
     Examples
     --------
@@ -212,34 +199,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     (2, 4)
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        edges: Any = "full",
-        slack: str = "max",
-        nu: float | str | None = None,
-        loss: Any = "hamming",
-        inference: str = "auto",
-        solver: str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-        solver_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C, self.edges, self.slack, self.nu, self.loss = C, edges, slack, nu, loss
-        self.class_weight, self.fit_intercept = class_weight, fit_intercept
-        self.inference, self.solver = inference, solver
-        self.tol, self.max_iter, self.max_time = tol, max_iter, max_time
-        self.warm_start, self.n_jobs, self.random_state = warm_start, n_jobs, random_state
-        self.verbose, self.callbacks, self.solver_options = verbose, callbacks, solver_options
+    C: float = 1.0
+    _: KW_ONLY
+    edges: Any = "full"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
         """Train on X (n, features) and label indicators y.
@@ -324,9 +286,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
 
     def _unary(self) -> Array:
         """(labels, 2, features), the constant one included: a view."""
-        check_is_fitted(self, "weights_")
-        table = self._layout["unary"].table(self.weights_)
-        return table.reshape(-1, self.n_labels_, 2).transpose(1, 2, 0)
+        return self._view("unary").reshape(-1, self.n_labels_, 2).transpose(1, 2, 0)
 
     @property
     def unary_coef_(self) -> Array:
@@ -350,8 +310,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     @property
     def pairwise_coef_(self) -> Array:
         """(pairs, 2, 2), in the order of ``edges_``: a view."""
-        check_is_fitted(self, "weights_")
-        return self._layout["pairwise"].table(self.weights_).reshape(-1, 2, 2)
+        return self._view("pairwise").reshape(-1, 2, 2)
 
     # Prediction ----------------------------------------------------------------------------
 
@@ -365,20 +324,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         if self.n_labels_ == 1:
             return np.asarray(self.classes_[states])
         return states.reshape(-1, self.n_labels_).astype(np.int64)
-
-    def predict(self, X: Any) -> Array:
-        """Indicators of the best sets of labels.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels); classes (n_samples,) if y had one dimension
-        """
-        problem = self._prepare(X)
-        return self._as_output(problem, self._decode(problem)[0])
 
     def decision_function(self, X: Any) -> Array:
         """How far the score falls without a label, or rises with it, the others as predicted.

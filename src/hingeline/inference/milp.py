@@ -1,8 +1,8 @@
 """Exact MAP and exact LP relaxation by SciPy's HiGHS: the slow reference.
 
 Guarantee: :func:`map_milp` returns a maximiser, within HiGHS's tolerances (1e-6 on feasibility, no
-gap), whatever the graph; :func:`lp_relaxation` the optimum over the local polytope. Plain Python
-with sparse matrices: milliseconds for a few variables, seconds for hundreds.
+gap), whatever the graph, which has at least one variable; :func:`solve` the optimum over the local
+polytope. Plain Python with sparse matrices: milliseconds for a few variables, seconds for hundreds.
 """
 
 from __future__ import annotations
@@ -13,57 +13,33 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from hingeline.inference.factor_graph import Scored, Topology, assignment_score, table_size
+from hingeline.inference.factor_graph import (
+    Scored,
+    Topology,
+    assignment_score,
+    starts_of,
+    table_size,
+)
 
 Array = np.ndarray[Any, Any]
 
 
-def map_milp(scored: Scored, *, time_limit: float | None = None) -> tuple[float, Array]:
-    """Best assignment of any graph.
-
-    Parameters
-    ----------
-    scored : Scored
-        Graph and finite scores.
-    time_limit : float, optional
-        Seconds after which the search ends with a bound above the score.
-
-    Returns
-    -------
-    bound : float
-        No assignment scores more; the score of ``y`` if there was time to prove it.
-    y : ndarray of int32
-        The best labels found.
-    """
-    graph = scored.graph
-    result = _solve(scored, whole=True, time_limit=time_limit)
-    if result.x is None:
-        raise RuntimeError(f"HiGHS found no assignment: {result.message}")
-    parts = np.split(result.x[: graph.unary_start[-1]], graph.unary_start[1:-1])
-    y = np.array([np.argmax(part) for part in parts], dtype=np.int32)
-    score = float(assignment_score(scored, y))
-    if result.status == 0:
-        return score, y
-    return max(float(-result.mip_dual_bound), score), y
-
-
-def lp_relaxation(scored: Scored) -> tuple[float, Array]:
-    """Optimum of the relaxation over the local polytope.
-
-    Returns
-    -------
-    value : float
-        Optimum, at least the score of every assignment.
-    marginals : ndarray
-        Of the variables, laid out as ``unary``; whole numbers where the relaxation is tight.
-    """
-    result = _solve(scored, whole=False, time_limit=None)
+def map_milp(scored: Scored) -> tuple[float, Array]:
+    """The best score of any assignment of a graph with finite scores, and the labels."""
+    result = solve(scored, whole=True)
     if result.status != 0:
-        raise RuntimeError(f"HiGHS did not solve the relaxation: {result.message}")
-    return float(-result.fun), result.x[: scored.graph.unary_start[-1]]
+        raise RuntimeError(f"HiGHS found no assignment: {result.message}")
+    starts = scored.graph.unary_start
+    parts = np.split(result.x[: starts[-1]], starts[1:-1])
+    y = np.array([np.argmax(part) for part in parts], dtype=np.int32)
+    return float(assignment_score(scored, y)), y
 
 
-def _solve(scored: Scored, *, whole: bool, time_limit: float | None) -> Any:
+def solve(scored: Scored, *, whole: bool) -> Any:
+    """SciPy's result over the local polytope: variables as ``unary``, then the factors.
+
+    The marginals of variables are whole numbers, or any: the relaxation.
+    """
     graph = scored.graph
     sizes = [table_size(graph, c) for c in range(len(graph.scope_start) - 1)]
     starts = zip(scored.table_start, sizes, strict=True)
@@ -71,40 +47,26 @@ def _solve(scored: Scored, *, whole: bool, time_limit: float | None) -> Any:
     scores = np.concatenate([scored.unary[:nodes], *(scored.tables[a : a + k] for a, k in starts)])
     if not np.isfinite(scores).all():
         raise ValueError("scores must be finite: give states that are forbidden a low score")
-    if len(scores) == 0:
-        return _Nothing()
     matrix, right = _constraints(graph, sizes)
     integrality = np.zeros(len(scores))
     integrality[:nodes] = whole
-    options = {"mip_rel_gap": 0.0}
-    if time_limit is not None:
-        options["time_limit"] = time_limit
     return milp(
         -scores,
         integrality=integrality,
         bounds=Bounds(0.0, 1.0),
         constraints=LinearConstraint(matrix, right, right),
-        options=options,
+        options={"mip_rel_gap": 0.0},
     )
-
-
-class _Nothing:
-    """Result of a problem without variables."""
-
-    x = np.empty(0)
-    status = 0
-    fun = 0.0
 
 
 def _constraints(graph: Topology, sizes: list[int]) -> tuple[Any, Array]:
     """Every variable has one state; factors agree with their variables."""
     n = len(graph.n_states)
     nodes = int(graph.unary_start[-1])
-    starts = np.concatenate(([0], np.cumsum(graph.n_states[graph.scope]))).astype(np.int64)
-    ones = np.ones(nodes)
+    starts = starts_of(graph.n_states[graph.scope])
     rows = [np.repeat(np.arange(n), graph.n_states)]
     columns = [np.arange(nodes)]
-    values = [ones]
+    values = [np.ones(nodes)]
     first = nodes
     for c, size in enumerate(sizes):
         lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
@@ -120,13 +82,8 @@ def _constraints(graph: Topology, sizes: list[int]) -> tuple[Any, Array]:
             columns.append(np.array([first]))
             values.append(np.ones(1))
         first += size
-    right = np.concatenate(
-        (
-            np.ones(n),
-            np.zeros(starts[-1]),
-            [float(np.count_nonzero(np.diff(graph.scope_start) == 0))],
-        )
-    )
+    constants = np.count_nonzero(np.diff(graph.scope_start) == 0)
+    right = np.concatenate((np.ones(n), np.zeros(starts[-1]), [float(constants)]))
     matrix = sparse.csr_array(
         (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
         shape=(len(right), first),

@@ -369,12 +369,7 @@ class DLPW(CertifiedSolver):
     saved_arrays = ("planes", "moments", "state", "messages", "_best")
 
     def _begin(self, start: None) -> None:
-        compiled, form = self.compiled, self.form
-        if self.hard or form.rescaled:
-            raise ValueError(
-                f"solver={self.name!r} needs a finite C and rescale='margin': the relaxation has "
-                "no other form."
-            )
+        compiled = self.compiled
         self.blocks = lay_out_blocks(compiled, self.name)
         self.problem = compiled.problem._replace(oracle=NO_ORACLE)
         self.by = PAIRS if isinstance(self.blocks.factors, BinaryPairs) else VARIABLES

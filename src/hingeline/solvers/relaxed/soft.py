@@ -459,34 +459,16 @@ class SoftBCFW(CertifiedSolver):
         total_weight: float | None = None
 
     saved_numbers = (
-        *CertifiedSolver.saved_numbers,
-        "rho",
-        "value",
-        "relaxed",
-        "soft",
-        "relaxed_bound",
-        "fractional",
-        "best_relaxed",
-        "_average_leads",
+        *(*CertifiedSolver.saved_numbers, "rho", "value", "relaxed", "soft", "relaxed_bound"),
+        *("fractional", "best_relaxed", "_average_leads"),
     )
     saved_arrays = (
-        *CertifiedSolver.saved_arrays,
-        "mu",
-        "sums",
-        "mass",
-        "gaps",
-        "centre",
-        "centre_sums",
+        *(*CertifiedSolver.saved_arrays, "mu", "sums", "mass", "gaps", "centre", "centre_sums"),
         "anchor",
     )
 
     def _begin(self, start: Marginals | None) -> None:
         compiled, form = self.compiled, self.form
-        if self.hard or form.rescaled:
-            raise ValueError(
-                f"solver={self.name!r} needs a finite C and rescale='margin': the relaxation has "
-                "no other form."
-            )
         self.blocks = lay_out_blocks(compiled, self.name)
         self.problem = compiled.problem._replace(oracle=NO_ORACLE)
         published = self.options.schedule == "published"
@@ -521,15 +503,13 @@ class SoftBCFW(CertifiedSolver):
         self.visits = 0
         self.anchor = aligned_zeros(compiled.n_weights)  # weights that proximal passes stay near
         self._average_leads = True
-        self._start_at_truth()
-        if start is None:
-            self._keep_if_best(self.w)
-            self._update_dual()
-            return
-        self.mu[:] = start.mu
-        self.mass[:] = start.mass
-        if len(self.centre) == len(start.centre):
-            self.centre[:] = start.centre
+        if start is not None:
+            self.mu[:] = start.mu
+            self.mass[:] = start.mass
+            if len(self.centre) == len(start.centre):
+                self.centre[:] = start.centre
+        else:  # at the truth, where factors already are
+            self.mu[self._true_states()] = 1.0
         self.repair()
 
     @classmethod
@@ -541,28 +521,15 @@ class SoftBCFW(CertifiedSolver):
         same = old is problem or same_examples(old, problem)
         return before.multipliers if same and isinstance(before.multipliers, Marginals) else None
 
-    def _start_at_truth(self) -> None:
-        """Put all marginals at the truth (those of factors are), and evaluate them.
-
-        There weights and messages are zero: scores are losses, and factors have nothing to gain.
-        """
-        problem, graphs, cap = self.problem, self.problem.graphs, self.form.cap
+    def _true_states(self) -> Array:
+        """Where vectors over (variable, state) have the true states."""
+        problem = self.problem
         counts = np.diff(problem.node_offset)
         example = np.repeat(np.arange(len(counts)), counts)
         variable = np.arange(len(example)) - problem.node_offset[example]
-        g = problem.graph[example]
-        node = graphs.node_ptr[g] + variable
-        states = graphs.n_states[node].astype(np.int64)
-        true = np.cumsum(states) - states + problem.labels
-        self.mu[true] = 1.0
-        self.sums[true] = graphs.incident_start[node + g + 1] - graphs.incident_start[node + g]
-        own = problem.node_weight * problem.cost[problem.labels, problem.labels]
-        worst = np.maximum.accumulate(problem.cost, axis=1)[problem.labels, states - 1]
-        best = np.maximum(own, problem.node_weight * worst)
-        self.gaps[self.blocks.block_at[example] + variable] = cap[example] * (best - own)
-        for column, values in ((HINGE, best), (LINEAR, own)):
-            sums = np.bincount(example, weights=values, minlength=len(counts))
-            self.terms[:, column] = np.where(cap > 0.0, sums, 0.0)
+        first = problem.graphs.node_ptr[problem.graph[example]]
+        states = problem.graphs.n_states[first + variable].astype(np.int64)
+        return np.asarray(np.cumsum(states) - states + problem.labels)
 
     @property
     def point(self) -> DualPoint:
@@ -705,10 +672,6 @@ class SoftBCFW(CertifiedSolver):
     def _evaluate_and_keep(self, weights: Array, rounds: int = 0) -> float:
         """Evaluate weights and keep them if their primal is the least so far."""
         self._evaluate(weights, self.terms)
-        return self._keep_if_best(weights, rounds)
-
-    def _keep_if_best(self, weights: Array, rounds: int = 0) -> float:
-        """The same once all blocks are evaluated."""
         self.relaxed, self.soft = self._objectives(weights, rounds)
         primal = self.relaxed if self.constrained else self.soft
         if primal < self._best_primal or self._best is None:
