@@ -79,7 +79,7 @@ class GraphModel:
     solver : str, default="auto"
         ``"auto"`` is ``"sdm"`` for forests and where no graph has more than 16,384 labellings, and
         ``"soft-bcfw"`` for other graphs with loops: it trains the LP relaxation with constraints
-        softened by ``solver_options={"rho": 1.0}``, so that primal and dual are those of that
+        softened by ``solver_options={"rho": …}``, so that primal and dual are those of that
         problem. Name ``"sdm"`` for the structured hinge. See :class:`hingeline.ChainSSVM` for
         the others.
     fit_intercept : bool, default=True
