@@ -110,9 +110,7 @@ def methods(task: Task) -> dict[str, Method]:
 
     found = {f"soft-bcfw, rho={rho:g}": soft(rho) for rho in (*RHOS, HARDER)}
     found["soft-bcfw, default rho"] = Method(SoftBCFW, {})
-    found |= {
-        f"soft-bcfw published, rho={rho:g}": soft(rho, schedule="published") for rho in RHOS
-    }
+    found |= {f"soft-bcfw published, rho={rho:g}": soft(rho, schedule="published") for rho in RHOS}
     found["bcfw pairwise, cache"] = Method(BCFW, {}, "auto")
     found["bcfw plain, LP"] = Method(BCFW, plain)
     if task.exact:

@@ -73,7 +73,7 @@ def test_auto() -> None:
 
 
 def grids(seed: int, n: int, size: int = 6, labels: int = 3) -> Any:
-    """Labels that like to be those of their neighbours (Gibbs samples), and noisy sights of them."""
+    """Labels that like to be those of their neighbours (Gibbs samples), and noisy features."""
     rng = np.random.default_rng(seed)
     edges = grid(size, size)
     near: list[list[int]] = [[] for _ in range(size * size)]
