@@ -423,6 +423,7 @@ class SoftBCFW(CertifiedSolver):
     name = "soft-bcfw"
     slacks = ("max",)
     rescalings = ("margin",)
+    decodes = False
     soft_only = "it steps towards corners of the feasible set, which must be bounded"
 
     @dataclass(frozen=True)
@@ -494,7 +495,7 @@ class SoftBCFW(CertifiedSolver):
         self.pass_blocks = self.blocks
         if self.steps == "frank-wolfe":
             self.pass_blocks = self.blocks._replace(factors=AnyFactors())
-        self.exact = True  # every block is enumerated, however hard its example is
+        self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
         rho = self.options.rho or DEFAULT_RHO / mean_loss(compiled.problem, form.cap)
