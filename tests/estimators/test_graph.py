@@ -102,7 +102,11 @@ def fit(X: Any, Y: Any, C: float = 1.0, sample_weight: Any = None, **params: Any
 
 
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
-@pytest.mark.parametrize("edges", [tuple(PATH), tuple(TRIANGLE)], ids=["forest", "loop"])
+@pytest.mark.parametrize(
+    "edges",
+    [pytest.param(tuple(PATH), marks=pytest.mark.slow), tuple(TRIANGLE)],
+    ids=["forest", "loop"],
+)
 @pytest.mark.parametrize("C", [0.1, 10.0])
 def test_optimum(solver: str, edges: Any, C: float) -> None:
     X, Y = data(edges)
@@ -152,6 +156,7 @@ def test_nu() -> None:
     assert model.rho_ > 0
 
 
+@pytest.mark.slow
 def test_bounds_of_a_relaxation_are_true() -> None:
     """Where decoding is not exact, primal and gap stay true bounds."""
     rng = np.random.default_rng(0)

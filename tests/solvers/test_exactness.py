@@ -179,6 +179,7 @@ class TestHardMargin:
         model = ChainSSVM(**named(solver), fit_intercept=False)
         run(model, "boundary chain", seed, np.inf, slack, rescale, weighted)
 
+    @pytest.mark.slow
     def test_compiled_structure(
         self, compiled_chain: Any, solver: str, rescale: str, seed: int, weighted: bool
     ) -> None:

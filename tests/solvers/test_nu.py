@@ -153,6 +153,7 @@ class TestOptimum:
         monkeypatch.setattr("hingeline.estimators.base.ENUMERATED_MB", 0)
         self.test_multiclass(seed, weighted, share)
 
+    @pytest.mark.slow
     def test_compiled_structure(
         self, compiled_chain: Any, seed: int, weighted: bool, share: float
     ) -> None:
