@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 
 # isort: split
+from marks import slow
 from reference import (
     EnumeratedProblem,
     by_output,
@@ -24,7 +25,7 @@ from reference import (
 
 TOL = 1e-8
 L, D = 3, 4
-CASES = [(0, 0.1, False), (1, 1.0, True), (2, 10.0, False)]
+CASES = [(1, 1.0, True), slow(0, 0.1, False), slow(2, 10.0, False)]
 
 
 def weights_of(seed: int, n: int, weighted: bool) -> Any:
