@@ -24,6 +24,7 @@ Averaging. With iterates ``w_1 … w_K`` (one a visit) the average with weights 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -339,7 +340,13 @@ def step(
     ``gradient`` is ``h − ridge·total``; both change in place. What the result means is the rule's
     own affair.
     """
-    return _STEPS[type(rule)](rule, gram, alpha, before, gradient, mass)
+    return _compile_step(type(rule))(rule, gram, alpha, before, gradient, mass)
+
+
+@cache
+def _compile_step(rule: Any) -> Callable[..., tuple[bool, float]]:
+    """The step as an entry point: structures in plain Python should not wait for loops, too."""
+    return kernel(_STEPS[rule])
 
 
 by_class(step, _STEPS.get)
