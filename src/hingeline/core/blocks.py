@@ -24,7 +24,6 @@ Averaging. With iterates ``w_1 … w_K`` (one a visit) the average with weights 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -316,11 +315,14 @@ def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
 # Visits -------------------------------------------------------------------------------------------
 
 _STEPS: dict[type, Callable[..., tuple[bool, float]]] = {}
+#: The same as entry points: structures in plain Python should not wait for these loops, too.
+_ENTRY_POINTS: dict[type, Callable[..., tuple[bool, float]]] = {}
 
 
 def register_rule(rule: type, step: Callable[..., tuple[bool, float]]) -> None:
     """Tell the kernels how a rule moves mass; ``step`` has the arguments of :func:`step`."""
     _STEPS[rule] = step
+    _ENTRY_POINTS[rule] = kernel(step)
 
 
 class Mass(NamedTuple):
@@ -340,13 +342,7 @@ def step(
     ``gradient`` is ``h − ridge·total``; both change in place. What the result means is the rule's
     own affair.
     """
-    return _compile_step(type(rule))(rule, gram, alpha, before, gradient, mass)
-
-
-@cache
-def _compile_step(rule: Any) -> Callable[..., tuple[bool, float]]:
-    """The step as an entry point: structures in plain Python should not wait for loops, too."""
-    return kernel(_STEPS[rule])
+    return _ENTRY_POINTS[type(rule)](rule, gram, alpha, before, gradient, mass)
 
 
 by_class(step, _STEPS.get)
