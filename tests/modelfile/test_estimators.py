@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+import hingeline
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.estimators.base import BaseModel
 from hingeline.modelfile import estimators as storage
@@ -498,8 +499,8 @@ class WithFeatures(ChainSSVM):
 
 @pytest.fixture
 def with_features(monkeypatch):
-    monkeypatch.setattr("hingeline.WithFeatures", WithFeatures, raising=False)
-    monkeypatch.setattr(storage, "ESTIMATORS", (*storage.ESTIMATORS, "WithFeatures"))
+    monkeypatch.setattr("hingeline.estimators.chain.WithFeatures", WithFeatures, raising=False)
+    monkeypatch.setitem(hingeline._HOME, "WithFeatures", "hingeline.estimators.chain")
     return WithFeatures
 
 

@@ -57,21 +57,20 @@ def make_multiclass() -> Compiled:
     )
 
 
-def make_chain(boundary: bool) -> Compiled:
+def make_chain(boundary: bool, kind: type = chain.PlainChain) -> Compiled:
     rows = make_rows(9, 3, 1)
     labels = np.random.default_rng(2).integers(N_LABELS, size=9).astype(np.int32)
-    return chain.compile_problem(
-        chain.make_problem(
-            rows.indptr,
-            rows.indices,
-            rows.data,
-            np.array([0, 3, 4, 6, 9]),
-            labels,
-            3,
-            1.0 - np.eye(N_LABELS),
-            boundary,
-        )
+    problem = chain.make_problem(
+        rows.indptr,
+        rows.indices,
+        rows.data,
+        np.array([0, 3, 4, 6, 9]),
+        labels,
+        3,
+        1.0 - np.eye(N_LABELS),
+        boundary,
     )
+    return chain.compile_problem(kind(*problem))
 
 
 def make_graph(edges: list[tuple[int, int]]) -> Compiled:
@@ -109,6 +108,7 @@ CASES = {
     "multiclass": lambda request: make_multiclass(),
     "chain": lambda request: make_chain(True),
     "chain without boundary": lambda request: make_chain(False),
+    "chain of many labels": lambda request: make_chain(True, chain.ChainProblem),
     "tree": lambda request: make_graph([(0, 1), (1, 2), (1, 3)]),
     "loop": lambda request: make_graph([(0, 1), (1, 2), (2, 3), (0, 3)]),
     "own, compiled": lambda request: make_own(request.getfixturevalue("compiled_chain")()),
