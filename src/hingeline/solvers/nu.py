@@ -574,6 +574,7 @@ class NuSDM(NuSearch, PlaneSolver):
     @dataclass(frozen=True)
     class Options(SDM.Options):
         nu: float = 1.0
+        newton_weights: ClassVar[int] = 0  # type: ignore[misc]  # its steps know no moving C
 
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.nu_arrays)
@@ -593,6 +594,7 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     @dataclass(frozen=True)
     class Options(EnumeratedSDM.Options):
         nu: float = 1.0
+        newton_weights: ClassVar[int] = 0  # type: ignore[misc]  # its steps know no moving C
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.nu_arrays)
