@@ -391,7 +391,8 @@ class BaseSSVM:
         """Run the solver, after the choice of ν where there is one."""
         name = type(self).__name__
         self._refuse_without_oracle(provides(compiled.problem, "decode_by_loss"), name)
-        self._refuse_violators(provides(compiled.problem, "decode_best"), name)
+        if not provides(compiled.problem, "decode_best"):
+            self._refuse_violators(False, name)
         forget_extras(self)
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
