@@ -504,6 +504,15 @@ def with_features(monkeypatch):
     return WithFeatures
 
 
+def test_estimators_are_limited_to_our_own_that_know_their_layout():
+    kinds = {name for name in hingeline.__all__ if storage.estimator_class(name)}
+    assert kinds >= {"ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM"}
+    for kind in kinds:
+        assert storage.estimator_class(kind).__module__.startswith("hingeline.estimators.")
+    for kind in ("SSVM", "C_path", "Path", "Checkpoint", "SemiSupervisedSSVM", "re", "_HOME", ""):
+        assert storage.estimator_class(kind) is None
+
+
 def test_encoders_are_limited_to_our_own_features():
     assert storage.ENCODERS
     for kind in storage.ENCODERS:

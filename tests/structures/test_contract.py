@@ -233,3 +233,12 @@ def test_every_structure_of_the_library_keeps_the_contract():
     ours = {type(CASES[name](None).problem) for name in CASES if not name.startswith("own")}
     known = {kind for kind in primitives._IMPLEMENTATIONS if kind.__module__ != custom.__name__}
     assert {kind for kind in known if kind.__module__.startswith("hingeline.")} == ours
+
+
+def test_what_a_structure_does_not_say_is_known():
+    plain, loop = make_chain(True).problem, make_graph([(0, 1), (1, 2), (0, 2)]).problem
+    for name in ("decode_by_loss", "decode_best", "planes_score"):
+        assert primitives.provides(plain, name)
+    assert primitives.provides(loop, "decode_excess")
+    for name in ("decode_by_loss", "decode_best", "all_losses"):
+        assert not primitives.provides(loop, name)
