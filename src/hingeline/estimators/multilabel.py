@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
-from hingeline.core.primitives import Layout
+from hingeline.core.primitives import Compiled, Layout
+from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
 from hingeline.inference.factor_graph import join, make_topology
@@ -163,7 +165,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         Weight of an example's slack; ``float("inf")`` for a hard margin (exact inference only).
     edges : {"full", "tree", "none"} or list of pairs, default="full"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
-        mutual information (Chow and Liu), none, or pairs of column numbers of y.
+        mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs
+        every label is solved by itself, which is the same problem, unless a solver or its options
+        are named, C is infinite, or ``slack`` is not ``"max"``.
     loss : "hamming", array, or (scale, loss)
         Summed over labels: wrong indicators, or a matrix ``[[0, a], [b, 0]]`` with the costs of a
         label too many and of one that is missing.
@@ -275,6 +279,14 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
             node_weight=node_weight,
             inference=graph.INFERENCE[self.inference],
         )
+
+    def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
+        plain = self.solver == "auto" and self.slack == "max" and not self.solver_options
+        if compiled is not None and plain and not len(self.edges_) and not math.isinf(self.C):
+            from hingeline.solvers.by_label import ByLabel
+
+            return ByLabel
+        return super()._solver_class(compiled)
 
     # Weights by name -----------------------------------------------------------------------
 
