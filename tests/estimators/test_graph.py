@@ -97,18 +97,21 @@ def check(model: Any, problem: Any, C: float, weights: Any = None) -> None:
 
 
 def fit(X: Any, Y: Any, C: float = 1.0, sample_weight: Any = None, **params: Any) -> Any:
-    params = {"tol": TOL, "max_iter": 5000, "fit_intercept": False, "random_state": 0, **params}
-    return GraphSSVM(C, **params).fit(X, Y, sample_weight=sample_weight)
+    # One method for forests and loops: it is part of the type that kernels are compiled for.
+    given = {"inference": "enumeration", "tol": TOL, "max_iter": 5000, "fit_intercept": False}
+    model = GraphSSVM(C, random_state=0).set_params(**{**given, **params})
+    return model.fit(X, Y, sample_weight=sample_weight)
 
 
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
 @pytest.mark.parametrize("edges", [tuple(PATH), tuple(TRIANGLE)], ids=["forest", "loop"])
 @pytest.mark.parametrize("C", [0.1, 10.0])
-def test_optimum(solver: str, edges: Any, C: float) -> None:
+@pytest.mark.parametrize("inference", ["enumeration", pytest.param("auto", marks=pytest.mark.slow)])
+def test_optimum(solver: str, edges: Any, C: float, inference: str) -> None:
     X, Y = data(edges)
     weights = np.array([0.5, 2.0, 0.0, 1.0, 1.0, 1.5, 1.0, 1.0])
     problem = reference(X, Y)
-    check(fit(X, Y, C, weights, solver=solver), problem, C, weights)
+    check(fit(X, Y, C, weights, solver=solver, inference=inference), problem, C, weights)
 
 
 def test_edge_features() -> None:
@@ -147,11 +150,12 @@ def test_other_solvers_agree(solver: str) -> None:
 
 def test_nu() -> None:
     X, Y = data(tuple(TRIANGLE))
-    model = GraphSSVM(slack="nu", nu=2.8, random_state=0, tol=1e-3).fit(X, Y)
+    model = fit(X, Y, 0.1, slack="nu", nu=2.8, tol=1e-3, fit_intercept=True)
     assert model.margin_error_risk_ <= 2.8 + 1e-6 <= model.support_vector_risk_ + 3e-3
     assert model.rho_ > 0
 
 
+@pytest.mark.slow
 def test_bounds_of_a_relaxation_are_true() -> None:
     """Where decoding is not exact, primal and gap stay true bounds."""
     rng = np.random.default_rng(0)
@@ -179,6 +183,7 @@ def test_bounds_of_a_relaxation_are_true() -> None:
         GraphSSVM(np.inf, inference="lp").fit(X, Y)
 
 
+@pytest.mark.slow
 def test_a_loose_relaxation_is_not_called_exact() -> None:
     """Three neighbours that all want to differ: two labels cannot, half of each can."""
     X = [Graph(np.ones((3, 1)), [(0, 1), (1, 2), (0, 2)])] * 2
@@ -269,7 +274,7 @@ def test_void_nodes_count_for_nothing() -> None:
 
 def test_score_counts_node_weights() -> None:
     X, Y = data(tuple(TRIANGLE), weighted=True)
-    model = GraphSSVM(0.01, random_state=0).fit(X, Y)
+    model = fit(X, Y, 0.01)
     hits = np.array([p == y for p, y in zip(model.predict(X), Y, strict=True)])
     weights = np.array([x.node_weights for x in X])
     assert model.score(X, Y) == pytest.approx((hits * weights).sum() / weights.sum())
@@ -329,7 +334,9 @@ def test_warm_start_clone_and_grid() -> None:
     assert model.n_iter_ <= passes
     assert model.primal_objective_ == pytest.approx(fit(X, Y, 1.05).primal_objective_, rel=1e-5)
     assert not hasattr(clone(model), "weights_")
-    search = GridSearchCV(GraphSSVM(random_state=0), {"C": [0.01, 1.0]}, cv=2).fit(X, Y)
+    search = GridSearchCV(
+        GraphSSVM(inference="enumeration", random_state=0), {"C": [0.01, 1.0]}, cv=2
+    ).fit(X, Y)
     assert search.best_score_ > 0.3
 
 
@@ -392,7 +399,7 @@ class TestBadGraphs:
 
     def test_predict(self) -> None:
         X, Y = data(tuple(PATH))
-        model = GraphSSVM(random_state=0).fit(X, Y)
+        model = fit(X, Y)
         with pytest.raises(ValueError, match="5 node features"):
             model.predict([Graph(np.ones((1, 5)))])
         with pytest.raises(ValueError, match="1 edge features, but the model was fitted with 0"):

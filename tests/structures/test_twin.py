@@ -21,6 +21,7 @@ from hingeline.structures import chain, custom, multiclass
 from hingeline.structures.custom import Structure
 
 # isort: split
+from marks import slow
 from naive import (
     brute_force_decode,
     chain_joint_feature,
@@ -207,8 +208,10 @@ def check_bounds(found: list[tuple[float, float]]) -> None:
     assert max(primals) - min(duals) <= 1e-2 * min(primals)
 
 
-@pytest.mark.parametrize("solver", [SDM, FSMO])
-@pytest.mark.parametrize("kind", ["plain", "jitted"])
+# The contract has SDM with a compiled structure.
+@pytest.mark.parametrize(
+    ("solver", "kind"), [(SDM, "plain"), (FSMO, "plain"), (FSMO, "jitted"), slow(SDM, "jitted")]
+)
 def test_whole_solvers_agree(library, twins, solver, kind):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
     check_bounds([bounds(solver, c, form, 40) for c in (library, twins[kind])])
