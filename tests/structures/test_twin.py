@@ -208,7 +208,7 @@ def check_bounds(found: list[tuple[float, float]]) -> None:
     assert max(primals) - min(duals) <= 1e-2 * min(primals)
 
 
-# The contract has SDM with a compiled structure.
+# The tests of SSVM have SDM with a compiled structure.
 @pytest.mark.parametrize(
     ("solver", "kind"), [(SDM, "plain"), (FSMO, "plain"), (FSMO, "jitted"), slow(SDM, "jitted")]
 )
