@@ -117,8 +117,9 @@ CASES = {
 }
 
 
-#: Kernels around a compiled structure are not cached; the tests of SSVM have one by default.
-PARAMS = [slow(name) if name == "own, compiled" else name for name in CASES]
+#: They compile most; by default the tests of SSVM and of MultilabelSSVM have them.
+SLOW = {"own, compiled", "tree"}
+PARAMS = [slow(name) if name in SLOW else name for name in CASES]
 
 
 @pytest.fixture(scope="module", params=PARAMS)
