@@ -208,10 +208,9 @@ def check_bounds(found: list[tuple[float, float]]) -> None:
     assert max(primals) - min(duals) <= 1e-2 * min(primals)
 
 
-# The tests of SSVM have SDM with a compiled structure.
-@pytest.mark.parametrize(
-    ("solver", "kind"), [(SDM, "plain"), (FSMO, "plain"), (FSMO, "jitted"), slow(SDM, "jitted")]
-)
+# The tests of SSVM have a compiled structure by default.
+@pytest.mark.parametrize("solver", [SDM, FSMO])
+@pytest.mark.parametrize("kind", ["plain", slow("jitted")])
 def test_whole_solvers_agree(library, twins, solver, kind):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
     check_bounds([bounds(solver, c, form, 40) for c in (library, twins[kind])])
