@@ -226,6 +226,7 @@ class ByLabel(CertifiedSolver):
 
     name = "by-label"
     certifies = True
+    polishes = True
     saved_numbers = ("clock", "oracle_calls", "satisfied")
     saved_arrays = (
         "alpha",
