@@ -57,21 +57,20 @@ def make_multiclass() -> Compiled:
     )
 
 
-def make_chain(boundary: bool) -> Compiled:
+def make_chain(boundary: bool, kind: type = chain.PlainChain) -> Compiled:
     rows = make_rows(9, 3, 1)
     labels = np.random.default_rng(2).integers(N_LABELS, size=9).astype(np.int32)
-    return chain.compile_problem(
-        chain.make_problem(
-            rows.indptr,
-            rows.indices,
-            rows.data,
-            np.array([0, 3, 4, 6, 9]),
-            labels,
-            3,
-            1.0 - np.eye(N_LABELS),
-            boundary,
-        )
+    problem = chain.make_problem(
+        rows.indptr,
+        rows.indices,
+        rows.data,
+        np.array([0, 3, 4, 6, 9]),
+        labels,
+        3,
+        1.0 - np.eye(N_LABELS),
+        boundary,
     )
+    return chain.compile_problem(kind(*problem))
 
 
 def make_graph(edges: list[tuple[int, int]]) -> Compiled:
@@ -109,6 +108,7 @@ CASES = {
     "multiclass": lambda request: make_multiclass(),
     "chain": lambda request: make_chain(True),
     "chain without boundary": lambda request: make_chain(False),
+    "chain of many labels": lambda request: make_chain(True, chain.ChainProblem),
     "tree": lambda request: make_graph([(0, 1), (1, 2), (1, 3)]),
     "loop": lambda request: make_graph([(0, 1), (1, 2), (2, 3), (0, 3)]),
     "own, compiled": lambda request: make_own(request.getfixturevalue("compiled_chain")()),
@@ -233,3 +233,12 @@ def test_every_structure_of_the_library_keeps_the_contract():
     ours = {type(CASES[name](None).problem) for name in CASES if not name.startswith("own")}
     known = {kind for kind in primitives._IMPLEMENTATIONS if kind.__module__ != custom.__name__}
     assert {kind for kind in known if kind.__module__.startswith("hingeline.")} == ours
+
+
+def test_what_a_structure_does_not_say_is_known():
+    plain, loop = make_chain(True).problem, make_graph([(0, 1), (1, 2), (0, 2)]).problem
+    for name in ("decode_by_loss", "decode_best", "planes_score"):
+        assert primitives.provides(plain, name)
+    assert primitives.provides(loop, "decode_excess")
+    for name in ("decode_by_loss", "decode_best", "all_losses"):
+        assert not primitives.provides(loop, name)

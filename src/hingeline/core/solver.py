@@ -424,6 +424,8 @@ class PlaneSolver(CertifiedSolver):
     """Multipliers on planes found by decoding: a schedule of passes, and a rule for visits.
 
     The schedule here is that of :mod:`hingeline.solvers.sdm`; others replace :meth:`sweep`.
+    ``patience`` and ``cut_into_blocks`` read the options ``patience`` and ``block``, which the
+    ``Options`` of a subclass that uses them must have; the schedule reads all of ``SDM``'s.
     """
 
     by_example = True

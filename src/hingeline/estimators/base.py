@@ -21,7 +21,7 @@ from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
 from hingeline.core.loop import Limits, identity, outside, run
-from hingeline.core.primitives import Compiled, Workers
+from hingeline.core.primitives import Compiled, Workers, provides
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
@@ -405,6 +405,10 @@ class BaseSSVM:
         self, compiled: Compiled, weights: Array, start: DualMemory | None
     ) -> tuple[Result, DualMemory]:
         """Run the solver, after the choice of ν where there is one."""
+        name = type(self).__name__
+        self._refuse_without_oracle(provides(compiled.problem, "decode_by_loss"), name)
+        if not provides(compiled.problem, "decode_best"):
+            self._refuse_violators(False, name)
         forget_extras(self)
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
@@ -489,7 +493,11 @@ class BaseSSVM:
             )
 
     def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:
-        """Refuse formulations that need the best output of every loss value."""
+        """Refuse formulations that need the best output of every loss value.
+
+        A fit does so by what the structure provides; estimators that know earlier, or know why,
+        say it themselves.
+        """
         if needs_losses(self.slack, self.rescale) and not has_oracle:
             raise ValueError(
                 f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for "
