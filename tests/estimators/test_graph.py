@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, load
@@ -168,6 +169,10 @@ def test_bounds_of_a_relaxation_are_true() -> None:
             1.0, inference="lp", solver="sdm", tol=1e-4, max_iter=30, random_state=0
         ).fit(X, Y)
     assert exact.oracle_exact_
+    assert exact.oracle_bounds_
+    assert not hasattr(exact, "integrality_gap_")
+    assert not relaxed.oracle_exact_
+    assert relaxed.oracle_bounds_
     assert relaxed.primal_objective_ >= exact.dual_objective_ - 1e-9
     assert relaxed.dual_objective_ <= exact.primal_objective_ + 1e-9
     assert relaxed.duality_gap_ == pytest.approx(
@@ -181,6 +186,53 @@ def test_bounds_of_a_relaxation_are_true() -> None:
     np.testing.assert_array_equal(sure.labels[0], exact.predict(X)[0])
     with pytest.raises(ValueError, match=r"C=inf.*exact inference"):
         GraphSSVM(np.inf, inference="lp").fit(X, Y)
+
+
+@pytest.mark.parametrize("inference", ["lp", "ad3", "icm"])
+@pytest.mark.parametrize("solver", ["sdm", "bcfw"])
+def test_stops_when_only_an_integrality_gap_is_left(
+    inference: str, solver: str, tmp_path: Path
+) -> None:
+    """Passes lower what is left over the labellings found, never bounds above them."""
+    rng = np.random.default_rng(0)
+    pairs = list(itertools.combinations(range(6), 2))
+    X = [Graph(0.1 * rng.normal(size=(6, D)), pairs) for _ in range(6)]
+    Y = [rng.permutation([0, 0, 1, 1, 2, 2]) for _ in X]
+    model = GraphSSVM(1.0, inference=inference, solver=solver, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"integrality gap.*more passes do not help"):
+        model.fit(X, Y)
+    assert model.n_iter_ < 100
+    assert model.stop_reason_ == "only the integrality gap of decoding is left"
+    assert not model.converged_
+    assert not model.oracle_exact_
+    assert model.oracle_bounds_
+    # By hand: what the bounds add to the slack of the labellings found, or of the truth.
+    problem = model._prepare(X)
+    _, bounds, values = model._decode(problem)
+    assert (bounds >= values).all()
+    left = model.duality_gap_ - model.integrality_gap_
+    assert model.integrality_gap_ > 0.0
+    if inference != "icm":  # which may miss labellings that the dual has found before
+        assert 0.0 <= left <= 0.011 * model.primal_objective_
+    # Exactly decoded, the optimum lies between the two.
+    best = GraphSSVM(1.0, solver=solver, random_state=0, tol=1e-4).fit(X, Y)
+    assert model.dual_objective_ <= best.primal_objective_ * (1 + 1e-9)
+    assert model.primal_objective_ >= best.dual_objective_ * (1 - 1e-9)
+    model.save(tmp_path / "m.hinge")
+    again = load(tmp_path / "m.hinge")
+    for name in ("oracle_exact_", "oracle_bounds_", "integrality_gap_"):
+        assert getattr(again, name) == getattr(model, name)
+
+
+def test_tight_bounds_leave_no_integrality_gap() -> None:
+    """On a forest the relaxation is tight: LP decoding converges, and says that it might not."""
+    rng = np.random.default_rng(0)
+    X = [Graph(rng.normal(size=(5, D)), [(0, 1), (1, 2), (3, 4)]) for _ in range(8)]
+    Y = [rng.integers(0, 2, 5) for _ in X]
+    model = GraphSSVM(1.0, inference="lp", solver="sdm", random_state=0).fit(X, Y)
+    assert model.converged_
+    assert not model.oracle_exact_
+    assert model.integrality_gap_ <= 1e-3 * model.primal_objective_
 
 
 @pytest.mark.slow

@@ -170,7 +170,8 @@ class Compiled:
     output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
     isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
     matrix_order: Array | None = None  # the weights that the rows of a matrix stand for
-    exact: bool = True
+    exact: bool = True  # decoding finds the best output, whatever the weights are
+    bounded: bool = True  # what decoding says of the best value is at least that value
     threads: bool = True
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
     summed_slack: Callable[[Array, Array, Array], None] | None = None

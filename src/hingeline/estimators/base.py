@@ -34,9 +34,10 @@ NU_FITTED = (
     *("nu_", "rho_", "C_", "margin_error_risk_", "support_vector_risk_", "n_margin_errors_"),
     *("n_on_margin_", "n_beyond_margin_", "nu_path_"),
 )
-#: What only solvers of relaxations leave behind.
+#: What only relaxations leave behind, those of decoding included.
 FINDINGS = (
     *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
+    "integrality_gap_",
 )
 
 
@@ -121,7 +122,7 @@ class BaseModel(BaseEstimator):
         self.dual_objective_ = result.dual
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
-        self.oracle_exact_ = result.exact
+        self.oracle_exact_, self.oracle_bounds_ = result.exact, result.bounded
         self.stop_reason_ = result.stop_reason
         self.history_ = result.history
         for name, value in result.findings.items():
@@ -312,7 +313,9 @@ class BaseSSVM:
     Attributes
     ----------
     oracle_exact_ : bool
-        Whether every decode of the final certificate found the best output.
+        Whether decoding finds the best output, whatever the weights are.
+    oracle_bounds_ : bool
+        Whether it bounds the best value from above at least, so that the gap is a true bound.
     restricted_objective_, restricted_gap_ : float
         For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
         ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.

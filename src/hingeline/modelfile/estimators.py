@@ -50,7 +50,8 @@ _PLAIN = (type(None), bool, int, str)
 #: What every fit leaves.
 CERTIFICATE = (
     *("primal_objective_", "dual_objective_", "duality_gap_", "restricted_objective_"),
-    *("restricted_gap_", "n_iter_", "converged_", "oracle_exact_", "stop_reason_"),
+    *("restricted_gap_", "n_iter_", "converged_", "oracle_exact_", "oracle_bounds_"),
+    "stop_reason_",
 )
 #: What only some leave.
 EXTRAS = (*(name for name in NU_FITTED if name != "nu_path_"), *FINDINGS)
@@ -518,7 +519,8 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
 
 def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Certificate and curve; a certificate of other weights is none."""
-    kinds = {"converged_": bool, "oracle_exact_": bool, "stop_reason_": str}
+    flags = dict.fromkeys(("converged_", "oracle_exact_", "oracle_bounds_"), bool)
+    kinds: dict[str, type] = {**flags, "stop_reason_": str}
     stored, report = header["certificate"], header["weights"]
     known = {*CERTIFICATE} <= {*stored} <= {*CERTIFICATE, *EXTRAS}
     require(known, "the certificate has other parts than it should")

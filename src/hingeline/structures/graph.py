@@ -40,7 +40,14 @@ from hingeline.inference.factor_graph import (
     topology,
 )
 from hingeline.inference.icm import conditional_scores
-from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, best_assignment, make_oracle
+from hingeline.inference.map import (
+    ENUMERATION,
+    GRAPH_CUT,
+    MAX_PRODUCT,
+    Oracle,
+    best_assignment,
+    make_oracle,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -188,6 +195,7 @@ def compile_problem(problem: GraphProblem) -> Compiled:
         scratch_size=problem.n_features
         + problem.n_weights
         - problem.n_features * problem.n_columns,
+        exact=decodes_exactly(problem) or bool((problem.oracle.method == GRAPH_CUT).all()),
     )
 
 
