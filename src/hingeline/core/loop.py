@@ -185,7 +185,7 @@ def _result(
     if chosen is None and solver.polishes and not (solver.hard or solver.restricted):
         weights, primal = _polish(solver, weights, primal, gap)
         if primal != progress.best_primal:
-            gap = primal - progress.best_dual if solver.exact else math.nan
+            gap = primal - progress.best_dual if solver.bounded else math.nan
             rel = relative(gap, solver.positive_part(primal))
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
