@@ -341,6 +341,7 @@ def test_importing_compiles_nothing(tmp_path):
     assert found["heavy"] == []  # what only the command line and reports need
 
 
+@pytest.mark.slow
 def test_importing_is_quick(tmp_path):
     """Beyond its dependencies; processor time, so that a busy machine does not matter."""
     cache = str(tmp_path / "cache")

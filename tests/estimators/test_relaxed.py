@@ -173,6 +173,7 @@ def test_interruptions() -> None:
     assert timed.stop_reason_.startswith(("max_time", "max_iter"))
 
 
+@pytest.mark.slow
 def test_dlpw_says_why_it_has_no_gap() -> None:
     X, Y = labelled()
     with pytest.warns(ConvergenceWarning, match="no dual point"):

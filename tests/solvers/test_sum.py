@@ -87,6 +87,7 @@ class TestOptimum:
         model = ChainSSVM(fit_intercept=False, boundary=boundary, violators="all")
         check(self.fit(model, X, y, C, seed, rescale, weights), problem, C, rescale, weights)
 
+    @pytest.mark.slow
     def test_planes_of_multiclass(
         self, seed: int, C: float, weighted: bool, rescale: str, monkeypatch: Any
     ) -> None:

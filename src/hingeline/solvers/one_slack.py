@@ -416,6 +416,7 @@ class OneSlack(CertifiedSolver):
     slacks = ("max", "sum")
     soft_only = "it puts a price on all slack together"
     certifies = True
+    polishes = True
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
