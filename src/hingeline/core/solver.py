@@ -527,11 +527,11 @@ class PlaneSolver(CertifiedSolver):
         squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
         return float(squares.mean()) if len(squares) else 0.0
 
-    def plan_stages_by_sample(self) -> None:
+    def plan_stages_by_sample(self, most: int = 2) -> None:
         """From nothing: decode some examples to see how much a step fills one."""
         square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
         if square > 0.0:
-            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
+            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most)
 
     def sweep(self) -> float:
         """One decoding pass and the cached passes after it."""
@@ -548,7 +548,8 @@ class PlaneSolver(CertifiedSolver):
         self.ws = make_room(self.ws, self.clock, self.patience)
         estimate = float(self.gaps.sum())
         passes = options.cached_passes
-        if 20 * (self.n_planes - known) <= len(order):  # decoding hardly finds anything any more
+        found = self.n_planes - known
+        if 20 * found <= len(order):  # decoding hardly finds anything any more
             passes *= 5
         for _ in range(passes):
             worth = self.gaps > options.skip * self.gaps[self.active].mean()
@@ -559,7 +560,8 @@ class PlaneSolver(CertifiedSolver):
         if stage is self.form and self.clock > 1:
             per_plane = self.compiled.size / self.compiled.n
             work = 2.0 * per_plane * max(self.n_planes, 1) * (1 + passes)
-            if self.accelerate(self, estimate, work) and self.accelerate.newton:
+            growth = found / len(order)
+            if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
 
