@@ -33,7 +33,7 @@ def run(task: ChainData, encoded: EncodedTask, together: int, repeat: int) -> di
     fits = [fit_chain(joined, PARAMS) for _ in range(repeat)]
     model = fits[0][0]
     found = model.predict(encoded.test, lengths=join(encoded.test_lengths, together))
-    sentences = np.split(np.asarray(found).ravel(), np.cumsum(encoded.test_lengths)[:-1])
+    sentences = np.split(np.concatenate(found), np.cumsum(encoded.test_lengths)[:-1])
     last = model.history_[-1]
     return {
         "together": together,

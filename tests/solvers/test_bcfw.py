@@ -461,14 +461,3 @@ def test_formulations_it_does_not_know_are_refused() -> None:
     for slack in ("squared", "sum"):
         with pytest.raises(ValueError, match=f"'bcfw' does not solve slack='{slack}'"):
             chain_model({}, slack=slack).fit(*chains())
-
-
-@pytest.mark.parametrize("steps", ["pairwise", "away"])
-def test_large_costs_are_approached_in_stages(steps: str) -> None:
-    """At once, eight chains at C=1e4 were at a gap of a quarter after 4,000 passes."""
-    X, y = chains(n=8)
-    model = chain_model({"steps": steps}, C=1e4, max_iter=400).fit(X, y)
-    assert model.converged_
-    at_once = chain_model({"steps": steps, "stage_factor": 1.0}, C=1e4, max_iter=model.n_iter_)
-    with pytest.warns(ConvergenceWarning):
-        at_once.fit(X, y)

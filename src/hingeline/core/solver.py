@@ -527,11 +527,11 @@ class PlaneSolver(CertifiedSolver):
         squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
         return float(squares.mean()) if len(squares) else 0.0
 
-    def plan_stages_by_sample(self, most: int = 2) -> None:
+    def plan_stages_by_sample(self) -> None:
         """From nothing: decode some examples to see how much a step fills one."""
         square = self.mean_square() if self.fresh and np.isfinite(self.form.cap).all() else 0.0
         if square > 0.0:
-            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most)
+            self.plan_stages(float(self.form.cap[self.active[:100]].mean()) * square, most=2)
 
     def sweep(self) -> float:
         """One decoding pass and the cached passes after it."""

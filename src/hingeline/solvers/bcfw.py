@@ -36,11 +36,6 @@ Averaging
     iterates w_k, which is that of the paper: ``w̄ ← k/(k+2)·w̄ + 2/(k+2)·w_k``. Over all of them
     (``"all"``, as published), or over the later half of the run at most (``"recent"``).
 
-Stages
-    Large C is approached in steps: a pass moves an example's mass by as much as its planes'
-    curvature allows, which at a large C is a small part of the bound. Multipliers of a smaller C,
-    scaled up, are a far better start than none.
-
 But for the published method, a block of examples is decoded against the same weights, in threads,
 and a step goes to the best plane that the example then knows: with ``block=1`` the one decoded.
 Block and order are the same for any number of threads.
@@ -352,8 +347,6 @@ class BCFW(PlaneSolver):
         patience: int = option(5, "passes after which a plane without mass may go")
         refresh: int = option(5, "with sampling='gap' one pass in so many visits all examples")
         block: int | None = option(None, "examples decoded at the same weights, for any n_jobs")
-        stage_factor: float = option(3.2, "large C is approached in steps of this factor")
-        stage_sweeps: int = option(2, "passes of a stage")
 
         @property
         def passes(self) -> int:
@@ -372,7 +365,7 @@ class BCFW(PlaneSolver):
             if self.steps == "plain" or self.averaging == "all":
                 yield from ("max_planes", "patience")
             if self.published:
-                yield from ("inner_steps", "block", "stage_factor", "stage_sweeps")
+                yield from ("inner_steps", "block")
             if self.sampling != "gap":
                 yield "refresh"
 
@@ -389,8 +382,6 @@ class BCFW(PlaneSolver):
         self.squares = np.zeros(self.compiled.n)  # ‖w_i‖², for plain steps without inner products
         if self.options.published and not self.fresh:
             self._measure()
-        if not self.options.published:
-            self.plan_stages_by_sample(most=20)
 
     # A pass --------------------------------------------------------------------------------
 
@@ -399,11 +390,10 @@ class BCFW(PlaneSolver):
         self.clock += 1
         if self.options.averaging == "recent":
             self.restart_average_in_time()
-        stage = self.stage()
         gain = work = 0.0
         for part in self._draws():
             self.ws = make_room(self.ws, self.clock - 1, self.patience, self.most_planes)
-            gain += self._visit(part, stage)
+            gain += self._visit(part)
             work += len(part)
         self.oracle_calls += int(work)
         estimate = float(self.gaps.sum())
@@ -413,11 +403,11 @@ class BCFW(PlaneSolver):
             order = self.rng.permutation(np.flatnonzero(worth))
             if not len(order):
                 break
-            gained, cost = self._move(order, stage, gaps), CACHED_COST * len(order)
+            gained, cost = self._move(order, gaps), CACHED_COST * len(order)
             gain, work = gain + gained, work + cost
             if gained * work < gain * cost:
                 break
-        return estimate if stage is self.form else np.inf
+        return estimate
 
     def _draws(self) -> Iterator[Array]:
         """The examples of a pass, in parts; those of a part may depend on the gaps so far."""
@@ -440,7 +430,7 @@ class BCFW(PlaneSolver):
             clocks = self.rng.exponential(size=len(some)) / gaps[some]
             yield self.active[some[np.argsort(clocks, kind="stable")[:count]]]
 
-    def _visit(self, order: Array, stage: Formulation) -> float:
+    def _visit(self, order: Array) -> float:
         """Decode and visit examples, block by block; what the dual gains, where that matters."""
         gain = 0.0
         for part in self.cut_into_blocks(order):
@@ -453,12 +443,12 @@ class BCFW(PlaneSolver):
                 self.visits += self.averaged * len(part)
             else:
                 self.find(part, self.patience)
-                gain += self._move(part, stage, self.gaps)
+                gain += self._move(part, self.gaps)
         return gain
 
-    def _move(self, order: Array, stage: Formulation, gaps: Array) -> float:
+    def _move(self, order: Array, gaps: Array) -> float:
         """Step over the planes known; what the dual gains."""
-        gain, _ = self.move(order, stage, gaps, averaged=self.averaged)
+        gain, _ = self.move(order, self.form, gaps, averaged=self.averaged)
         gaps[order] = np.maximum(gaps[order], 0.0)
         return gain
 

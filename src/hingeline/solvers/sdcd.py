@@ -147,16 +147,20 @@ def add_violators(
     clock: int,
     patience: int,
     scratch: Array,
-) -> None:
-    """Put violated outputs of example i into its set."""
+) -> float:
+    """Put violated outputs of example i into its set; the slack of those that found no room."""
+    left_out = 0.0
     if wanted == 1:
         y = np.empty(output_length(problem, i), dtype=np.int32)
-        if most_violated(problem, form, i, w, 1.0, y) > 0.0:
-            insert(problem, form, ws, i, y, clock, patience, scratch)
-        return
+        h = most_violated(problem, form, i, w, 1.0, y)
+        if h > 0.0 and insert(problem, form, ws, i, y, clock, patience, scratch) < 0:
+            left_out = h
+        return left_out
     ys = violated(problem, form, i, w, wanted if wanted > 0 else ws.used[i] - wanted)
     for j in range(ys.shape[0]):
-        insert(problem, form, ws, i, ys[j], clock, patience, scratch)
+        if insert(problem, form, ws, i, ys[j], clock, patience, scratch) < 0:
+            left_out = add_hinge(form, left_out, hinge(problem, form, i, ys[j], w))
+    return left_out
 
 
 @kernel
@@ -206,7 +210,7 @@ def sum_over_found(
             if h > 0.0 and find(ws, i, y) < 0:
                 slack = add_hinge(form, slack, h)
         else:
-            ys = violated(problem, form, i, w, wanted if wanted > 0 else ws.used[i] - wanted)
+            ys = violated(problem, form, i, w, wanted)
             for j in range(ys.shape[0]):
                 if find(ws, i, ys[j]) < 0:
                     slack = add_hinge(form, slack, hinge(problem, form, i, ys[j], w))
