@@ -104,12 +104,13 @@ class Task(NamedTuple):
 def methods(task: Task) -> dict[str, Method]:
     """Return what is compared, in the order of the plots."""
     plain = {"steps": "plain", "averaging": "all", "cached_passes": 0}
-    found = {f"soft-bcfw, rho={rho:g}": Method(SoftBCFW, {"rho": rho}) for rho in RHOS}
-    found[f"soft-bcfw, rho={HARDER:g}"] = Method(SoftBCFW, {"rho": HARDER})
-    found |= {
-        f"soft-bcfw published, rho={rho:g}": Method(SoftBCFW, {"rho": rho, "schedule": "published"})
-        for rho in RHOS
-    }
+
+    def soft(rho: float, **options: str) -> Method:
+        return Method(SoftBCFW, {"rho": rho, "rho_scale": "printed", **options})
+
+    found = {f"soft-bcfw, rho={rho:g}": soft(rho) for rho in (*RHOS, HARDER)}
+    found["soft-bcfw, default rho"] = Method(SoftBCFW, {})
+    found |= {f"soft-bcfw published, rho={rho:g}": soft(rho, schedule="published") for rho in RHOS}
     found["bcfw pairwise, cache"] = Method(BCFW, {}, "auto")
     found["bcfw plain, LP"] = Method(BCFW, plain)
     if task.exact:

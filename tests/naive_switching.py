@@ -2,7 +2,7 @@
 
 Every trial costs a Viterbi pass and the penalty of the sequence, counted anew; what the other
 sequences contribute to corpus constraints is remembered. The slow twin of
-:mod:`hingeline.semisupervised.switching`; its decisions are the same up to ties.
+:mod:`hingeline.semisupervised.switching`, in plain Python; its decisions are the same up to ties.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._jit import helper, kernel
 from hingeline.constraints.switches import (
     CHANGES,
     SEGMENTS,
@@ -27,7 +26,6 @@ from hingeline.structures.chain import ChainProblem, decode, moves, position_sco
 Array = np.ndarray[Any, Any]
 
 
-@helper
 def _penalty_anew(
     constraints: Any, state: Any, labels: Array, i: int, own: Array, rows: Array, changes: Array
 ) -> float:
@@ -59,7 +57,6 @@ def _penalty_anew(
     return total
 
 
-@kernel
 def naive_sweep(
     problem: ChainProblem,
     first: int,

@@ -19,7 +19,9 @@ from hingeline.core import registry
 from test_layers import PACKAGE, imports_of, modules_of
 
 ESTIMATORS = [
-    *("ChainSSVM", "ChainCRF", "MulticlassSSVM", "MultilabelSSVM", "GraphSSVM", "SSVM"),
+    name
+    for name, home in hingeline._HOME.items()
+    if home.startswith("hingeline.estimators.") and hasattr(getattr(hingeline, name), "fit")
 ]
 
 

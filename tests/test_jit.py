@@ -206,6 +206,7 @@ print(json.dumps(keys))
 """
 
 
+@pytest.mark.slow
 def test_keys_follow_what_a_kernel_can_reach(tmp_path):
     source = copied_package(tmp_path)
 
@@ -220,7 +221,7 @@ def test_keys_follow_what_a_kernel_can_reach(tmp_path):
     for file in source.rglob("*.py"):  # comments everywhere, and one line more above all code
         text = file.read_text(encoding="utf-8")
         file.write_text(f"# edited\n{text}\n# edited\n", encoding="utf-8")
-    edit(source, 'Write ``y_i``."""', 'Another docstring."""')
+    edit(source, 'contribute to the score of every plane."""', 'Another docstring."""')
     assert keys(PYTHONHASHSEED="7") == start
 
     # A function that kernels find only by the type of the problem.
@@ -274,6 +275,7 @@ def test_keys_follow_constants_types_and_tools(monkeypatch):
     assert len(set(keys)) == 6
 
 
+@pytest.mark.slow
 def test_machine_code_that_nobody_uses_is_removed(tmp_path):
     folder = tmp_path / "kernels"
     folder.mkdir()
@@ -294,6 +296,7 @@ def test_machine_code_that_nobody_uses_is_removed(tmp_path):
     assert run(PROBE, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path))["hits"] == 1
 
 
+@pytest.mark.slow
 def test_four_processes_on_one_cold_cache(tmp_path):
     cache = str(tmp_path / "cache")
     with ThreadPoolExecutor(4) as pool:
@@ -338,6 +341,7 @@ def test_importing_compiles_nothing(tmp_path):
     assert found["heavy"] == []  # what only the command line and reports need
 
 
+@pytest.mark.slow
 def test_importing_is_quick(tmp_path):
     """Beyond its dependencies; processor time, so that a busy machine does not matter."""
     cache = str(tmp_path / "cache")

@@ -185,7 +185,7 @@ def test_every_module_can_be_imported_and_its_public_names_exist():
         ("core/a.py", "from hingeline.structures.chain import x", True),
         ("structures/a.py", "from hingeline.inference import chain", False),
         ("inference/a.py", "from hingeline.structures.chain import x", True),
-        ("core/planes.py", "from hingeline.core.formulations import x", False),
+        ("core/blocks.py", "from hingeline.core.formulations import x", False),
         ("core/formulations.py", "from hingeline.solvers import b", True),
         ("estimators/a.py", "from hingeline.data import x\nfrom hingeline.free import y", False),
         ("estimators/a.py", "from hingeline import cli", True),

@@ -283,3 +283,17 @@ def check_dtype(dtype: Any) -> None:
         name = ""
     if name not in ("float32", "float64"):
         raise ValueError(f"dtype must be np.float32 or np.float64, got {dtype!r}.")
+
+
+def available_memory() -> float:
+    """Bytes that can be had without swapping, as far as the system says; else infinity."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            known = dict(line.split(":") for line in file)
+        return 1024.0 * int(known["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf

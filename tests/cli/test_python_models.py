@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from cli.commands import done, refused, write
-from hingeline import ChainSSVM, MulticlassSSVM
+from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM
 from hingeline.data import write_crfsuite, write_svmhmm, write_svmlight
 from hingeline.features import TokenTemplates
 from hingeline.features.tables import SparseSequences
@@ -61,3 +61,14 @@ def test_rows(tmp_path):
     MulticlassSSVM().fit(X, y).save(model)
     write_svmlight(file, X, y)
     assert done("predict", model, file).split() == [str(label) for label in y]
+
+
+@pytest.mark.parametrize("options", [(), ("--nbest", "2"), ("--margin",)])
+def test_models_of_graphs_are_for_python(tmp_path, options):
+    model = tmp_path / "m.hinge"
+    graphs = [Graph(np.eye(2), [(0, 1)]), Graph(-np.eye(2), [(0, 1)])]
+    GraphSSVM(solver="sdm").fit(graphs, [[0, 1], [1, 0]]).save(model)
+    file = write(tmp_path / "test.svmhmm", "0 qid:1 1:1\n1 qid:1 2:1\n")
+    said = refused("predict", model, file, *options)
+    assert "model of graphs" in said
+    assert "in Python" in said

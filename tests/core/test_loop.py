@@ -289,6 +289,7 @@ def test_weights_do_not_depend_on_threads(large: Any, kind: str, solver: str) ->
         assert model.n_iter_ == models[0].n_iter_
 
 
+@pytest.mark.slow
 def test_compiled_structure_does_not_depend_on_threads(large: Any, compiled_chain: Any) -> None:
     X, y = large["chain"]
     models = [
@@ -340,6 +341,7 @@ def test_warm_start_along_C(small: Any, kind: str, solver: str, slack: str, resc
     assert warm.n_iter_ <= 4  # the very same problem again
 
 
+@pytest.mark.slow
 def test_warm_start_of_a_structure_along_C(small: Any, compiled_chain: Any) -> None:
     X, y = small["chain"]
     warm = SSVM(compiled_chain(), tol=1e-5, warm_start=True, random_state=0)

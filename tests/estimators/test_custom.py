@@ -189,6 +189,7 @@ def test_compiling_is_announced_once(chains: Any, compiled_chain: Any, capsys: A
     assert "compiling" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_integer_inputs_of_a_compiled_structure(chains: Any, compiled_chain: Any) -> None:
     """Integers of one dtype throughout: kernels are compiled for it once more, and fit."""
     X, y = chains

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, load
@@ -97,18 +98,21 @@ def check(model: Any, problem: Any, C: float, weights: Any = None) -> None:
 
 
 def fit(X: Any, Y: Any, C: float = 1.0, sample_weight: Any = None, **params: Any) -> Any:
-    params = {"tol": TOL, "max_iter": 5000, "fit_intercept": False, "random_state": 0, **params}
-    return GraphSSVM(C, **params).fit(X, Y, sample_weight=sample_weight)
+    # One method for forests and loops: it is part of the type that kernels are compiled for.
+    given = {"inference": "enumeration", "tol": TOL, "max_iter": 5000, "fit_intercept": False}
+    model = GraphSSVM(C, random_state=0).set_params(**{**given, **params})
+    return model.fit(X, Y, sample_weight=sample_weight)
 
 
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
 @pytest.mark.parametrize("edges", [tuple(PATH), tuple(TRIANGLE)], ids=["forest", "loop"])
 @pytest.mark.parametrize("C", [0.1, 10.0])
-def test_optimum(solver: str, edges: Any, C: float) -> None:
+@pytest.mark.parametrize("inference", ["enumeration", pytest.param("auto", marks=pytest.mark.slow)])
+def test_optimum(solver: str, edges: Any, C: float, inference: str) -> None:
     X, Y = data(edges)
     weights = np.array([0.5, 2.0, 0.0, 1.0, 1.0, 1.5, 1.0, 1.0])
     problem = reference(X, Y)
-    check(fit(X, Y, C, weights, solver=solver), problem, C, weights)
+    check(fit(X, Y, C, weights, solver=solver, inference=inference), problem, C, weights)
 
 
 def test_edge_features() -> None:
@@ -147,11 +151,12 @@ def test_other_solvers_agree(solver: str) -> None:
 
 def test_nu() -> None:
     X, Y = data(tuple(TRIANGLE))
-    model = GraphSSVM(slack="nu", nu=2.8, random_state=0, tol=1e-3).fit(X, Y)
+    model = fit(X, Y, 0.1, slack="nu", nu=2.8, tol=1e-3, fit_intercept=True)
     assert model.margin_error_risk_ <= 2.8 + 1e-6 <= model.support_vector_risk_ + 3e-3
     assert model.rho_ > 0
 
 
+@pytest.mark.slow
 def test_bounds_of_a_relaxation_are_true() -> None:
     """Where decoding is not exact, primal and gap stay true bounds."""
     rng = np.random.default_rng(0)
@@ -164,6 +169,10 @@ def test_bounds_of_a_relaxation_are_true() -> None:
             1.0, inference="lp", solver="sdm", tol=1e-4, max_iter=30, random_state=0
         ).fit(X, Y)
     assert exact.oracle_exact_
+    assert exact.oracle_bounds_
+    assert not hasattr(exact, "integrality_gap_")
+    assert not relaxed.oracle_exact_
+    assert relaxed.oracle_bounds_
     assert relaxed.primal_objective_ >= exact.dual_objective_ - 1e-9
     assert relaxed.dual_objective_ <= exact.primal_objective_ + 1e-9
     assert relaxed.duality_gap_ == pytest.approx(
@@ -179,6 +188,54 @@ def test_bounds_of_a_relaxation_are_true() -> None:
         GraphSSVM(np.inf, inference="lp").fit(X, Y)
 
 
+@pytest.mark.parametrize("inference", ["lp", "ad3", "icm"])
+@pytest.mark.parametrize("solver", ["sdm", "bcfw"])
+def test_stops_when_only_an_integrality_gap_is_left(
+    inference: str, solver: str, tmp_path: Path
+) -> None:
+    """Passes lower what is left over the labellings found, never bounds above them."""
+    rng = np.random.default_rng(0)
+    pairs = list(itertools.combinations(range(6), 2))
+    X = [Graph(0.1 * rng.normal(size=(6, D)), pairs) for _ in range(6)]
+    Y = [rng.permutation([0, 0, 1, 1, 2, 2]) for _ in X]
+    model = GraphSSVM(1.0, inference=inference, solver=solver, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"integrality gap.*more passes do not help"):
+        model.fit(X, Y)
+    assert model.n_iter_ < 100
+    assert model.stop_reason_ == "only the integrality gap of decoding is left"
+    assert not model.converged_
+    assert not model.oracle_exact_
+    assert model.oracle_bounds_
+    # By hand: what the bounds add to the slack of the labellings found, or of the truth.
+    problem = model._prepare(X)
+    _, bounds, values = model._decode(problem)
+    assert (bounds >= values).all()
+    left = model.duality_gap_ - model.integrality_gap_
+    assert model.integrality_gap_ > 0.0
+    if inference != "icm":  # which may miss labellings that the dual has found before
+        assert 0.0 <= left <= 0.011 * model.primal_objective_
+    # Exactly decoded, the optimum lies between the two.
+    best = GraphSSVM(1.0, solver=solver, random_state=0, tol=1e-4).fit(X, Y)
+    assert model.dual_objective_ <= best.primal_objective_ * (1 + 1e-9)
+    assert model.primal_objective_ >= best.dual_objective_ * (1 - 1e-9)
+    model.save(tmp_path / "m.hinge")
+    again = load(tmp_path / "m.hinge")
+    for name in ("oracle_exact_", "oracle_bounds_", "integrality_gap_"):
+        assert getattr(again, name) == getattr(model, name)
+
+
+def test_tight_bounds_leave_no_integrality_gap() -> None:
+    """On a forest the relaxation is tight: LP decoding converges, and says that it might not."""
+    rng = np.random.default_rng(0)
+    X = [Graph(rng.normal(size=(5, D)), [(0, 1), (1, 2), (3, 4)]) for _ in range(8)]
+    Y = [rng.integers(0, 2, 5) for _ in X]
+    model = GraphSSVM(1.0, inference="lp", solver="sdm", random_state=0).fit(X, Y)
+    assert model.converged_
+    assert not model.oracle_exact_
+    assert model.integrality_gap_ <= 1e-3 * model.primal_objective_
+
+
+@pytest.mark.slow
 def test_a_loose_relaxation_is_not_called_exact() -> None:
     """Three neighbours that all want to differ: two labels cannot, half of each can."""
     X = [Graph(np.ones((3, 1)), [(0, 1), (1, 2), (0, 2)])] * 2
@@ -269,7 +326,7 @@ def test_void_nodes_count_for_nothing() -> None:
 
 def test_score_counts_node_weights() -> None:
     X, Y = data(tuple(TRIANGLE), weighted=True)
-    model = GraphSSVM(0.01, random_state=0).fit(X, Y)
+    model = fit(X, Y, 0.01)
     hits = np.array([p == y for p, y in zip(model.predict(X), Y, strict=True)])
     weights = np.array([x.node_weights for x in X])
     assert model.score(X, Y) == pytest.approx((hits * weights).sum() / weights.sum())
@@ -329,7 +386,9 @@ def test_warm_start_clone_and_grid() -> None:
     assert model.n_iter_ <= passes
     assert model.primal_objective_ == pytest.approx(fit(X, Y, 1.05).primal_objective_, rel=1e-5)
     assert not hasattr(clone(model), "weights_")
-    search = GridSearchCV(GraphSSVM(random_state=0), {"C": [0.01, 1.0]}, cv=2).fit(X, Y)
+    search = GridSearchCV(
+        GraphSSVM(inference="enumeration", random_state=0), {"C": [0.01, 1.0]}, cv=2
+    ).fit(X, Y)
     assert search.best_score_ > 0.3
 
 
@@ -392,7 +451,7 @@ class TestBadGraphs:
 
     def test_predict(self) -> None:
         X, Y = data(tuple(PATH))
-        model = GraphSSVM(random_state=0).fit(X, Y)
+        model = fit(X, Y)
         with pytest.raises(ValueError, match="5 node features"):
             model.predict([Graph(np.ones((1, 5)))])
         with pytest.raises(ValueError, match="1 edge features, but the model was fitted with 0"):

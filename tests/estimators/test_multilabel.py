@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hingeline import MulticlassSSVM, MultilabelSSVM, load
+from hingeline.estimators import multilabel
 from hingeline.estimators.multilabel import chow_liu, mutual_information
 
 # isort: split
@@ -217,6 +218,31 @@ def test_nothing_of_the_size_of_examples_times_pairs() -> None:
     assert len(model.edges_) == 12_561
     assert max(array.size for array in arrays) <= n * n_labels
     assert sum(array.nbytes for array in arrays) < 3e6
+
+
+def test_too_many_pairs_are_refused_before_they_are_made(monkeypatch: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 3)), rng.integers(0, 2, size=(40, 120))
+    monkeypatch.setattr(multilabel, "available_memory", lambda: 1e6)
+    with pytest.raises(ValueError, match=r"7,140 pairs of 120 labels need 0.0 GiB.*edges=\"tree\""):
+        MultilabelSSVM().fit(X, Y)
+    assert MultilabelSSVM(edges="tree", tol=0.3).fit(X, Y).converged_
+    monkeypatch.undo()
+    assert multilabel.available_memory() > 1e6
+    model = MultilabelSSVM()
+    model.n_labels_, model.edges_ = 983, np.column_stack(np.triu_indices(983, 1))
+    with pytest.raises(ValueError, match=r"482,653 pairs of 983 labels need 14,\d+.\d GiB"):
+        model._refuse_too_many_pairs(2_000_000)
+
+
+@pytest.mark.slow
+def test_a_tree_of_many_labels_trains() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 5))
+    Y = (X @ rng.normal(size=(5, 983)) > 1.0).astype(int)
+    model = MultilabelSSVM(edges="tree", C=0.1, tol=0.05, random_state=0).fit(X, Y)
+    assert model.converged_
+    assert len(model.edges_) == 982
 
 
 def test_storage_clone_pickle_and_grid(data: Any, tmp_path: Path) -> None:

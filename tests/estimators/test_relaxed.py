@@ -12,6 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import Checkpoint, Graph, GraphSSVM, MultilabelSSVM, load
 
+# isort: split
+from graphs import grid
+
 FOUND = ("relaxed_objective_", "relaxed_gap_", "fractional_", "soft_rho_", "structured_objective_")
 HARD = {"constraints": "hard"}
 
@@ -38,22 +41,21 @@ def multilabel(**params: Any) -> Any:
     return MultilabelSSVM(**params)
 
 
-def test_solvers_agree_on_trees() -> None:
+@pytest.mark.parametrize("kind", [pytest.param("graph", marks=pytest.mark.slow), "multilabel"])
+def test_solvers_agree_on_trees(kind: str) -> None:
     """The relaxation is exact there: one optimum for hard constraints, bcfw and sdm."""
-    cases = [
-        (GraphSSVM(0.5), trees()),
-        (MultilabelSSVM(0.5, edges="tree"), labelled()),
-    ]
-    for model, data in cases:
-        found = {}
-        for solver in ("soft-bcfw", "bcfw", "sdm"):
-            model.set_params(solver=solver, tol=2e-5, max_iter=3000, random_state=0)
-            model.set_params(solver_options=HARD if solver == "soft-bcfw" else None)
-            model.fit(*data)
-            assert model.converged_
-            found[solver] = model.primal_objective_
-        assert found["soft-bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
-        assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
+    model: Any = GraphSSVM(0.5) if kind == "graph" else MultilabelSSVM(0.5, edges="tree")
+    model.set_params(inference="auto" if kind == "graph" else "enumeration")  # as the others here
+    data = trees() if kind == "graph" else labelled()
+    found = {}
+    for solver in ("soft-bcfw", "bcfw", "sdm"):
+        model.set_params(solver=solver, tol=2e-5, max_iter=3000, random_state=0)
+        model.set_params(solver_options=HARD if solver == "soft-bcfw" else None)
+        model.fit(*data)
+        assert model.converged_
+        found[solver] = model.primal_objective_
+    assert found["soft-bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
+    assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
 
 
 def test_auto() -> None:
@@ -67,6 +69,41 @@ def test_auto() -> None:
             MultilabelSSVM(0.1, tol=0.1, random_state=0, **params).fit(X, Y), "relaxed_objective_"
         )
     assert not hasattr(MultilabelSSVM(0.1).fit(X, Y[:, :8]), "relaxed_objective_")
+
+
+def grids(seed: int, n: int, size: int = 6, labels: int = 3) -> Any:
+    """Labels that like to be those of their neighbours (Gibbs samples), and noisy features."""
+    rng = np.random.default_rng(seed)
+    edges = grid(size, size)
+    near: list[list[int]] = [[] for _ in range(size * size)]
+    for a, b in edges:
+        near[a].append(b)
+        near[b].append(a)
+    truth = rng.integers(0, labels, (n, size * size))
+    for _ in range(15):
+        for v, others in enumerate(near):
+            liking = 1.1 * (truth[:, others, None] == np.arange(labels)).sum(axis=1)
+            truth[:, v] = (liking + rng.gumbel(size=liking.shape)).argmax(axis=1)
+    seen = np.eye(labels)[truth] + rng.normal(size=(n, size * size, labels))
+    return [Graph(x, edges) for x in seen], list(truth)
+
+
+@pytest.mark.parametrize("n", [20, 100])
+def test_edges_count_by_default(n: int) -> None:
+    """However many grids there are, the default is far above a model without edges."""
+    train, test = grids(n, n), grids(999, 60)
+
+    def bare(X: list[Graph]) -> list[Graph]:
+        return [Graph(x.node_features) for x in X]
+
+    none = GraphSSVM(random_state=0).fit(bare(train[0]), train[1]).score(bare(test[0]), test[1])
+    model = GraphSSVM(random_state=0).fit(*train)
+    assert hasattr(model, "relaxed_objective_")
+    assert model.converged_
+    assert model.score(*test) > none + 0.08
+    printed = {"rho": 1.0, "rho_scale": "printed"}
+    as_printed = GraphSSVM(solver="soft-bcfw", solver_options=printed, random_state=0).fit(*train)
+    assert as_printed.score(*test) < none + 0.04  # what this test is about
 
 
 def test_files_keep_what_was_found(tmp_path: Path) -> None:
@@ -136,6 +173,7 @@ def test_interruptions() -> None:
     assert timed.stop_reason_.startswith(("max_time", "max_iter"))
 
 
+@pytest.mark.slow
 def test_dlpw_says_why_it_has_no_gap() -> None:
     X, Y = labelled()
     with pytest.warns(ConvergenceWarning, match="no dual point"):

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+import hingeline
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.estimators.base import BaseModel
 from hingeline.modelfile import estimators as storage
@@ -498,9 +499,18 @@ class WithFeatures(ChainSSVM):
 
 @pytest.fixture
 def with_features(monkeypatch):
-    monkeypatch.setattr("hingeline.WithFeatures", WithFeatures, raising=False)
-    monkeypatch.setattr(storage, "ESTIMATORS", (*storage.ESTIMATORS, "WithFeatures"))
+    monkeypatch.setattr("hingeline.estimators.chain.WithFeatures", WithFeatures, raising=False)
+    monkeypatch.setitem(hingeline._HOME, "WithFeatures", "hingeline.estimators.chain")
     return WithFeatures
+
+
+def test_estimators_are_limited_to_our_own_that_know_their_layout():
+    kinds = {name for name in hingeline.__all__ if storage.estimator_class(name)}
+    assert kinds >= {"ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM"}
+    for kind in kinds:
+        assert storage.estimator_class(kind).__module__.startswith("hingeline.estimators.")
+    for kind in ("SSVM", "C_path", "Path", "Checkpoint", "SemiSupervisedSSVM", "re", "_HOME", ""):
+        assert storage.estimator_class(kind) is None
 
 
 def test_encoders_are_limited_to_our_own_features():

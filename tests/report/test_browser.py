@@ -60,9 +60,12 @@ def find_chromium():
 
 
 CHROMIUM = find_chromium()
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium here: install it, or set CHROMIUM to its program"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium here: install it, or set CHROMIUM to its program"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -227,6 +227,16 @@ def test_an_infinite_primal_is_not_drawn():
     assert len(dual.get_xdata()) == 2
 
 
+@pytest.mark.parametrize("low", [-1e308, -1.0, 0.0, 1e-320, 1.0, 1e308])
+@pytest.mark.parametrize("high", [1e-310, 1.0, 1e250, 1e308])
+def test_curves_that_overflow_are_drawn_without_the_overflow(low, high):
+    history = [
+        long_row(0.1, 1, high, low, high - low),
+        long_row(0.2, 2, 0.5 * high, 0.5 * low, 0.5 * (high - low)),
+    ]
+    assert len(draw_charts(history, 0.01)) == 4
+
+
 def test_scales_suit_their_values():
     far = [long_row(0.1, 1, 5000.0, 1.0, 4999.0), long_row(0.2, 2, 3.0, 2.0, 1.0)]
     assert axes_of(far, 0).get_ylabel() == "objective, logarithmic"

@@ -105,8 +105,8 @@ def test_many_labels_are_summed_up(make_chain, page_of, rows_of):
 # Words -------------------------------------------------------------------------------------------
 
 
-def facts(primal, gap, reason="converged", exact=True):
-    return Facts(primal, primal - gap, gap, 3, True, exact, reason, [], 0.01)
+def facts(primal, gap, reason="converged", **more):
+    return Facts(primal, primal - gap, gap, 3, True, True, reason, [], 0.01, **more)
 
 
 def test_certificate_in_words():
@@ -118,7 +118,12 @@ def test_certificate_in_words():
     assert certificate_words(facts(5.0, 0.0))[0] == "0\u00a0%"
     assert certificate_words(facts(5.0, 5.0))[0] == "no bound"
     assert "keep every margin" in certificate_words(facts(math.inf, math.inf))[1]
-    assert "not exact" in certificate_words(facts(5.0, math.nan, exact=False))[1]
+    assert "not exact" in certificate_words(facts(5.0, math.nan, bounded=False))[1]
+    part, words = certificate_words(facts(5.0, 1.0, bounded=True, integrality=0.5))
+    assert "25" in part
+    assert "at most 25" in words
+    assert "50" in words
+    assert "integrality gap" in words
     sentence = certificate_words(facts(5.0, math.nan, reason="weights were replaced"))[1]
     assert sentence == "No gap is certified: weights were replaced."
 

@@ -28,9 +28,11 @@ def row(time, passes, primal, dual, gap):
     return HistoryRow(time, passes, 10 * passes, primal, dual, gap, 1.0, 5)
 
 
-def facts(history, gap=1.0, tol=0.01, exact=True):
+def facts(history, gap=1.0, tol=0.01, **more):
     last = history[-1] if history else row(0, 0, NAN, NAN, NAN)
-    return Facts(last.primal, last.dual, gap, len(history), True, exact, "converged", history, tol)
+    return Facts(
+        last.primal, last.dual, gap, len(history), True, True, "converged", history, tol, **more
+    )
 
 
 def test_history_between_certificates():
@@ -70,8 +72,8 @@ def test_many_certificates_are_sampled():
 def test_changed_weights_are_told_from_the_curve():
     history = [row(0.5, 1, 4.0, 3.0, 1.0)]
     assert "changed since" in describe_convergence(facts(history, gap=NAN))["about"]
-    inexact = describe_convergence(facts(history, gap=NAN, exact=False))
-    assert "changed since" not in inexact["about"]
+    unbounded = describe_convergence(facts(history, gap=NAN, bounded=False))
+    assert "changed since" not in unbounded["about"]
 
 
 # Provenance --------------------------------------------------------------------------------------

@@ -139,3 +139,7 @@ def test_texts(value, shown):
 )
 def test_direction_of_writing(tokens, expected):
     assert find_direction(tokens) == expected
+
+
+def test_a_bound_that_overflows_is_infinite():
+    assert percent_at_most(math.inf) == percent_at_most(1e307) == "∞\u00a0%"

@@ -196,6 +196,7 @@ def test_declared_classes_can_be_found_without_a_labelled_example():
         model(constraints=[cs.Words(["c"], "C")]).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_scheme_is_kept_by_every_label_that_is_switched():
     X = [["x", "a", "b"], ["x", "a", "b"], ["a", "b", "x"], ["b", "x", "a"]]
     y = [["O", "B-P", "I-P"], ["O", "B-P", "I-P"], None, None]

@@ -33,11 +33,13 @@ from published import load_multilabel
 from relaxation import Small, dense_small, optimum, random_small
 
 C = 0.7
-KINDS = {
+KINDS: dict[str, Any] = {
     "pairs and triples": {"states": 3},
     "binary": {"states": 2},
     "featured": {"states": 3, "featured": True},
 }
+#: Features of factors are a type of their own, for which all kernels are compiled again.
+ALL_KINDS = ["pairs and triples", "binary", pytest.param("featured", marks=pytest.mark.slow)]
 
 
 def solver_for(kind: Any, small: Small, n_jobs: int = 1, **options: Any) -> Any:
@@ -59,7 +61,7 @@ def least(small: Small, solver: Any) -> float:
 
 
 @pytest.mark.parametrize("messages_by", ["variables", "factors"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_comes_near_the_relaxed_optimum(kind: str, messages_by: str) -> None:
     small = random_small(3, **KINDS[kind])
     solver = solver_for(DLPW, small, messages_by=messages_by)
@@ -162,7 +164,7 @@ def test_the_step_is_a_subgradient_for_its_messages(by: int) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.003, 0.03])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_soft_maxima_come_as_near_as_their_temperature(kind: str, temperature: float) -> None:
     small = random_small(3, **KINDS[kind])
     solver = solver_for(SmoothDLPW, small, temperature=temperature)

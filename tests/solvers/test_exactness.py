@@ -12,6 +12,7 @@ import pytest
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 
 # isort: split
+from marks import slow
 from reference import EnumeratedProblem, primal, random_chains, random_multiclass, solve
 
 SOLVERS = ("sdm", "fsmo")
@@ -25,7 +26,10 @@ COMBINED = [
 ]
 TOL = 1e-8
 #: (seed, C, whether some examples have weights, some of them zero)
-CASES = [(0, 0.1, False), (1, 1.0, True), (2, 10.0, False), (3, 10.0, True)]
+CASES = [
+    (1, 1.0, True),
+    *(slow(*case) for case in [(0, 0.1, False), (2, 10.0, False), (3, 10.0, True)]),
+]
 L, D = 3, 4
 
 
@@ -162,8 +166,7 @@ def test_python_structure(
     run(model, "multiclass", seed, C, slack, rescale, weighted)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("seed", "weighted"), [(1, True), slow(0, False), slow(0, True)])
 @pytest.mark.parametrize("rescale", ["margin", "slack"])
 @pytest.mark.parametrize("solver", SOLVERS)
 class TestHardMargin:
@@ -179,6 +182,7 @@ class TestHardMargin:
         model = ChainSSVM(**named(solver), fit_intercept=False)
         run(model, "boundary chain", seed, np.inf, slack, rescale, weighted)
 
+    @pytest.mark.slow
     def test_compiled_structure(
         self, compiled_chain: Any, solver: str, rescale: str, seed: int, weighted: bool
     ) -> None:
@@ -205,7 +209,7 @@ def test_hard_margin_of_some_size(solver: str) -> None:
 COSTS = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [3.0, 0.25, 0.0]])
 
 
-@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("C", [slow(0.1), 1.0, slow(10.0)])
 @pytest.mark.parametrize(("solver", "slack", "rescale"), COMBINED)
 def test_multiclass_cost_matrix(solver: str, slack: str, rescale: str, C: float) -> None:
     X, y = multiclass_data(4)
@@ -227,7 +231,7 @@ def test_multiclass_cost_matrix(solver: str, slack: str, rescale: str, C: float)
 FREE = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 2.0], [1.0, 0.0, 0.0]])
 
 
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [1, slow(3)])
 @pytest.mark.parametrize("rescale", ["margin", "slack"])
 @pytest.mark.parametrize(
     ("solver", "C"),
@@ -250,7 +254,7 @@ def test_a_cost_of_zero_off_the_diagonal(solver: str, rescale: str, C: float, se
 
 
 @pytest.mark.parametrize("costs", [np.array([0.5, 1.0, 3.0]), COSTS], ids=["per label", "matrix"])
-@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("C", [slow(0.1), 1.0, slow(10.0)])
 @pytest.mark.parametrize("solver", [*SOLVERS, *FRANK_WOLFE])
 def test_chain_costs(solver: str, C: float, costs: Any) -> None:
     X, Y = chain_data(5)

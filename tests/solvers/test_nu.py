@@ -14,6 +14,7 @@ from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.solvers.nu import NuSearch
 
 # isort: split
+from marks import slow
 from reference import (
     EnumeratedProblem,
     nu_primal,
@@ -27,7 +28,7 @@ from reference import (
 TOL = 1e-8
 L, D = 3, 4
 #: (seed, whether some examples have weights, some of them zero)
-CASES = [(0, False), (1, True), (2, False)]
+CASES = [(1, True), slow(0, False), slow(2, False)]
 #: Shares of the way from the least admissible ν to the largest.
 SHARES = (0.1, 0.4, 0.8, 1.0)
 
@@ -153,6 +154,7 @@ class TestOptimum:
         monkeypatch.setattr("hingeline.estimators.base.ENUMERATED_MB", 0)
         self.test_multiclass(seed, weighted, share)
 
+    @pytest.mark.slow
     def test_compiled_structure(
         self, compiled_chain: Any, seed: int, weighted: bool, share: float
     ) -> None:

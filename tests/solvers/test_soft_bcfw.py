@@ -45,14 +45,16 @@ def solve(solver: SoftBCFW, tol: float = 1e-7, max_iter: int = 3000, callbacks: 
         return run(solver, Limits(tol=tol, max_iter=max_iter, callbacks=callbacks))
 
 
-KINDS = {
+KINDS: dict[str, Any] = {
     "pairs and triples": {"states": 3},
     "binary": {"states": 2},
     "featured": {"states": 3, "featured": True},
 }
+#: Features of factors are a type of their own, for which all kernels are compiled again.
+ALL_KINDS = ["pairs and triples", "binary", pytest.param("featured", marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 @pytest.mark.parametrize("constraints", ["soft", "hard"])
 def test_the_start_is_what_an_evaluation_would_find(kind: str, constraints: str) -> None:
     small = random_small(3, **KINDS[kind])
@@ -79,14 +81,14 @@ def test_the_start_is_what_an_evaluation_would_find(kind: str, constraints: str)
     assert numbers == pytest.approx((solver.value, solver.soft, solver.relaxed, solver.fractional))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rho", [0.1, 1.0])
-def test_meets_the_independent_optimum(kind: str, rho: float) -> None:
+@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize(("rho", "scale"), [(0.5, "example"), (5.0, "example"), (1.0, "printed")])
+def test_meets_the_independent_optimum(kind: str, rho: float, scale: str) -> None:
     small = random_small(3, **KINDS[kind])
     weights = np.array([1.0, 0.5, 2.0, 1.0])
-    solver = solver_for(small, weights, rho=rho)
+    solver = solver_for(small, weights, rho=rho, rho_scale=scale)
     result = solve(solver)
-    M = weights.sum()
+    M = weights.sum() if scale == "printed" else 1.0
     truth = optimum(small, solver.compiled.problem, C * weights, rho, M)
     assert result.primal == pytest.approx(truth.value, rel=2e-6)
     assert result.dual == pytest.approx(truth.value, rel=2e-6)
@@ -100,7 +102,7 @@ def test_meets_the_independent_optimum(kind: str, rho: float) -> None:
     assert found["relaxed_objective_"] - found["relaxed_gap_"] <= hard.value * (1 + 1e-7)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_hard_constraints(kind: str) -> None:
     small = random_small(5, **KINDS[kind])
     solver = solver_for(small, constraints="hard", rho=1.0)
@@ -304,6 +306,33 @@ def test_examples_without_weight_are_absent() -> None:
     repeated = solve(solver_for(twice, np.ones(5), rho=0.5))
     weighted = solve(solver_for(small, np.array([2.0, 1.0, 1.0, 1.0]), rho=0.5))
     assert repeated.primal == pytest.approx(weighted.primal, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_data_twice_with_half_of_c_have_the_same_weights(kind: str) -> None:
+    """ρ is that of an example; as printed, messages would be half as large."""
+    small = random_small(3, **KINDS[kind])
+    twice = Small([*small.examples, *small.examples], small.cost)
+
+    def weights(data: Small, share: float, scale: str) -> Any:
+        shares = np.full(len(data.examples), share)
+        given = {"rho": 0.5, "rho_scale": scale, "total_weight": float(len(shares))}
+        return solve(solver_for(data, shares, **given), tol=1e-7, max_iter=400).weights
+
+    once = weights(small, 1.0, "example")
+    assert np.linalg.norm(once - weights(twice, 0.5, "example")) <= 2e-3 * np.linalg.norm(once)
+    printed = weights(small, 1.0, "printed")
+    assert np.linalg.norm(printed - weights(twice, 0.5, "printed")) > 1e-2 * np.linalg.norm(printed)
+
+
+def test_the_default_goes_with_the_loss() -> None:
+    """Losses ten times as large, with C ten times as large: weights ten times as large."""
+    small = random_small(3)
+    larger = Small(small.examples, 10.0 * small.cost)
+    plain, scaled = solver_for(small), solver_for(larger, np.full(4, 10.0))
+    assert scaled.rho == pytest.approx(0.1 * plain.rho)
+    found, more = (solve(s, tol=1e-7, max_iter=400).weights for s in (plain, scaled))
+    np.testing.assert_allclose(more, 10.0 * found, atol=1e-3 * np.abs(more).max())
 
 
 def test_memory_is_as_stated() -> None:

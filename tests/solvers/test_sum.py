@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.solvers.sdcd import SDCD
 
 # isort: split
+from marks import slow
 from reference import (
     EnumeratedProblem,
     by_output,
@@ -25,7 +26,7 @@ from reference import (
 
 TOL = 1e-8
 L, D = 3, 4
-CASES = [(0, 0.1, False), (1, 1.0, True), (2, 10.0, False)]
+CASES = [(1, 1.0, True), slow(0, 0.1, False), slow(2, 10.0, False)]
 
 
 def weights_of(seed: int, n: int, weighted: bool) -> Any:
@@ -87,6 +88,7 @@ class TestOptimum:
         model = ChainSSVM(fit_intercept=False, boundary=boundary, violators="all")
         check(self.fit(model, X, y, C, seed, rescale, weights), problem, C, rescale, weights)
 
+    @pytest.mark.slow
     def test_planes_of_multiclass(
         self, seed: int, C: float, weighted: bool, rescale: str, monkeypatch: Any
     ) -> None:
@@ -149,6 +151,8 @@ def test_two_classes_are_a_binary_svm() -> None:
 
 class TestRestricted:
     """Chains with ``violators="argmax"`` or a count: a problem over the outputs found."""
+
+    FEW_PASSES: ClassVar = {"slack": "sum", "violators": "all", "max_iter": 3, "random_state": 0}
 
     def data(self, n: int = 30) -> Any:
         return random_chains(np.random.default_rng(3), n, D, L, 4)
@@ -223,24 +227,29 @@ class TestRestricted:
         assert duals == sorted(duals)
         assert duals[0] < 0.99 * duals[-1]
 
-    def test_too_many_outputs_to_list(self, compiled_chain: Any) -> None:
-        """Chains bound the sum from above; other structures have no certificate then."""
+    def long_chains(self) -> Any:
         rng = np.random.default_rng(0)
         X = [rng.normal(size=(9, D)) for _ in range(4)]
-        y = [rng.integers(0, L, size=9) for _ in range(4)]
-        common: Any = {"slack": "sum", "violators": "all", "max_iter": 3, "random_state": 0}
+        return X, [rng.integers(0, L, size=9) for _ in range(4)]
+
+    def test_too_many_outputs_to_list(self) -> None:
+        """Chains bound the sum from above."""
+        X, y = self.long_chains()
         fits = []
         for most in (10, 3**9 + 1):
-            model = ChainSSVM(1e-4, fit_intercept=False, boundary=False, **common)
+            model = ChainSSVM(1e-4, fit_intercept=False, boundary=False, **self.FEW_PASSES)
             model.set_params(solver_options={"max_outputs": most})
             with pytest.warns(ConvergenceWarning):
                 fits.append(model.fit(X, y))
         bounded, listed = fits
         np.testing.assert_array_equal(bounded.weights_, listed.weights_)
         assert 0 <= bounded.primal_objective_ / listed.primal_objective_ - 1 < 1e-4
-        own = SSVM(compiled_chain(), 1e-4, solver_options={"max_outputs": 10}, **common)
+
+    @pytest.mark.slow
+    def test_structures_of_ones_own_have_no_bound(self, compiled_chain: Any) -> None:
+        own = SSVM(compiled_chain(), 1e-4, solver_options={"max_outputs": 10}, **self.FEW_PASSES)
         with pytest.warns(ConvergenceWarning):
-            own.fit(X, y)
+            own.fit(*self.long_chains())
         assert not own.converged_
         assert own.duality_gap_ == np.inf
         assert (own.weights_ != 0).any()

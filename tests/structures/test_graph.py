@@ -14,6 +14,7 @@ from scipy import sparse
 from hingeline._jit import kernel
 from hingeline.core import primitives as base
 from hingeline.inference.factor_graph import join, make_topology
+from hingeline.inference.map import AUTO, ENUMERATION
 from hingeline.structures import graph
 
 FEW = settings(max_examples=30, deadline=None, derandomize=True)
@@ -70,7 +71,12 @@ class Case(NamedTuple):
 
 
 def make_case(
-    seed: int, shared_graph: bool, shared_rows: bool, factor_features: bool, single: bool
+    seed: int,
+    shared_graph: bool,
+    shared_rows: bool,
+    factor_features: bool,
+    single: bool,
+    inference: int = AUTO,
 ) -> Case:
     """Random graphs with pairs and triples, two unary templates of different sizes."""
     rng = np.random.default_rng(seed)
@@ -128,6 +134,7 @@ def make_case(
         node_weight=rng.uniform(0.5, 2.0, size=sizes.sum()),
         factor_start=np.cumsum([0] + [len(v) for v in flat]) if factor_features else None,
         factor_values=np.concatenate([*flat, np.empty(0)]) if factor_features else None,
+        inference=inference,
     )
     return Case(problem, rows.toarray().astype(float), scopes, features, states)
 
@@ -163,19 +170,41 @@ def outputs(case: Case, i: int) -> list[Any]:
     return [np.array(y, dtype=np.int32) for y in itertools.product(*map(range, sizes))]
 
 
-cases = st.builds(
-    make_case,
-    st.integers(0, 10_000),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
+SEEDS, EITHER = st.integers(0, 10_000), st.booleans()
+#: One kind of problem, so that kernels are compiled once; the contract has one without features.
+featured_cases = st.builds(
+    make_case, SEEDS, EITHER, EITHER, st.just(True), st.just(False), st.just(ENUMERATION)
 )
+all_cases = st.builds(make_case, SEEDS, EITHER, EITHER, EITHER, EITHER)
 
 
 @FEW
-@given(cases, st.integers(0, 100))
+@given(featured_cases, st.integers(0, 100))
 def test_decode(case: Case, seed: int) -> None:
+    check_decode(case, seed)
+
+
+@pytest.mark.slow
+@FEW
+@given(all_cases, st.integers(0, 100))
+def test_decode_of_all_kinds(case: Case, seed: int) -> None:
+    check_decode(case, seed)
+
+
+@FEW
+@given(featured_cases, st.integers(0, 100))
+def test_planes(case: Case, seed: int) -> None:
+    check_planes(case, seed)
+
+
+@pytest.mark.slow
+@FEW
+@given(all_cases, st.integers(0, 100))
+def test_planes_of_all_kinds(case: Case, seed: int) -> None:
+    check_planes(case, seed)
+
+
+def check_decode(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
     w = rng.normal(size=case.problem.n_weights)
     for i in range(3):
@@ -191,9 +220,7 @@ def test_decode(case: Case, seed: int) -> None:
                 assert decode_excess(case.problem, i, w, scale, y) == 0.0
 
 
-@FEW
-@given(cases, st.integers(0, 100))
-def test_planes(case: Case, seed: int) -> None:
+def check_planes(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = case.problem
     w = rng.normal(size=problem.n_weights)

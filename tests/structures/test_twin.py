@@ -21,6 +21,7 @@ from hingeline.structures import chain, custom, multiclass
 from hingeline.structures.custom import Structure
 
 # isort: split
+from marks import slow
 from naive import (
     brute_force_decode,
     chain_joint_feature,
@@ -207,8 +208,9 @@ def check_bounds(found: list[tuple[float, float]]) -> None:
     assert max(primals) - min(duals) <= 1e-2 * min(primals)
 
 
+# The tests of SSVM have a compiled structure by default.
 @pytest.mark.parametrize("solver", [SDM, FSMO])
-@pytest.mark.parametrize("kind", ["plain", "jitted"])
+@pytest.mark.parametrize("kind", ["plain", slow("jitted")])
 def test_whole_solvers_agree(library, twins, solver, kind):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
     check_bounds([bounds(solver, c, form, 40) for c in (library, twins[kind])])
@@ -247,7 +249,7 @@ class Chain(Structure):
 
 
 @pytest.mark.parametrize("solver", [SDM, FSMO])
-@pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), ("squared", "slack")])
+@pytest.mark.parametrize(("slack", "rescale"), [slow("max", "margin"), ("squared", "slack")])
 def test_a_chain_of_ones_own(solver, slack, rescale):
     """Outputs of different lengths, and enough planes for working sets to fill up and grow."""
     X, Y = random_chains(np.random.default_rng(4), 8, 3, L, T)

@@ -167,6 +167,11 @@ def score_sets(y: Array, predicted: Array) -> Any:
 
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
+    if type(model).__name__ == "GraphSSVM":
+        raise ValueError(
+            f"{path} is a model of graphs (GraphSSVM), which no file format here can hold: use it "
+            "in Python, hingeline.load(path).predict(graphs)."
+        )
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
         return _usual_layout(model)

@@ -315,11 +315,14 @@ def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
 # Visits -------------------------------------------------------------------------------------------
 
 _STEPS: dict[type, Callable[..., tuple[bool, float]]] = {}
+#: The same as entry points: structures in plain Python should not wait for these loops, too.
+_ENTRY_POINTS: dict[type, Callable[..., tuple[bool, float]]] = {}
 
 
 def register_rule(rule: type, step: Callable[..., tuple[bool, float]]) -> None:
     """Tell the kernels how a rule moves mass; ``step`` has the arguments of :func:`step`."""
     _STEPS[rule] = step
+    _ENTRY_POINTS[rule] = kernel(step)
 
 
 class Mass(NamedTuple):
@@ -339,7 +342,7 @@ def step(
     ``gradient`` is ``h − ridge·total``; both change in place. What the result means is the rule's
     own affair.
     """
-    return _STEPS[type(rule)](rule, gram, alpha, before, gradient, mass)
+    return _ENTRY_POINTS[type(rule)](rule, gram, alpha, before, gradient, mass)
 
 
 by_class(step, _STEPS.get)

@@ -223,6 +223,19 @@ def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) ->
 
 
 @kernel
+def excess_cost(problem: Any, form: Formulation, order: Array, w: Array, out: Array) -> None:
+    """What the slack of these examples costs by the bounds of decoding, above the outputs found.
+
+    For margin rescaling with linear slack, as :func:`most_violated_sum`.
+    """
+    for i in order:
+        y = np.empty(output_length(problem, i), dtype=np.int32)
+        excess = decode_excess(problem, i, w, 1.0, y)
+        hinge = plane_loss(problem, i, y) - plane_score(problem, i, y, w)
+        out[i] = slack_cost(form, i, hinge + excess) - slack_cost(form, i, hinge)
+
+
+@kernel
 def total_slack_cost(form: Formulation, violation: Array) -> float:
     """``Σ_i cost_i(violation_i)``, summed in the order of the examples."""
     total = 0.0

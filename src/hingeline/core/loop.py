@@ -46,6 +46,8 @@ class Limits:
     identity: Callable[[], dict[str, Any]] = dict
 
 
+#: Why a run stops where decoding has bounds only, and no pass can bring them down.
+ONLY_INTEGRALITY = "only the integrality gap of decoding is left"
 #: Passes between two certificates that the estimate did not call for.
 _EVERY = 8
 #: Passes after which one is made in any case: the averaged weights find planes worth having.
@@ -60,13 +62,14 @@ class Progress:
     best_primal: float = math.inf
     gap: float = math.nan
     relative_gap: float = math.nan
+    integrality_gap: float = math.nan  # of the best primal; nan: decoding is exact
     share: float = 0.5  # of the estimate, that the certified gap is likely to be
     passes: int = 0
     last_certificate: int = 0
     history: list[HistoryRow] = field(default_factory=list)
 
     saved_numbers: ClassVar[tuple[str, ...]] = (
-        *("best_dual", "best_primal", "gap", "relative_gap", "share"),
+        *("best_dual", "best_primal", "gap", "relative_gap", "integrality_gap", "share"),
         *("passes", "last_certificate"),
     )
 
@@ -82,7 +85,7 @@ class Progress:
         if solver.restricted and not news and not certified:
             self.gap = self.relative_gap = math.nan
             return False
-        if solver.exact:
+        if solver.bounded:
             self.gap = primal - self.best_dual
             self.relative_gap = relative(self.gap, solver.positive_part(primal))
         return news
@@ -101,13 +104,15 @@ class Progress:
         due = since >= _EVERY or self.passes in _EARLY
         due = due or (self.passes > 1 and expected <= (1.05 if since >= 2 else 0.95) * tol)
         if due and not solver.certifies and not self.relative_gap <= tol:
-            if solver.exact and tol < 1.0:
+            if solver.bounded and tol < 1.0:
                 solver.good_primal = self.best_dual / (1.0 - tol)
             solver.certify()
             self.last_certificate = self.passes
             fresh = self.update(solver, certified=True) or fresh or solver.restricted
             if 0.0 < estimate < math.inf and self.gap < math.inf:
                 self.share = min(max(self.gap / estimate, 0.1), 2.0)
+        if fresh and not self.relative_gap <= tol and math.isfinite(self.gap):
+            self.integrality_gap = solver.integrality_gap(solver.best()[0])
         return estimate, fresh
 
 
@@ -179,11 +184,12 @@ def _result(
     gap, rel = progress.gap, progress.relative_gap
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
-        gap = primal - progress.best_dual if solver.exact else math.nan
+        gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
         reason = "converged on the outputs found" if solver.restricted else "converged"
+    integrality = solver.integrality_gap(weights) if math.isfinite(gap) else math.nan
     last = history[-1]._replace(dual=progress.best_dual)
     history[-1] = _certified(last, solver, primal, gap)
     if not converged and not reason.startswith("callback"):
@@ -196,9 +202,21 @@ def _result(
             kind = found if solver.restricted else "certified relative gap"
             bound = f"its {kind} is {rel:.3g}, above tol={tol:g}"
         remedy = "raise max_iter or max_time, loosen tol, lower C, or scale the features"
+        if integrality > 0.0:
+            part = relative(min(integrality, gap), solver.positive_part(primal))
+            bound += f" ({part:.3g} of it is the integrality gap of decoding)"
+        if reason == ONLY_INTEGRALITY or _only_integrality(solver, gap, integrality, tol):
+            remedy = (
+                "decoding bounds the best outputs from above and finds none that good, so that "
+                "more passes do not help; choose exact inference if the graphs allow it, or "
+                "solver='soft-bcfw', whose certificate is that of the relaxation"
+            )
         if reason == "interrupted":
             remedy = "the best weights so far are kept; fit again with warm_start=True to go on"
         warn_unfinished(limits.name, passes, reason, f"{bound}: {remedy}")
+    findings = solver.findings(weights)
+    if not math.isnan(integrality):
+        findings["integrality_gap_"] = integrality
     return Result(
         weights=weights,
         primal=primal,
@@ -208,10 +226,11 @@ def _result(
         n_iter=passes,
         converged=converged,
         exact=solver.exact,
+        bounded=solver.bounded,
         restricted=solver.restricted,
         stop_reason=reason,
         history=history,
-        findings=solver.findings(weights),
+        findings=findings,
     )
 
 
@@ -356,7 +375,15 @@ def _reason(solver: CertifiedSolver, limits: Limits, progress: Progress) -> str:
         return f"max_iter={limits.max_iter} passes"
     if limits.max_time is not None and progress.history[-1].time >= limits.max_time:
         return f"max_time={limits.max_time:g} seconds"
+    if _only_integrality(solver, progress.gap, progress.integrality_gap, limits.tol):
+        return ONLY_INTEGRALITY
     return solver.finished() or ""
+
+
+def _only_integrality(solver: CertifiedSolver, gap: float, integrality: float, tol: float) -> bool:
+    """Whether a gap would be within ``tol`` but for the bounds of decoding."""
+    scale = solver.positive_part(solver.best()[1])
+    return integrality > 0.0 and relative(gap - integrality, scale) <= tol
 
 
 def outside() -> int:

@@ -17,9 +17,9 @@ With ``Δf_i(y) = f(x_i, y_i) − f(x_i, y)``:
 ``plane_score(problem, i, y, w)``
     ``w·Δf_i(y)``
 ``plane_add(problem, i, y, step, w)``
-    ``w += step·Δf_i(y)``
+    ``w += step·Δf_i(y)``; nothing at all for the true output: what would cancel is not added
 ``planes_score(problem, i, ys, w, out)`` and ``planes_add(problem, i, ys, steps, w)``
-    the same for all planes of an example at once, where a structure can share work between them
+    optional: the same for all planes of an example at once, where they can share work
 ``plane_sqdist(problem, i, y, z, scratch)``
     ``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after
 ``plane_loss(problem, i, y)``
@@ -73,7 +73,13 @@ def register(problem_type: type, **primitives: Callable[..., Any]) -> None:
     unknown = set(primitives) - set(PRIMITIVES)
     if unknown:
         raise TypeError(f"unknown primitives {sorted(unknown)}; known are {list(PRIMITIVES)}")
-    _IMPLEMENTATIONS[problem_type] = {"decode_excess": _no_excess, **primitives}
+    _IMPLEMENTATIONS[problem_type] = {**_DEFAULTS, **primitives}
+
+
+def provides(problem: Any, name: str) -> bool:
+    """Whether a structure of the library has a primitive of its own; users' are looked at apart."""
+    known = _IMPLEMENTATIONS.get(type(problem))
+    return known is None or known.get(name) is not _DEFAULTS.get(name)
 
 
 def _primitive(name: str) -> Callable[..., Any]:
@@ -108,9 +114,43 @@ all_prefetch = _primitive("all_prefetch")
 all_curvature = _primitive("all_curvature")
 
 
+# What a structure need not say --------------------------------------------------------------------
+
+
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     decode(problem, i, w, loss_scale, y_out)
     return 0.0
+
+
+def _score_each(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
+    for j in range(ys.shape[0]):
+        out[j] = plane_score(problem, i, ys[j], w)
+
+
+def _add_each(problem: Any, i: int, ys: Array, steps: Array, w: Array) -> None:
+    for j in range(ys.shape[0]):
+        if steps[j] != 0.0:
+            plane_add(problem, i, ys[j], steps[j], w)
+
+
+# Never called: estimators refuse what needs them. Kernels contain the calls all the same.
+
+
+def _no_losses(problem: Any, i: int, w: Array) -> tuple[Array, Array]:
+    return np.empty(0), np.empty((0, output_length(problem, i)), dtype=np.int32)
+
+
+def _no_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+    return 0
+
+
+_DEFAULTS: dict[str, Callable[..., Any]] = {
+    "decode_excess": _no_excess,
+    "planes_score": _score_each,
+    "planes_add": _add_each,
+    "decode_by_loss": _no_losses,
+    "decode_best": _no_best,
+}
 
 
 @dataclass(frozen=True)
@@ -130,7 +170,8 @@ class Compiled:
     output_squares: Array | None = None  # (n,) ``‖Δf_i(k)‖²``, the same for all wrong outputs
     isotropic: bool = False  # ``all_isotropy`` is above 0 for every example
     matrix_order: Array | None = None  # the weights that the rows of a matrix stand for
-    exact: bool = True
+    exact: bool = True  # decoding finds the best output, whatever the weights are
+    bounded: bool = True  # what decoding says of the best value is at least that value
     threads: bool = True
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
     summed_slack: Callable[[Array, Array, Array], None] | None = None

@@ -85,7 +85,8 @@ class Result:
     relative_gap: float
     n_iter: int
     converged: bool
-    exact: bool
+    exact: bool  # decoding found the best outputs
+    bounded: bool  # the gap is a true bound, or would be one
     restricted: bool  # primal and gap are those over the planes found
     stop_reason: str
     history: list[HistoryRow]

@@ -44,6 +44,7 @@ from hingeline.core.formulations import (
     RESCALINGS,
     Formulation,
     cut_back,
+    excess_cost,
     feasible_stretch,
     total_slack_cost,
 )
@@ -87,6 +88,7 @@ class CertifiedSolver(ABC):
     by_example: ClassVar[bool] = False  # keeps multipliers of single examples, as streams need
     Options: ClassVar[type[SolverOptions]] = SolverOptions
 
+    decodes: ClassVar[bool] = True  # its primal has the largest hinge of every example, decoded
     certifies = False  # whether every sweep keeps a true primal by itself
     streaming = False  # the average goes on from one call to the next
     #: What :mod:`hingeline.core.loop` keeps of the state.
@@ -110,7 +112,7 @@ class CertifiedSolver(ABC):
         self.workers = workers
         self.options: Any = self.Options(**(options or {}))
         self.rng = np.random.default_rng(seed)
-        self.exact = compiled.exact
+        self.exact, self.bounded = compiled.exact, compiled.bounded
         self.settled = ""  # why no further pass is asked for, by a rule of the solver's own
         self.satisfied = False  # the run ends by that rule
         self.restricted = False  # primal values are those over the planes found, not over all
@@ -342,6 +344,23 @@ class CertifiedSolver(ABC):
         finally:
             self.w = kept
 
+    def integrality_gap(self, weights: Array) -> float:
+        """How much of the primal of these weights is bounds of decoding above the outputs found.
+
+        No step lowers it: the dual is made of outputs. ``nan`` where decoding is exact, or the
+        primal is not made of its bounds.
+        """
+        known = self.decodes and self.bounded and not (self.restricted or self.hard)
+        if self.exact or not known:
+            return math.nan
+        found = np.zeros(self.compiled.n)
+        cost = self.compiled.bind(excess_cost)
+        self.workers.map(
+            lambda part, scratch: cost(self.compiled.problem, self.form, part, weights, found),
+            self.active,
+        )
+        return float(found.sum())
+
     def best(self) -> tuple[Array, float]:
         """Weights of the least certified primal so far, and that primal."""
         if self._best is None:
@@ -423,6 +442,8 @@ class PlaneSolver(CertifiedSolver):
     """Multipliers on planes found by decoding: a schedule of passes, and a rule for visits.
 
     The schedule here is that of :mod:`hingeline.solvers.sdm`; others replace :meth:`sweep`.
+    ``patience`` and ``cut_into_blocks`` read the options ``patience`` and ``block``, which the
+    ``Options`` of a subclass that uses them must have; the schedule reads all of ``SDM``'s.
     """
 
     by_example = True

@@ -21,7 +21,7 @@ from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
 from hingeline.core.loop import Limits, identity, outside, run
-from hingeline.core.primitives import Compiled, Workers
+from hingeline.core.primitives import Compiled, Workers, provides
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
@@ -34,9 +34,10 @@ NU_FITTED = (
     *("nu_", "rho_", "C_", "margin_error_risk_", "support_vector_risk_", "n_margin_errors_"),
     *("n_on_margin_", "n_beyond_margin_", "nu_path_"),
 )
-#: What only solvers of relaxations leave behind.
+#: What only relaxations leave behind, those of decoding included.
 FINDINGS = (
     *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
+    "integrality_gap_",
 )
 
 
@@ -121,7 +122,7 @@ class BaseModel(BaseEstimator):
         self.dual_objective_ = result.dual
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
-        self.oracle_exact_ = result.exact
+        self.oracle_exact_, self.oracle_bounds_ = result.exact, result.bounded
         self.stop_reason_ = result.stop_reason
         self.history_ = result.history
         for name, value in result.findings.items():
@@ -296,7 +297,9 @@ class BaseSSVM:
     Attributes
     ----------
     oracle_exact_ : bool
-        Whether every decode of the final certificate found the best output.
+        Whether decoding finds the best output, whatever the weights are.
+    oracle_bounds_ : bool
+        Whether it bounds the best value from above at least, so that the gap is a true bound.
     restricted_objective_, restricted_gap_ : float
         For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
         ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
@@ -389,6 +392,10 @@ class BaseSSVM:
         self, compiled: Compiled, weights: Array, start: DualMemory | None
     ) -> tuple[Result, DualMemory]:
         """Run the solver, after the choice of ν where there is one."""
+        name = type(self).__name__
+        self._refuse_without_oracle(provides(compiled.problem, "decode_by_loss"), name)
+        if not provides(compiled.problem, "decode_best"):
+            self._refuse_violators(False, name)
         forget_extras(self)
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
@@ -472,7 +479,11 @@ class BaseSSVM:
             )
 
     def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:
-        """Refuse formulations that need the best output of every loss value."""
+        """Refuse formulations that need the best output of every loss value.
+
+        A fit does so by what the structure provides; estimators that know earlier, or know why,
+        say it themselves.
+        """
         if needs_losses(self.slack, self.rescale) and not has_oracle:
             raise ValueError(
                 f"slack={self.slack!r} with rescale={self.rescale!r} has no exact oracle for "

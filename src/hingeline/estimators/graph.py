@@ -79,7 +79,7 @@ class GraphModel:
     solver : str, default="auto"
         ``"auto"`` is ``"sdm"`` for forests and where no graph has more than 16,384 labellings, and
         ``"soft-bcfw"`` for other graphs with loops: it trains the LP relaxation with constraints
-        softened by ``solver_options={"rho": 1.0}``, so that primal and dual are those of that
+        softened by ``solver_options={"rho": …}``, so that primal and dual are those of that
         problem. Name ``"sdm"`` for the structured hinge. See :class:`hingeline.ChainSSVM` for
         the others.
     fit_intercept : bool, default=True
@@ -88,9 +88,12 @@ class GraphModel:
     Attributes
     ----------
     oracle_exact_ : bool
-        Whether every decode of the final certificate found the best labelling. Otherwise the
-        primal objective is an upper bound, and so is the gap. False for solvers of the
-        relaxation, which decode nothing: their certificate is that of another problem.
+        Whether decoding finds the best labelling, whatever the weights are. Otherwise the primal
+        objective is an upper bound, and so is the gap. False for solvers of the relaxation, which
+        decode nothing: their certificate is that of another problem.
+    integrality_gap_ : float
+        Where decoding is not exact: how much of the primal is its bounds above the labellings it
+        found for the final weights. No pass lowers that part of the gap; 0: they are the best.
     relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
         Of solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
         distance to the optimum, share of variables that are not integral, the last ρ, and the
@@ -140,11 +143,6 @@ class GraphModel:
                 f"with inference={self.inference!r}: choose a finite C."
             )
         self._fit_problem(problem, weights)
-        if hasattr(self, "relaxed_objective_"):
-            self.oracle_exact_ = False  # nothing was decoded: the certificate is the relaxation's
-        elif not self.oracle_exact_:  # the bounds may be met all the same
-            _, bounds, values = self._decode(problem, 1.0)
-            self.oracle_exact_ = bool(is_tight(bounds, values).all())
 
     def _decode(
         self, problem: graph.GraphProblem, loss_scale: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -11,14 +12,25 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hingeline._checks import check_class_weight, check_loss, check_sample_weight, refuse_none
-from hingeline.core.primitives import Layout
+from hingeline._checks import (
+    available_memory,
+    check_class_weight,
+    check_loss,
+    check_sample_weight,
+    refuse_none,
+)
+from hingeline.core.primitives import Compiled, Layout
+from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.structures import graph
 
 Array = np.ndarray[Any, Any]
+
+#: Solvers of the relaxation keep so many bytes for every pair of labels of every example.
+PAIR_BYTES = 16
+RELAXED = ("soft-bcfw", "dlpw", "dlpw-smooth")
 
 
 def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
@@ -163,7 +175,10 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         Weight of an example's slack; ``float("inf")`` for a hard margin (exact inference only).
     edges : {"full", "tree", "none"} or list of pairs, default="full"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
-        mutual information (Chow and Liu), none, or pairs of column numbers of y.
+        mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs
+        every label is solved by itself, which is the same problem, unless a solver or its options
+        are named, C is infinite, or ``slack`` is not ``"max"``. Where pairs form loops, training
+        keeps 16 bytes for each pair of each example, and is refused where these are not there.
     loss : "hamming", array, or (scale, loss)
         Summed over labels: wrong indicators, or a matrix ``[[0, a], [b, 0]]`` with the costs of a
         label too many and of one that is missing.
@@ -233,6 +248,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         n, self.n_labels_ = indicator.shape
         weights = check_sample_weight(sample_weight, n)
         self.edges_ = check_pairs(self.edges, indicator, weights)
+        self._refuse_too_many_pairs(n)
         cost = check_loss(self.loss, "hamming", 2, vector=True)
         values = [0, 1] if self.n_labels_ > 1 else self.classes_.tolist()
         node_weight = np.empty(indicator.shape)
@@ -246,6 +262,20 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
                 raise ValueError("class_weight leaves every example a weight of zero.")
         self._fit_graphs(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
         return self
+
+    def _refuse_too_many_pairs(self, n: int) -> None:
+        """Refuse, before anything is allocated, what the machine has no memory for."""
+        n_pairs = len(self.edges_)
+        relaxes = self.solver == "auto" or self.solver in RELAXED
+        if n_pairs < self.n_labels_ or not relaxes or self.slack != "max":
+            return  # a forest, or solvers that keep nothing by pair
+        needed = PAIR_BYTES * n * n_pairs
+        if needed > (most := available_memory()):
+            raise ValueError(
+                f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need "
+                f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are "
+                'available: use edges="tree", or a list of fewer pairs.'
+            )
 
     def _make(
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None
@@ -275,6 +305,14 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
             node_weight=node_weight,
             inference=graph.INFERENCE[self.inference],
         )
+
+    def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
+        plain = self.solver == "auto" and self.slack == "max" and not self.solver_options
+        if compiled is not None and plain and not len(self.edges_) and not math.isinf(self.C):
+            from hingeline.solvers.by_label import ByLabel
+
+            return ByLabel
+        return super()._solver_class(compiled)
 
     # Weights by name -----------------------------------------------------------------------
 

@@ -154,13 +154,13 @@ class Blocks(NamedTuple):
 def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
     layout = _read_layout(model)
-    if "emission" not in layout and "coef" not in layout:  # graphs score pairs of labels besides
+    is_chain, has_boundary = "emission" in layout, "start" in layout
+    if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
         raise TypeError(
             f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."
         )
     labels = model.classes_.tolist()
     n = len(labels)
-    is_chain, has_boundary = "transition" in layout, "start" in layout
     return Blocks(
         labels=labels,
         features=model.emission_coef_ if is_chain else model.coef_,

@@ -39,8 +39,6 @@ from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, w
 
 Array = np.ndarray[Any, Any]
 
-#: Estimators that can be stored.
-ESTIMATORS = ("ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM")
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
 ENCODERS = ("DictEncoder", "TokenTemplates")
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -52,7 +50,8 @@ _PLAIN = (type(None), bool, int, str)
 #: What every fit leaves.
 CERTIFICATE = (
     *("primal_objective_", "dual_objective_", "duality_gap_", "restricted_objective_"),
-    *("restricted_gap_", "n_iter_", "converged_", "oracle_exact_", "stop_reason_"),
+    *("restricted_gap_", "n_iter_", "converged_", "oracle_exact_", "oracle_bounds_"),
+    "stop_reason_",
 )
 #: What only some leave.
 EXTRAS = (*(name for name in NU_FITTED if name != "nu_path_"), *FINDINGS)
@@ -183,7 +182,7 @@ def save(
 ) -> dict[str, Any]:
     """Write a fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`."""
     kind = type(model).__name__
-    if kind not in ESTIMATORS or type(model) is not estimator_class(kind):
+    if type(model) is not estimator_class(kind):
         raise TypeError(why_not(model))
     check_is_fitted(model, "weights_")
     model._check_values()
@@ -258,8 +257,9 @@ def why_not(model: Any) -> str:
             "the weights with numpy.save(path, model.weights_), and later set weights_ = "
             "numpy.load(path) on an SSVM with the same structure."
         )
+    held = filter(estimator_class, importlib.import_module("hingeline").__all__)
     return (
-        f"{kind} is not one of the estimators that model files hold ({', '.join(ESTIMATORS)}), "
+        f"{kind} is not one of the estimators that model files hold ({', '.join(held)}), "
         "and its code cannot be stored safely: keep model.weights_ with numpy.save, and give them "
         "back with with_weights."
     )
@@ -402,11 +402,11 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     header, arrays = read_model(path)
     name = os.fspath(path)
     kind = header.get("estimator")
-    if not isinstance(kind, str) or kind not in ESTIMATORS:
+    cls = estimator_class(kind) if isinstance(kind, str) else None
+    if cls is None:
         raise ModelFileError(
             f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know: upgrade."
         )
-    cls = estimator_class(kind)
     if expected is not None and not issubclass(cls, expected):
         raise ModelFileError(
             f"{name} holds a {kind}, not a {expected.__name__}: load it with {kind}.load or "
@@ -427,8 +427,15 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
 
 
 def estimator_class(kind: str) -> Any:
-    """The class of an estimator by its name in files."""
-    return getattr(importlib.import_module("hingeline"), kind)
+    """The class of an estimator by its name in files; None for what files do not hold.
+
+    They hold the public estimators that know where their weights lie; no other code is looked up.
+    """
+    home = importlib.import_module("hingeline")._HOME.get(kind, "")
+    if not home.startswith("hingeline.estimators."):
+        return None
+    cls = getattr(importlib.import_module(home), kind)
+    return cls if hasattr(cls, "_layout") else None
 
 
 def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
@@ -512,7 +519,8 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
 
 def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Certificate and curve; a certificate of other weights is none."""
-    kinds = {"converged_": bool, "oracle_exact_": bool, "stop_reason_": str}
+    flags = dict.fromkeys(("converged_", "oracle_exact_", "oracle_bounds_"), bool)
+    kinds: dict[str, type] = {**flags, "stop_reason_": str}
     stored, report = header["certificate"], header["weights"]
     known = {*CERTIFICATE} <= {*stored} <= {*CERTIFICATE, *EXTRAS}
     require(known, "the certificate has other parts than it should")

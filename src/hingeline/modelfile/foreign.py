@@ -326,4 +326,5 @@ def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
     model.weights_ = model._layout.join(blocks)
     model._drop_certificate(f"weights were imported from {program}")
     model.dual_objective_ = math.nan
-    model.n_iter_, model.oracle_exact_, model.history_ = 0, True, []
+    model.n_iter_, model.history_ = 0, []
+    model.oracle_exact_ = model.oracle_bounds_ = True

@@ -56,6 +56,8 @@ _SETTINGS = {
 MOST_MARKERS = 40
 #: Values that differ by more than this factor are shown on a logarithmic scale.
 _LOG_FROM = 100.0
+#: Larger values have no place on an axis, smaller ones than its inverse none on a logarithmic one.
+_LARGEST = 1e200
 
 
 def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
@@ -188,7 +190,8 @@ def _inline(picture: bytes, name: str) -> str:
 
 
 def _column(history: Sequence[HistoryRow], name: str) -> Array:
-    return np.array([getattr(row, name) for row in history], dtype=np.float64)
+    values = np.array([getattr(row, name) for row in history], dtype=np.float64)
+    return np.where(np.abs(values) > _LARGEST, np.inf, values)
 
 
 def _draw_objectives(axes: Axes, history: Sequence[HistoryRow], x: str) -> str:
@@ -291,6 +294,8 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     set_limits = axes.set_xlim if which == "x" else axes.set_ylim
     low, high = float(np.min(values)), float(np.max(values))
+    if log:
+        low, high = max(low, 1.0 / _LARGEST), max(high, 1.0 / _LARGEST)
     if not log:
         # A range far narrower than its values would need labels of many digits.
         room = max(0.06 * (high - low), 5e-4 * max(abs(low), abs(high)))
@@ -302,7 +307,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
         formatter.set_powerlimits((-4, 6))
         axis.set_major_formatter(formatter)
         return
-    decades = max(math.log10(high / low), 0.3)
+    decades = max(math.log10(high) - math.log10(low), 0.3)
     middle, half = 0.5 * (math.log10(low) + math.log10(high)), 0.57 * decades
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     set_limits(10 ** (middle - half), 10 ** (middle + half))

@@ -114,13 +114,15 @@ class Facts:
     gap: float = math.nan
     n_iter: int = 0
     converged: bool = False
-    exact: bool = True
+    exact: bool = True  # decoding finds the best outputs
     reason: str = "weights were set by hand"  # why the fit stopped, or where weights come from
     history: Sequence[HistoryRow] = ()
     tol: float = math.nan
     restricted: float = math.nan  # primal over the outputs found, where that is all there is
     restricted_gap: float = math.nan
     scale: float = math.nan  # non-negative part of the primal, where that is not the primal
+    bounded: bool = True  # decoding bounds the best outputs at least: the gap is a true bound
+    integrality: float = math.nan  # part of the gap that is such bounds above what was found
 
     @property
     def relative_gap(self) -> float:
@@ -137,6 +139,7 @@ class Facts:
 _ATTRIBUTES = {
     "primal": "primal_objective_", "dual": "dual_objective_", "gap": "duality_gap_",
     "n_iter": "n_iter_", "converged": "converged_", "exact": "oracle_exact_",
+    "bounded": "oracle_bounds_", "integrality": "integrality_gap_",
     "reason": "stop_reason_", "history": "history_", "tol": "tol",
     "restricted": "restricted_objective_", "restricted_gap": "restricted_gap_",
 }  # fmt: skip
@@ -159,7 +162,7 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     is compared with, is a share of P and a little smaller.
     """
     if math.isnan(facts.gap):
-        if not facts.exact:
+        if not facts.bounded:
             return "no bound", (
                 "No gap is certified: the structure's decoding is not exact, so nothing bounds "
                 "the optimum."
@@ -185,7 +188,14 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
             "from below is above zero yet."
         )
     most = percent_at_most(facts.gap / dual)
-    return f"≤{SPACE}{most}", f"The objective is certified to be at most {most} above the optimum."
+    sentence = f"The objective is certified to be at most {most} above the optimum."
+    if facts.integrality > 0.0:
+        part = percent_at_most(min(facts.integrality / facts.gap, 1.0))
+        sentence += (
+            f" Decoding was not exact: {part} of the gap at most is an integrality gap, bounds "
+            "above the outputs that were found, which more passes do not close."
+        )
+    return f"≤{SPACE}{most}", sentence
 
 
 # The model ---------------------------------------------------------------------------------------
@@ -198,7 +208,7 @@ def describe_model(model: Any, facts: Facts) -> Content:
         "converged": "converged: the certified gap is within tol",
         "interrupted": "interrupted; the best weights so far were kept",
     }.get(facts.reason, facts.reason)
-    told = math.isnan(facts.gap) and facts.exact  # the sentence has said why
+    told = math.isnan(facts.gap) and facts.bounded  # the sentence has said why
     if not facts.converged and not told:
         sentence += f" The fit did not converge ({stopped})."
     share = facts.relative_gap
@@ -209,6 +219,10 @@ def describe_model(model: Any, facts: Facts) -> Content:
         "dual objective": significant(facts.dual, 6),
         "gap": significant(facts.gap, 3),
     }
+    if not facts.exact:
+        rows["decoding"] = "not exact, bounds only" if facts.bounded else "not exact, no bounds"
+    if not math.isnan(facts.integrality):
+        rows["integrality gap, part of the gap"] = significant(facts.integrality, 3)
     if not math.isnan(facts.restricted_gap):
         rows["primal over the outputs found"] = significant(facts.restricted, 6)
         rows["gap over the outputs found"] = significant(facts.restricted_gap, 3)
@@ -278,7 +292,7 @@ def describe_convergence(facts: Facts) -> Content:
             "bounds the optimum from both sides: it is never above the primal and never below the "
             "dual. Both are the best so far."
         )
-        if math.isnan(facts.gap) and facts.exact:
+        if math.isnan(facts.gap) and facts.bounded:
             about += " The curves are those of the fit: the weights have been changed since."
     else:
         about += (

@@ -84,6 +84,8 @@ def percent(share: float, decimals: int = 2) -> str:
 
 def percent_at_most(share: float) -> str:
     """A bound in per cent, two significant digits, rounded up so that it stays a bound."""
+    if not math.isfinite(100.0 * share):
+        return f"{significant(100.0 * share)}{SPACE}%"
     value = Decimal(f"{100.0 * share:.12g}")  # 0.8 stays 0.8, whatever its last bit is
     if value == 0:
         return f"0{SPACE}%"

@@ -354,6 +354,7 @@ def minimise_log_loss(
         n_iter=len(history),
         converged=rel <= tol,
         exact=True,
+        bounded=True,
         restricted=False,
         stop_reason=reason,
         history=history,

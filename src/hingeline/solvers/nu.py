@@ -193,6 +193,7 @@ class NuCertificate:
 
     nu_numbers: ClassVar[tuple[str, ...]] = ("_best_rho", "least_hinge", "_bound")
     nu_arrays: ClassVar[tuple[str, ...]] = ("_points", "_levels")
+    decodes: ClassVar[bool] = False  # its primal is another
 
     margins: Margins
     oracle_calls: int
@@ -574,6 +575,7 @@ class NuSDM(NuSearch, PlaneSolver):
     @dataclass(frozen=True)
     class Options(SDM.Options):
         nu: float = 1.0
+        newton_weights: ClassVar[int] = 0  # type: ignore[misc]  # its steps know no moving C
 
     saved_numbers = (*SDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*SDM.saved_arrays, *NuCertificate.nu_arrays)
@@ -593,6 +595,7 @@ class NuEnumeratedSDM(NuSearch, EnumeratedSDM):
     @dataclass(frozen=True)
     class Options(EnumeratedSDM.Options):
         nu: float = 1.0
+        newton_weights: ClassVar[int] = 0  # type: ignore[misc]  # its steps know no moving C
 
     saved_numbers = (*EnumeratedSDM.saved_numbers, *NuSearch.search_numbers)
     saved_arrays = (*EnumeratedSDM.saved_arrays, *NuCertificate.nu_arrays)

@@ -154,7 +154,9 @@ register_rule(Pair, _step)
 # dual rises, so the dual never falls. J. Moré, G. Toraldo, *On the solution of large quadratic
 # programming problems with bound constraints* (1991) is the scheme.
 
-#: With this few multipliers the step costs next to nothing, unless each stands for as much data.
+#: Multiplications and additions that take no time worth saving.
+SMALL_FIT = 3e7
+#: With this few multipliers the step costs next to nothing, where planes are light, too.
 SMALL = 200
 SMALL_PLANE = 2000
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
@@ -223,9 +225,12 @@ class Accelerator:
         return rose
 
     def price(self, work: float) -> float:
-        """What 25 Newton steps cost, in sweeps of so many multiplications and additions."""
-        # Linear algebra is some eight times faster than loops over planes.
-        return 25.0 * (0.2 + self.n_weights**3 / (24.0 * work))
+        """What 25 Newton steps cost, in sweeps of so many multiplications and additions.
+
+        Linear algebra is some eight times faster than loops over planes. Small fits, which end soon
+        in any case, should not have to compile the kernels of these steps.
+        """
+        return 25.0 * (0.2 + self.n_weights**3 / (24.0 * work)) + SMALL_FIT / work
 
     def _crawls(self, gap: float, work: float) -> bool:
         """Whether Newton steps promise more than sweeps for the same work; then they begin."""

@@ -357,7 +357,7 @@ class Stream:
         """Weights of the dual state, made when they are asked for, without a certificate."""
         nothing, nan = np.empty(0), math.nan
         self.owner._store(
-            Result(nothing, nan, nan, nan, nan, passes, False, True, False, reason, history)
+            Result(nothing, nan, nan, nan, nan, passes, False, True, True, False, reason, history)
         )
         del self.owner.__dict__["weights_"]
 

@@ -340,6 +340,7 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         n_weights=size,
         scratch_size=1,
         exact=bool(structure.exact),
+        bounded=bool(structure.exact),
         threads=is_compiled(structure),
         bind=bind,
     )

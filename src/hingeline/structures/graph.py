@@ -40,7 +40,14 @@ from hingeline.inference.factor_graph import (
     topology,
 )
 from hingeline.inference.icm import conditional_scores
-from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, best_assignment, make_oracle
+from hingeline.inference.map import (
+    ENUMERATION,
+    GRAPH_CUT,
+    MAX_PRODUCT,
+    Oracle,
+    best_assignment,
+    make_oracle,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -187,6 +194,7 @@ def compile_problem(problem: GraphProblem) -> Compiled:
         scratch_size=problem.n_features
         + problem.n_weights
         - problem.n_features * problem.n_columns,
+        exact=decodes_exactly(problem) or bool((problem.oracle.method == GRAPH_CUT).all()),
     )
 
 
@@ -677,18 +685,6 @@ def plane_add(problem: GraphProblem, i: int, y: Array, step: float, w: Array) ->
                 table_add(problem, i, c, a, b, step, w)
 
 
-@helper
-def decode_by_loss(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]:
-    """Never called: estimators refuse what needs it. Kernels contain the call all the same."""
-    return np.empty(0), np.empty((0, output_length(problem, i)), dtype=np.int32)
-
-
-@helper
-def decode_best(problem: GraphProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-    """Never called, as :func:`decode_by_loss`."""
-    return 0
-
-
 register(
     GraphProblem,
     output_length=output_length,
@@ -701,8 +697,6 @@ register(
     planes_add=planes_add,
     plane_loss=plane_loss,
     truth=truth,
-    decode_by_loss=decode_by_loss,
-    decode_best=decode_best,
 )
 
 

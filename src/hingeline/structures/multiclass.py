@@ -161,19 +161,6 @@ def plane_add(problem: MulticlassProblem, i: int, y: Array, step: float, w: Arra
 
 
 @helper
-def planes_score(problem: MulticlassProblem, i: int, ys: Array, w: Array, out: Array) -> None:
-    for j in range(ys.shape[0]):
-        out[j] = plane_score(problem, i, ys[j], w)
-
-
-@helper
-def planes_add(problem: MulticlassProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
-    for j in range(ys.shape[0]):
-        if steps[j] != 0.0:
-            plane_add(problem, i, ys[j], steps[j], w)
-
-
-@helper
 def plane_sqdist(problem: MulticlassProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     return 0.0 if y[0] == z[0] else 2.0 * problem.sqnorm[i]
 
@@ -340,8 +327,6 @@ register(
     decode=decode,
     plane_score=plane_score,
     plane_add=plane_add,
-    planes_score=planes_score,
-    planes_add=planes_add,
     plane_sqdist=plane_sqdist,
     plane_loss=plane_loss,
     truth=truth,

@@ -1,6 +1,6 @@
 """The softly constrained dual, block by block: scores, steps, and what a block is worth.
 
-In units of P, with ``c_i = C·s_i``, messages ``δ_cv = κ(μ_c^v − μ_v)``, ``κ = 1/(ρM)``, and scores
+In units of P, with ``c_i = C·s_i``, messages ``δ_cv = κ(μ_c^v − μ_v)``, ``κ = 1/ρ``, and scores
 
     θ̂_v(s) = θ_v(s) + Σ_c δ_cv(s),     θ̂_c(y) = θ_c(y) − Σ_v δ_cv(y_v)
 

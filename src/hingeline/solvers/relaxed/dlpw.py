@@ -346,6 +346,7 @@ class DLPW(CertifiedSolver):
     name = "dlpw"
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings = ("margin",)
+    decodes = False
     soft_only = "it descends on the price of slack"
 
     @dataclass(frozen=True)
@@ -376,7 +377,7 @@ class DLPW(CertifiedSolver):
         if self.options.messages_by == "factors":
             self.by = FACTORS
         self.messages = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)
-        self.exact = self.temperature > 0.0
+        self.exact, self.bounded = False, self.temperature > 0.0
         self.planes = aligned_zeros(compiled.n_weights)
         self.moments = aligned_zeros(compiled.n_weights)
         self.state = np.zeros(4)
@@ -493,7 +494,7 @@ class DLPW(CertifiedSolver):
 
     def findings(self, weights: Array) -> dict[str, float]:
         """The relaxed objective, which is the primal, and its gap."""
-        gap = self._best_primal - self.bound if self.exact else math.nan
+        gap = self._best_primal - self.bound if self.bounded else math.nan
         return {"relaxed_objective_": self._best_primal, "relaxed_gap_": gap}
 
     def repair(self) -> None:

@@ -5,12 +5,18 @@ Constraints* (2015). Where exact inference is hard, the hinge of an example is r
 relaxation, written with messages δ between its factors::
 
     g(w, δ)   = ½‖w‖² + Σ_i c_i Σ_blocks max_s θ̂(s; w, δ),           c_i = C·s_i
-    g_ρ(w, δ) = g(w, δ) + (ρM/2) Σ_i c_i‖δ_i‖²,                       M = Σ_i s_i
+    g_ρ(w, δ) = g(w, δ) + (ρ/2) Σ_i c_i‖δ_i‖²
 
-(λ = 1/(CM) of the paper, all values times CM.) The dual f_ρ has marginals on a simplex for every
-block, and no constraint that those of a factor agree with those of its variables: disagreement is
-what messages are made of, ``δ = (μ_c − μ_v)/(ρM)``. So a step is local: it reads and writes one
-block, its weights and its neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
+The dual f_ρ has marginals on a simplex for every block, and no constraint that those of a factor
+agree with those of its variables: disagreement is what messages are made of,
+``δ = (μ_c − μ_v)/ρ``. So a step is local: it reads and writes one block, its weights and its
+neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
+
+ρ is that of an example: messages are at most 1/ρ, however many examples there are, and the same
+data twice with half of C have the same optimum. The paper prints a penalty that is M = Σ_i s_i
+times as large (its λ is 1/(CM)); then weights of pairs fall like 1/M, and with many examples the
+model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the loss of a
+wrong label, which is what the messages have to outweigh.
 
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
@@ -20,7 +26,7 @@ block, its weights and its neighbours' marginals (:mod:`hingeline.solvers.relaxe
     ``passes`` passes all blocks are evaluated, in threads, and blocks with little to gain are left
     out until the next time. After the first few sweeps ``(η/2)‖w − w'‖²`` is added, w' being the
     weights of the sweep before (a proximal point method). Thousands of factors share a table of
-    weights, and what they have to do is to differ: their messages, 1/(ρM), bend the dual far less
+    weights, and what they have to do is to differ: their messages, 1/ρ, bend the dual far less
     than their own share of w, c_i, which they may ignore together but not one by one. With
     c_i/(1 + η) they move further, and w is less noisy.
 
@@ -35,9 +41,9 @@ g(w, δ) against the dual value of marginals that agree.
 Whenever the gap of the softly constrained problem is small beside that,
 
 ``hardening="centre"``
-    the penalty becomes ``(ρM/2) Σ c_i‖δ_i − δ̄_i‖²`` with the messages reached as its centre δ̄: the
+    the penalty becomes ``(ρ/2) Σ c_i‖δ_i − δ̄_i‖²`` with the messages reached as its centre δ̄: the
     proximal method of multipliers. ρ need not go to 0. It is divided by ``rho_factor``, down to
-    where 1/(ρM) is the mean of ``c_i‖x‖²`` over the factors: there messages and weights bend the
+    where 1/ρ is the mean of ``c_i‖x‖²`` over the factors: there messages and weights bend the
     dual alike, and passes gain the most.
 ``hardening="rho"``
     ρ is divided by ``rho_factor``, and goes to 0: continuation as published. Blocks hang together
@@ -92,6 +98,7 @@ from hingeline.structures.graph_blocks import (
     lay_out_blocks,
     load_masses,
     marginal,
+    mean_loss,
     mean_square,
     place_messages,
     row_add,
@@ -105,13 +112,15 @@ Array = np.ndarray[Any, Any]
 
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
+#: ρ by default, over the mean loss of a wrong label.
+DEFAULT_RHO = 0.3
 #: Blocks drawn at a time.
 BLOCKS_DRAWN = 1 << 18
 #: Iterates of a pass that enter the average.
 AVERAGED_ITERATES = 32
 #: Sweeps before proximal ones: far from the optimum plain steps gain more.
 PLAIN_SWEEPS = 3
-#: η by default, over c_i·ρM, and at most.
+#: η by default, over c_i·ρ, and at most.
 PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0
 #: A variable is fractional where its largest marginal is further than this from 1.
 FRACTIONAL_FROM = 1e-6
@@ -414,12 +423,20 @@ class SoftBCFW(CertifiedSolver):
     name = "soft-bcfw"
     slacks = ("max",)
     rescalings = ("margin",)
+    decodes = False
     soft_only = "it steps towards corners of the feasible set, which must be bounded"
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        rho: float = option(
-            1.0, "softness ρ of the constraints; where they are hard, the one to begin with"
+        rho: float | None = option(
+            None,
+            "softness ρ of the constraints, of an example; where they are hard, the one to begin "
+            "with; None: 0.3 over the mean loss of a wrong label",
+        )
+        rho_scale: str = option(
+            "example",
+            "'printed': the penalty is multiplied by the total weight of the examples",
+            words=("example", "printed"),
         )
         constraints: str = option(
             "soft",
@@ -450,7 +467,7 @@ class SoftBCFW(CertifiedSolver):
         )
         proximal: float | None = option(
             None,
-            "η of proximal passes, 0 for none; None: in proportion to c_i·ρM, up to 9",
+            "η of proximal passes, 0 for none; None: in proportion to c_i·ρ, up to 9",
             least=0,
         )
         skip: float = option(
@@ -478,11 +495,12 @@ class SoftBCFW(CertifiedSolver):
         self.pass_blocks = self.blocks
         if self.steps == "frank-wolfe":
             self.pass_blocks = self.blocks._replace(factors=AnyFactors())
-        self.exact = True  # every block is enumerated, however hard its example is
+        self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
-        self.rho = float(self.options.rho)
-        self.M = float(self.options.total_weight or len(self.active))
+        rho = self.options.rho or DEFAULT_RHO / mean_loss(compiled.problem, form.cap)
+        printed = self.options.rho_scale == "printed"
+        self.rho = float(rho * (self.options.total_weight or len(self.active)) if printed else rho)
         self.mu = np.zeros(int(self.blocks.unary_at[-1]))
         self.sums = np.zeros(len(self.mu))
         self.mass = np.zeros(int(self.blocks.mass_at[-1]), dtype=np.float32)
@@ -498,7 +516,7 @@ class SoftBCFW(CertifiedSolver):
         self.fractional = 0.0  # share of variables
         self.best_relaxed = math.inf  # g(w, δ) of the best weights
         #: ρ at which messages and weights bend the dual alike
-        self.balance = 1.0 / max(mean_square(compiled.problem, form.cap) * self.M, 1e-300)
+        self.balance = 1.0 / max(mean_square(compiled.problem, form.cap), 1e-300)
         self.total = aligned_zeros(compiled.n_weights)  # of iterates, for their average
         self.visits = 0
         self.anchor = aligned_zeros(compiled.n_weights)  # weights that proximal passes stay near
@@ -538,8 +556,8 @@ class SoftBCFW(CertifiedSolver):
 
     @property
     def kappa(self) -> float:
-        """``1/(ρM)``, what disagreement is multiplied with to become a message."""
-        return 1.0 / (self.rho * max(self.M, 1e-300))
+        """``1/ρ``, what disagreement is multiplied with to become a message."""
+        return 1.0 / self.rho
 
     @property
     def n_planes(self) -> int:
@@ -683,7 +701,7 @@ class SoftBCFW(CertifiedSolver):
         return primal
 
     def _soft_dual(self) -> float:
-        """``f_ρ = Σ c_i·μ·l − ½‖w‖² − (ρM/2) Σ c_i‖δ_i‖² + …`` from the terms evaluated last."""
+        """``f_ρ = Σ c_i·μ·l − ½‖w‖² − (ρ/2) Σ c_i‖δ_i‖² + …`` from the terms evaluated last."""
         cap = self.form.cap
         penalty = 0.5 * self.kappa * float(cap @ self.terms[:, PENALTY])
         linear, centred = float(cap @ self.terms[:, LINEAR]), float(cap @ self.terms[:, CENTRE])
