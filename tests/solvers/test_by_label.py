@@ -72,6 +72,14 @@ def test_the_primal_reported_is_that_of_the_weights():
     np.testing.assert_array_equal(model.unary_coef_[:, 0], -model.unary_coef_[:, 1])
 
 
+def test_named_inference_changes_nothing():
+    X, Y = make()
+    plain, named = fit(X, Y), fit(X, Y, inference="icm")
+    np.testing.assert_array_equal(plain.weights_, named.weights_)
+    assert named.oracle_exact_
+    assert named.duality_gap_ == plain.duality_gap_
+
+
 def test_weights_do_not_depend_on_threads():
     X, Y = make()
     one, two = (fit(X, Y, n_jobs=jobs).weights_ for jobs in (1, 3))

@@ -182,10 +182,20 @@ def _result(
         progress.update(solver, certified=True)
     weights, primal = solver.best()
     gap, rel = progress.gap, progress.relative_gap
+    if chosen is None and solver.polishes and not (solver.hard or solver.restricted):
+        weights, primal = _polish(solver, weights, primal, gap)
+        if primal != progress.best_primal:
+            gap = primal - progress.best_dual if solver.bounded else math.nan
+            rel = relative(gap, solver.positive_part(primal))
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
         gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
+    if not np.isfinite(weights).all():
+        raise ValueError(
+            f"{limits.name} arrived at weights that are not finite: the features or C are too "
+            "large; scale the features, or lower C."
+        )
     converged = bool(rel <= tol) or (solver.satisfied and chosen is None)
     if rel <= tol and reason != "interrupted" and not reason.startswith("callback"):
         reason = "converged on the outputs found" if solver.restricted else "converged"
@@ -232,6 +242,32 @@ def _result(
         history=history,
         findings=findings,
     )
+
+
+def _polish(
+    solver: CertifiedSolver, weights: Array, primal: float, gap: float
+) -> tuple[Array, float]:
+    """The weights, or better ones beside them that only rounding kept a solver from.
+
+    P is strongly convex: unless ½‖w‖² is at most four gaps, w = 0 cannot be better. And where C is
+    so large that the rounding of hinges costs something, and nothing else is left of them, weights
+    longer by a little have none.
+    """
+    half, form = 0.5 * float(weights @ weights), solver.form
+    if half <= 4.0 * max(gap, 0.0) + 1e-10 * abs(primal):
+        zero = np.zeros_like(weights)
+        value = solver.primal_of(zero)
+        if value < primal:
+            return zero, value
+    if form.ridge.any() or 1e-15 * float(form.cap.sum()) <= 1e-10 * primal:
+        return weights, primal
+    most = (primal - half) / float(form.cap[form.cap > 0.0].min(initial=math.inf))
+    if most < 1e-8:
+        longer = (1.0 + 2.0 * max(most, 0.0) + 1e-12) * weights
+        value = solver.primal_of(longer)
+        if value <= primal * (1.0 + 1e-11):
+            return longer, value
+    return weights, primal
 
 
 def _certified(row: HistoryRow, solver: CertifiedSolver, primal: float, gap: float) -> HistoryRow:

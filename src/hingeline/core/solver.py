@@ -90,6 +90,7 @@ class CertifiedSolver(ABC):
 
     decodes: ClassVar[bool] = True  # its primal has the largest hinge of every example, decoded
     certifies = False  # whether every sweep keeps a true primal by itself
+    polishes = False  # whether the loop may try to better the weights of a run by rounding
     streaming = False  # the average goes on from one call to the next
     #: What :mod:`hingeline.core.loop` keeps of the state.
     saved_numbers: ClassVar[tuple[str, ...]] = (
@@ -447,6 +448,7 @@ class PlaneSolver(CertifiedSolver):
     """
 
     by_example = True
+    polishes = True
     inner_products = True  # whether the working set keeps those of an example's planes
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
     accelerate: Any  # a step over all planes with mass

@@ -253,6 +253,22 @@ class Streams:
         return self
 
 
+def _refuse_overflow(problem: Any, price: float) -> None:
+    """Refuse features so large that squares of planes, or of all of them together, overflow."""
+    for name in ("values", "factor_values"):
+        values = getattr(problem, name, None)
+        if not isinstance(values, np.ndarray) or not values.size:
+            continue
+        largest = max(abs(float(values.max())), abs(float(values.min())))
+        # ‖Σ α Δf‖ is at most the sum of all entries, times the sum of all multipliers.
+        reach = 2.0 * largest * values.size * (max(price, 1.0) if math.isfinite(price) else 1.0)
+        if not reach < 1e150:
+            raise ValueError(
+                f"a feature has the size {largest:.3g}, and squares of such numbers overflow in "
+                "training: scale the features."
+            )
+
+
 #: A dense (examples, outputs) table of multipliers may take this much memory.
 ENUMERATED_MB = 1024
 
@@ -351,15 +367,23 @@ class BaseSSVM:
         solver = self._solver_class(None)
         self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
-        registry.check_options(solver, self.solver_options, self.solver, self.slack)
+        added = (
+            {"violators": self._violators} if "violators" in registry.option_names(solver) else {}
+        )
+        registry.check_options(solver, self.solver_options, self.solver, self.slack, added)
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""
         options = dict(self.solver_options or {})
         if "violators" in registry.option_names(solver_class):
-            default = "all" if self._enumerable else "argmax"
-            options["violators"] = default if self.violators is None else self.violators
+            options["violators"] = self._violators
         return options
+
+    @property
+    def _violators(self) -> Any:
+        """Which violators a slack that is a sum counts: ``violators``, or the default."""
+        default = "all" if self._enumerable else "argmax"
+        return default if self.violators is None else self.violators
 
     def _compile(self, problem: Any) -> Compiled:
         """The problem with what solvers need."""
@@ -410,6 +434,7 @@ class BaseSSVM:
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
+        _refuse_overflow(compiled.problem, float(self.C) * float(weights.sum()))
         form = make_formulation(float(self.C), self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
         options = {**self._options(solver_class), **given}

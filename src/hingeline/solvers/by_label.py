@@ -226,6 +226,7 @@ class ByLabel(CertifiedSolver):
 
     name = "by-label"
     certifies = True
+    polishes = True
     saved_numbers = ("clock", "oracle_calls", "satisfied")
     saved_arrays = (
         "alpha",
@@ -240,6 +241,7 @@ class ByLabel(CertifiedSolver):
     )
 
     def _begin(self, start: Array | None) -> None:
+        self.exact = self.bounded = True  # whatever inference was asked for: nothing is decoded
         problem = self.compiled.problem
         n, m = self.compiled.n, len(problem.column_start)
         truth = problem.labels.reshape(n, m)

@@ -53,6 +53,9 @@ from hingeline.solvers.sdm import Accelerator, Pair
 
 Array = np.ndarray[Any, Any]
 
+#: Multipliers may miss the bound of their sum by this share of it.
+CAP_ROUNDING = 1e-12
+
 
 @finite_helper
 def hinges(
@@ -212,12 +215,15 @@ def visit_isotropic(
     pack = work.second
     # An example at its bound mostly stays there: try that first.
     theta = threshold(beta, m, first, second, cap, 0.0, pack) if total >= cap else -np.inf
+    tight = True
     if theta < kappa * (cap - total):  # the bound, if it was tried, does not hold the mass back
         theta = threshold(beta, m, first, second, total, 1.0 / kappa, pack)
-        if theta > kappa * (cap - total):
+        tight = theta > kappa * (cap - total)
+        if tight:
             theta = threshold(beta, m, first, second, cap, 0.0, pack)
     steps = work.steps
     some = False
+    mass = 0.0
     for k in range(m):
         new = max(0.0, beta[k] - theta)
         change = new - alpha[at + k]
@@ -225,6 +231,20 @@ def visit_isotropic(
         steps[k] = change
         drift[at + k] += coefficient * change
         alpha[at + k] = new
+        mass += new
+    if tight and abs(mass - cap) > CAP_ROUNDING * cap:
+        # Beside g/square the bound is so small that β − θ has lost digits: fill it exactly.
+        factor = cap / mass if mass > 0.0 else 0.0
+        for k in range(m):
+            new = alpha[at + k] * factor
+            if mass == 0.0 and beta[k] == first:
+                new = cap
+                first = np.inf  # one takes it all
+            change = new - alpha[at + k]
+            some = some or change != 0.0
+            steps[k] += change
+            drift[at + k] += coefficient * change
+            alpha[at + k] = new
     if some:
         all_add(problem, i, steps, w)
     return gap
@@ -452,6 +472,7 @@ class EnumeratedSDM(CertifiedSolver):
     slacks: ClassVar[tuple[str, ...]] = ("max", "squared")
     all_outputs = True
     by_example = True
+    polishes = True
 
     @dataclass(frozen=True)
     class Options(SolverOptions):

@@ -193,6 +193,7 @@ class NuCertificate:
 
     nu_numbers: ClassVar[tuple[str, ...]] = ("_best_rho", "least_hinge", "_bound")
     nu_arrays: ClassVar[tuple[str, ...]] = ("_points", "_levels")
+    polishes = False  # primals are those of the best multiple already
     decodes: ClassVar[bool] = False  # its primal is another
 
     margins: Margins

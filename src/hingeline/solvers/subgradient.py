@@ -92,6 +92,7 @@ class Subgradient(CertifiedSolver):
     slacks: ClassVar[tuple[str, ...]] = ("max",)
     rescalings = ("margin",)
     soft_only = "it descends on the price of slack"
+    polishes = True
 
     @dataclass(frozen=True)
     class Options(SolverOptions):

@@ -148,7 +148,8 @@ def make_problem(
     indptr = np.ascontiguousarray(indptr, dtype=np.int64)
     values = np.ascontiguousarray(values)
     owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    squares = np.square(values, dtype=np.float64)
+    with np.errstate(over="ignore"):  # estimators refuse it
+        squares = np.square(values, dtype=np.float64)
     featured = factor_start is not None and factor_values is not None
     return GraphProblem(
         graph=graph,

@@ -69,7 +69,8 @@ def make_problem(
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    squares = np.asarray(values, dtype=np.float64) ** 2
+    with np.errstate(over="ignore"):  # estimators refuse it
+        squares = np.asarray(values, dtype=np.float64) ** 2
     return MulticlassProblem(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
@@ -87,6 +88,8 @@ def make_problem(
 def compile_problem(problem: MulticlassProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
     weights = np.arange(problem.n_features * problem.stride).reshape(-1, problem.stride)
+    with np.errstate(over="ignore"):
+        squares = 2.0 * problem.sqnorm
     return Compiled(
         problem,
         lengths=np.ones(len(problem.labels), dtype=np.int64),
@@ -94,7 +97,7 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         scratch_size=1,
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
-        output_squares=2.0 * problem.sqnorm,
+        output_squares=squares,
         matrix_order=weights[:, : problem.n_labels].T.ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
     )

@@ -1,0 +1,156 @@
+"""Extremes of numbers: C from 1e-12 to 1e12, features from 1e-100 to 1e100, and beyond."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM
+
+PRICES = (1e-12, 1e-6, 1.0, 1e6, 1e12)
+SIZES = (1e-100, 1e-6, 1.0, 1e6, 1e100)
+SOLVERS = ("auto", "bcfw", "fsmo", "one-slack", "subgradient")
+
+
+def exact(table):
+    """Rows of fractions, so that nothing is rounded."""
+    return [[Fraction(float(v)) for v in row] for row in np.atleast_2d(table)]
+
+
+def dot(a, b):
+    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
+
+
+def true_primal(tables, C, slack):
+    return float(sum(dot(row, row) for row in tables) / 2 + Fraction(C) * slack)
+
+
+def primal_of_classes(model, X, y, C):
+    W = exact(model.coef_)
+    slack = Fraction(0)
+    for x, true in zip(exact(X), y, strict=True):
+        scores = [dot(row, x) for row in W]
+        slack += max(s - scores[true] + (k != true) for k, s in enumerate(scores))
+    return true_primal(W, C, slack)
+
+
+def primal_of_chains(model, X, y, C):
+    U, T = exact(model.emission_coef_), exact(model.transition_coef_)
+    (start,), (end,) = exact(model.start_coef_), exact(model.end_coef_)
+    slack = Fraction(0)
+    for x, true in zip(X, y, strict=True):
+        unary = [[dot(row, token) for row in U] for token in exact(x)]
+
+        def score(z, unary=unary):
+            pairs = sum((T[a][b] for a, b in itertools.pairwise(z)), Fraction(0))
+            alone = sum(u[k] for u, k in zip(unary, z, strict=True))
+            return start[z[0]] + end[z[-1]] + pairs + alone
+
+        truth = score(true.tolist())
+        slack += max(
+            score(z) - truth + sum(a != b for a, b in zip(z, true.tolist(), strict=True))
+            for z in itertools.product(range(len(U)), repeat=len(true))
+        )
+    return true_primal([*U, *T, start, end], C, slack)
+
+
+def make_rows(separable):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 4))
+    return X, X[:, :3].argmax(axis=1) if separable else rng.integers(0, 3, size=12)
+
+
+def make_chains(separable):
+    rng = np.random.default_rng(3)
+    X = [rng.normal(size=(int(rng.integers(1, 5)), 4)) for _ in range(6)]
+    y = [(x[:, 0] > 0).astype(int) if separable else rng.integers(0, 2, len(x)) for x in X]
+    y[0][0] = 1 - y[1][0]
+    return X, y
+
+
+def check(model, primal, nothing):
+    assert np.isfinite(model.weights_).all()
+    assert model.dual_objective_ <= primal * (1 + 1e-9)
+    assert primal <= nothing * (1 + 1e-12) or not model.converged_
+    assert model.primal_objective_ == pytest.approx(primal, rel=1e-9 if model.converged_ else 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_classes(solver, separable):
+    X, y = make_rows(separable)
+    for C, size in itertools.product(PRICES, SIZES):
+        model = MulticlassSSVM(
+            C=C, solver=solver, fit_intercept=False, max_iter=50, random_state=0
+        ).fit(X * size, y)
+        check(model, primal_of_classes(model, X * size, y, C), C * len(y))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_chains(solver, separable):
+    X, y = make_chains(separable)
+    for C, size in itertools.product(PRICES, SIZES):
+        scaled = [x * size for x in X]
+        model = ChainSSVM(C=C, solver=solver, fit_intercept=False, max_iter=50, random_state=0).fit(
+            scaled, y
+        )
+        check(model, primal_of_chains(model, scaled, y, C), C * sum(map(len, y)))
+
+
+def test_small_prices_fill_the_bound_exactly():
+    """At C → 0 every example is at its bound, and D = n·C less what is of the order of C²."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(200, 5)), rng.integers(0, 4, size=200)
+    for C in (1e-12, 1e-15, 1e-18, 1e-30):
+        model = MulticlassSSVM(C=C, random_state=0).fit(X, y)
+        assert model.dual_objective_ == pytest.approx(200 * C, rel=1e-9)
+        assert model.dual_objective_ <= model.primal_objective_ * (1 + 1e-12)
+        assert model.primal_objective_ <= 200 * C * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("size", [1e150, 1e154, 1e200, 1e300])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_squares_that_overflow_are_refused(size, solver):
+    X, y = make_rows(False)
+    chains, labels = make_chains(False)
+    fits = [
+        (MulticlassSSVM(solver=solver), X * size, y),
+        (ChainSSVM(solver=solver), [x * size for x in chains], labels),
+    ]
+    if solver == "auto":
+        fits.append((MultilabelSSVM(edges="none"), X * size, np.eye(3, dtype=int)[y]))
+        fits.append((MultilabelSSVM(), X * size, np.eye(3, dtype=int)[y]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for model, inputs, outputs in fits:
+            with pytest.raises(ValueError, match=r"a feature has the size .*scale the features\.$"):
+                model.fit(inputs, outputs)
+
+
+def test_weights_that_are_not_finite_are_never_returned():
+    """Structures of others have no table of features to look at: what comes out is looked at."""
+    X, y = make_rows(False)
+
+    def spoil(state):
+        state.stop("spoilt", np.full_like(state.weights, np.nan))
+
+    with pytest.raises(ValueError, match="weights that are not finite"):
+        MulticlassSSVM(callbacks=spoil).fit(X, y)
+
+
+def test_no_weights_are_better_than_bad_ones():
+    """Two examples that contradict each other: nothing can be learnt."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for solver in SOLVERS:
+            model = MulticlassSSVM(C=1e12, solver=solver, fit_intercept=False, max_iter=20)
+            model.fit(np.array([[1.0], [1.0], [1.0 + 1e-13]]), [0, 1, 1])
+            assert model.primal_objective_ <= 3e12
