@@ -12,6 +12,9 @@ import pytest
 import hingeline
 from cli.commands import conll, crfsuite, done, refused, run, sentences, svmhmm, svmlight, write
 
+# isort: split
+from marks import slow
+
 TRAIN, TEST = sentences(40, 0), sentences(15, 1)
 
 
@@ -220,7 +223,12 @@ def test_seeds_and_threads(folder):
 
 @pytest.mark.parametrize(
     "options",
-    [("--slack", "squared"), ("--rescale", "slack"), ("--solver", "fsmo"), ("--tol", "1e-4")],
+    [
+        ("--slack", "squared"),
+        slow(("--rescale", "slack")),
+        slow(("--solver", "fsmo")),
+        ("--tol", "1e-4"),
+    ],
 )
 def test_parameters_reach_the_estimator(folder, options):
     result, model = train(folder, *options)

@@ -17,6 +17,9 @@ from cli.commands import conll, done, refused, run, sentences, spawn, write
 from hingeline import ChainSSVM
 from hingeline.modelfile.files import read_header, read_model
 
+# isort: split
+from marks import slow
+
 #: About 3 s and some hundred passes on one core.
 LONG = ("-C", "3", "--tol", "1e-3")
 KILLS = 10
@@ -200,11 +203,11 @@ def test_there_is_no_checkpoint(folder):
 @pytest.mark.parametrize(
     "options",
     [
-        (),
-        ("--max-iter", 7),
+        slow(()),
+        slow(("--max-iter", 7)),
         ("--dev", "dev", "--patience", 2),
-        ("--solver", "fsmo"),
-        ("--slack", "squared"),
+        slow(("--solver", "fsmo")),
+        slow(("--slack", "squared")),
         ("--scheme", "auto", "--n-jobs", 2),
     ],
 )

@@ -22,6 +22,7 @@ from hingeline.solvers.sdm import SDM
 from hingeline.structures import chain, multiclass
 
 # isort: split
+from marks import slow
 from naive import chain_joint_feature, multiclass_joint_feature
 from reference import EnumeratedProblem, primal, random_chains, random_multiclass, solve
 
@@ -86,7 +87,7 @@ def check_history(model: Any, best: float) -> None:
     assert rows[-1].dual == model.dual_objective_
 
 
-@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("C", [slow(0.1), 10.0])
 @pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
 @pytest.mark.parametrize("kind", ["multiclass", "chain"])
@@ -113,7 +114,7 @@ def test_weak_duality_with_a_hard_margin(data: Any, kind: str, solver: str, resc
     check_history(model, best)
 
 
-@pytest.mark.parametrize(("C", "separable"), [(0.1, False), (10.0, False), (np.inf, True)])
+@pytest.mark.parametrize(("C", "separable"), [slow(0.1, False), (10.0, False), (np.inf, True)])
 @pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
 @pytest.mark.parametrize("kind", ["multiclass", "chain"])
@@ -243,7 +244,7 @@ SOLVER_CLASSES = [
 ]
 
 
-@pytest.mark.parametrize(("C", "separable"), [(0.1, False), (10.0, False), (np.inf, True)])
+@pytest.mark.parametrize(("C", "separable"), [slow(0.1, False), (10.0, False), (np.inf, True)])
 @pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
 @pytest.mark.parametrize(("kind", "solver_class", "options"), SOLVER_CLASSES)
 def test_identity_and_monotone_dual(

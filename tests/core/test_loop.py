@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from hingeline import SSVM, ChainSSVM, EarlyStopping, HistoryRow, MulticlassSSVM, PassState
 
 # isort: split
+from marks import slow
 from reference import EnumeratedProblem, primal, random_chains, random_multiclass, solve
 
 L, D = 3, 4
@@ -318,7 +319,7 @@ def test_seeds(small: Any, kind: str) -> None:
 # Warm start ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), ("squared", "slack")])
+@pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), slow("squared", "slack")])
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_warm_start_along_C(small: Any, kind: str, solver: str, slack: str, rescale: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 
+from hingeline import ChainSSVM
 from hingeline.core import registry
 from hingeline.core.formulations import RESCALINGS, SLACKS
 from hingeline.core.solver import CertifiedSolver
@@ -65,6 +66,15 @@ def test_messages_name_what_there_is():
     cut = registry.find("one-slack", "max")
     with pytest.raises(ValueError, match=r"\['step'\] must be at most 1, got 2"):
         registry.check_options(cut, {"step": 2}, "one-slack", "max")
+
+
+@pytest.mark.parametrize("solver", ["sdcd", "one-slack"])
+@pytest.mark.parametrize("violators", [None, "argmax", 3])
+def test_lists_of_outputs_are_for_all_violators(solver, violators):
+    model = ChainSSVM(slack="sum", solver=solver, solver_options={"max_outputs": 5})
+    with pytest.raises(ValueError, match="'max_outputs', which has no effect"):
+        model.set_params(violators=violators).check_parameters()
+    model.set_params(violators="all").check_parameters()
 
 
 def test_a_chain_loads_no_solver_of_graphs():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from hingeline import MulticlassSSVM
+from hingeline import GraphSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
 from hingeline.core.primitives import Workers
@@ -162,6 +162,43 @@ def test_weak_duality_and_ascent(options: dict[str, Any]) -> None:
         # The gap is the sum of the gaps of blocks.
         assert primal - solver.value == pytest.approx(float(solver.gaps.sum()), rel=1e-4, abs=1e-6)
         before = solver.value
+
+
+@pytest.mark.parametrize("schedule", ["improved", "published"])
+@pytest.mark.parametrize("sampling", ["permutation", "gap", "random"])
+def test_factors_are_visited_from_the_start(schedule: str, sampling: str) -> None:
+    """Their gaps are 0 at the truth, and were for as long as no certificate looked at them."""
+    solver = solver_for(random_small(6, n=12), rho=0.5, schedule=schedule, sampling=sampling)
+    solver._evaluate_and_keep = lambda *given: 0.0  # type: ignore[method-assign]
+    solver.sweep()
+    moved = [solver.mass[a:b].any() for a, b in _factor_ranges(solver)]
+    assert np.mean(moved) > 0.2
+    before = solver.mass.copy()
+    solver.sweep()
+    changed = solver.mass != before
+    assert np.mean([changed[a:b].any() for a, b in _factor_ranges(solver)]) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        *(({"schedule": "published", name: 1}, name) for name in ("passes", "rounds", "proximal")),
+        ({"schedule": "published", "skip": 0.5}, "skip"),
+        ({"sampling": "random", "proximal": 1.0}, "proximal"),
+        ({"hardening": "rho"}, "hardening"),
+        ({"constraints": "soft", "rho_factor": 2.0}, "rho_factor"),
+    ],
+)
+def test_options_without_effect_are_refused(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=f"has '{name}', which has no effect"):
+        GraphSSVM(solver="soft-bcfw", solver_options=options).check_parameters()
+
+
+def test_options_with_effect_are_taken() -> None:
+    hard = {"constraints": "hard", "hardening": "rho", "rho_factor": 2.0, "skip": 0.2}
+    ordered = {"schedule": "published", "sampling": "permutation", "skip": 0.2}
+    for options in (hard, ordered, {"passes": 2, "rounds": 0, "proximal": 1.0}):
+        GraphSSVM(solver="soft-bcfw", solver_options=options).check_parameters()
 
 
 @pytest.mark.parametrize("steps", ["frank-wolfe", "projected"])

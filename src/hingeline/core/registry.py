@@ -117,16 +117,28 @@ def option_names(solver: Any) -> set[str]:
     return {known.name for known in fields(solver.Options)}
 
 
-def check_options(solver: Any, given: Any, name: str, slack: str) -> None:
-    """Refuse ``solver_options`` that a solver class does not know, and values without meaning."""
+def check_options(
+    solver: Any, given: Any, name: str, slack: str, added: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse ``solver_options`` that a solver class does not know, and values without meaning.
+
+    ``added`` is what the estimator tells the solver beside them.
+    """
     if given is None:
         return
     if not isinstance(given, Mapping):
         raise TypeError(f"solver_options must be a mapping, got {given!r}.")
     asked = {known.name: known for known in fields(solver.Options) if known.metadata}
     understood = {key: value for key, value in given.items() if key in asked}
-    for unused in solver.Options(**understood).unused(slack):
-        asked.pop(unused, None)
+    options = solver.Options(**{**(added or {}), **understood})
+    for key in options.unused(slack):
+        if asked.pop(key, None) is not None and key in given:
+            others = ((f.name, getattr(options, f.name)) for f in fields(options) if f.name != key)
+            words = ", ".join(f"{k}={v!r}" for k, v in others if isinstance(v, str))
+            raise ValueError(
+                f"solver_options has {key!r}, which has no effect on solver={name!r} with "
+                f"slack={slack!r}{words and f' and {words}'}: leave it out."
+            )
     for key in sorted(set(given) - set(asked), key=str):
         raise ValueError(
             f"solver_options has {key!r}, which solver={name!r} does not know; it knows "

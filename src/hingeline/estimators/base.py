@@ -367,15 +367,23 @@ class BaseSSVM:
         solver = self._solver_class(None)
         self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
-        registry.check_options(solver, self.solver_options, self.solver, self.slack)
+        added = (
+            {"violators": self._violators} if "violators" in registry.option_names(solver) else {}
+        )
+        registry.check_options(solver, self.solver_options, self.solver, self.slack, added)
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""
         options = dict(self.solver_options or {})
         if "violators" in registry.option_names(solver_class):
-            default = "all" if self._enumerable else "argmax"
-            options["violators"] = default if self.violators is None else self.violators
+            options["violators"] = self._violators
         return options
+
+    @property
+    def _violators(self) -> Any:
+        """Which violators a slack that is a sum counts: ``violators``, or the default."""
+        default = "all" if self._enumerable else "argmax"
+        return default if self.violators is None else self.violators
 
     def _compile(self, problem: Any) -> Compiled:
         """The problem with what solvers need."""

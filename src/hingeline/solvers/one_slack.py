@@ -436,7 +436,9 @@ class OneSlack(CertifiedSolver):
             else:
                 yield from ("kappa1", "kappa2")
             if slack == "max":
-                yield from ("kappa1", "kappa2", "max_outputs")
+                yield from ("kappa1", "kappa2")
+            if slack == "max" or self.violators != "all":
+                yield "max_outputs"
 
     saved_numbers = (*CertifiedSolver.saved_numbers, "decoding")
 

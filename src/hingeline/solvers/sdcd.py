@@ -480,9 +480,11 @@ class SDCD(PlaneSolver):
         violators: str | int = "argmax"
 
         def unused(self, slack: str) -> Iterable[str]:
-            """What belongs to the other schedule."""
+            """What belongs to the other schedule, or to lists of all violators."""
             published = self.schedule == "published"
-            return option_names(SDM) if published else ("kappa1", "kappa2", "delta")
+            yield from option_names(SDM) if published else ("kappa1", "kappa2", "delta")
+            if self.violators != "all":
+                yield "max_outputs"
 
     saved_numbers = (*SDM.saved_numbers, "decoding")
 

@@ -58,6 +58,7 @@ not build up in w. Of pages that no step has touched, most systems keep none.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -475,6 +476,19 @@ class SoftBCFW(CertifiedSolver):
         )
         total_weight: float | None = None
 
+        def unused(self, slack: str) -> Iterable[str]:
+            """What belongs to the other schedule, order or kind of constraints."""
+            published = self.schedule == "published"
+            order = self.sampling or ("random" if published else "permutation")
+            if published:
+                yield from ("passes", "rounds")
+            if published or order != "permutation":
+                yield "proximal"
+            if order != "permutation" and (published or self.rounds == 0):
+                yield "skip"
+            if self.constraints == "soft":
+                yield from ("hardening", "rho_factor")
+
     saved_numbers = (
         *(*CertifiedSolver.saved_numbers, "rho", "value", "relaxed", "soft", "relaxed_bound"),
         *("fractional", "best_relaxed", "_average_leads"),
@@ -570,13 +584,13 @@ class SoftBCFW(CertifiedSolver):
         """Passes over the blocks; the gaps met in them, or the gap of the evaluation after them."""
         self.clock += 1
         if self.options.schedule == "published":
-            return self._pass(self.form.cap)
+            return self._pass(self.form.cap, first=self.clock == 1)
         self.total[:] = 0.0
         self.visits = 0
         weights = self._proximal_passes() if self.clock > PLAIN_SWEEPS else None
         if weights is None:
-            for _ in range(self.options.passes):
-                self._pass(self.form.cap)
+            for k in range(self.options.passes):
+                self._pass(self.form.cap, first=self.clock == 1 and k == 0)
             weights = self.w
         both = self.clock % 4 == 0
         average = last = math.inf
@@ -614,12 +628,20 @@ class SoftBCFW(CertifiedSolver):
         self.w -= eta * self.anchor
         return weights
 
-    def _pass(self, cap: Array) -> float:
-        """As many visits as there are blocks, or one to each block worth it; the gaps met."""
+    def _pass(self, cap: Array, first: bool = False) -> float:
+        """As many visits as there are blocks, or one to each block worth it; the gaps met.
+
+        At the truth factors have nothing to gain until their variables move: the ``first`` pass
+        takes all blocks alike. Later ones that choose by gaps know those of the weights they begin
+        with, but for the improved schedule's permutations, whose gaps are those met last.
+        """
         steps = PROJECTED if self.steps == "projected" else FRANK_WOLFE
         self.oracle_calls += len(self.active)
-        if self.sampling == "permutation":
-            least = self._least_gap()
+        ordered, published = self.sampling == "permutation", self.options.schedule == "published"
+        if not first and (self.sampling == "gap" or (ordered and published)):
+            self._evaluate(self.w, self.terms)
+        if ordered:
+            least = 0.0 if first else self._least_gap()
             order = self.rng.permutation(self.active)
             every = max(len(order) // AVERAGED_ITERATES, 1)
             self.value += pass_examples(
@@ -628,7 +650,7 @@ class SoftBCFW(CertifiedSolver):
             )
             self.visits += len(order) // every
             return float(self.gaps.sum(dtype=np.float64))
-        by_gap = self.sampling == "gap"
+        by_gap = self.sampling == "gap" and not first
         met = 0.0
         left = int(np.diff(self.blocks.block_at)[self.active].sum())
         while left > 0:
