@@ -17,6 +17,7 @@ SCRIPTS = (
     "taggers.py",
     "multiclass.py",
     "scaling.py",
+    "lengths.py",
     "paper_fsmo.py",
     "paper_lse.py",
     "paper_nu.py",

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.solvers.bcfw import AWAY, BCFW, PAIRWISE, PLAIN, block_steps
+from hingeline.solvers.sdm import Accelerator
 
 # isort: split
 from reference import EnumeratedProblem, random_chains, random_multiclass, solve
@@ -263,6 +264,15 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         self.gained += gain
         return gain
 
+    accelerate = Accelerator.__call__
+
+    def watched_step(self: Any, solver: Any, *args: Any, **named: Any) -> bool:
+        before = solver.dual()
+        rose = accelerate(self, solver, *args, **named)
+        solver.gained += solver.dual() - before
+        return rose
+
+    monkeypatch.setattr(Accelerator, "__call__", watched_step)
     monkeypatch.setattr(BCFW, "sweep", watched_sweep)
     monkeypatch.setattr(BCFW, "_move", watched_move)
     return seen
@@ -461,3 +471,16 @@ def test_formulations_it_does_not_know_are_refused() -> None:
     for slack in ("squared", "sum"):
         with pytest.raises(ValueError, match=f"'bcfw' does not solve slack='{slack}'"):
             chain_model({}, slack=slack).fit(*chains())
+
+
+@pytest.mark.parametrize("steps", ["pairwise", "away"])
+def test_large_costs_do_not_crawl(steps: str) -> None:
+    """Steps of single examples alone keep a gap of 79 % after 800 passes."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(5, L))
+    X = [rng.normal(size=(8, 5)) for _ in range(8)]
+    y = [np.argmax(x @ truth + 1.5 * rng.normal(size=(8, L)), axis=1) for x in X]
+    assert chain_model({"steps": steps}, C=1e4, max_iter=100).fit(X, y).converged_
+    alone = chain_model({"steps": steps, "cg_steps": 0}, C=1e4, max_iter=100)
+    with pytest.warns(ConvergenceWarning):
+        alone.fit(X, y)

@@ -571,7 +571,8 @@ class PlaneSolver(CertifiedSolver):
         self.ws = make_room(self.ws, self.clock, self.patience)
         estimate = float(self.gaps.sum())
         passes = options.cached_passes
-        if 20 * (self.n_planes - known) <= len(order):  # decoding hardly finds anything any more
+        found = self.n_planes - known
+        if 20 * found <= len(order):  # decoding hardly finds anything any more
             passes *= 5
         for _ in range(passes):
             worth = self.gaps > options.skip * self.gaps[self.active].mean()
@@ -582,7 +583,8 @@ class PlaneSolver(CertifiedSolver):
         if stage is self.form and self.clock > 1:
             per_plane = self.compiled.size / self.compiled.n
             work = 2.0 * per_plane * max(self.n_planes, 1) * (1 + passes)
-            if self.accelerate(self, estimate, work) and self.accelerate.newton:
+            growth = found / len(order)
+            if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
 

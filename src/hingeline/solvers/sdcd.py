@@ -24,8 +24,9 @@ planes known (type II).
     over all multipliers strictly inside the box late in the run.
 
 Where not all violated outputs are looked for, the certificate is that of the problem restricted
-to the outputs found: the primal of the *newest* set over a feasible dual. The set only grows, so
-primal values of different moments are not compared.
+to the outputs found: the primal of the *newest* set, and of what is violated now, over a feasible
+dual. The set only grows, so primal values of different moments are not compared. A certificate
+adds nothing to it: the set defines the estimator.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ import numpy as np
 
 from hingeline._jit import finite_helper, helper, kernel
 from hingeline.core.blocks import (
-    FREE_SLOTS_ONLY,
     KEEP,
     Mass,
     WorkingSet,
+    find,
     insert,
     make_room,
     register_rule,
@@ -173,20 +174,47 @@ def find_violators(
     clock: int,
     patience: int,
     scratch: Array,
-    violation: Array,
 ) -> None:
     """Put violated outputs of the examples of ``order`` into their sets; parts may run in threads.
 
-    ``wanted`` best outputs are looked at, or ``−wanted`` more than are known. For a certificate
-    (free slots only) ``violation[i]`` is the slack over them, those included that found no room.
+    ``wanted`` best outputs are looked at, or ``−wanted`` more than are known.
+    """
+    for i in order:
+        if form.cap[i] > 0.0:
+            add_violators(problem, form, ws, i, w, wanted, clock, patience, scratch)
+
+
+@kernel
+def sum_over_found(
+    problem: Any,
+    form: Formulation,
+    ws: WorkingSet,
+    order: Array,
+    w: Array,
+    wanted: int,
+    violation: Array,
+) -> None:
+    """``violation[i]``: the slack over the outputs known and the ``wanted`` most violated ones.
+
+    The sets stay as they are: they define the restricted problem, and a certificate must not
+    change what it certifies.
     """
     for i in order:
         violation[i] = 0.0
         if form.cap[i] == 0.0:
             continue
-        left_out = add_violators(problem, form, ws, i, w, wanted, clock, patience, scratch)
-        if patience == FREE_SLOTS_ONLY:
-            violation[i] = slack_of_known(problem, form, ws, i, w) + left_out
+        slack = slack_of_known(problem, form, ws, i, w)
+        if wanted == 1:
+            y = np.empty(output_length(problem, i), dtype=np.int32)
+            h = most_violated(problem, form, i, w, 1.0, y)
+            if h > 0.0 and find(ws, i, y) < 0:
+                slack = add_hinge(form, slack, h)
+        else:
+            ys = violated(problem, form, i, w, wanted)
+            for j in range(ys.shape[0]):
+                if find(ws, i, ys[j]) < 0:
+                    slack = add_hinge(form, slack, hinge(problem, form, i, ys[j], w))
+        violation[i] = slack
 
 
 @kernel
@@ -531,20 +559,24 @@ class SDCD(PlaneSolver):
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_violators`."""
-        find = self.compiled.bind(find_violators)
+        look = self.compiled.bind(find_violators)
         known = (self.compiled.problem, self.form, self.ws)
         asked = (self._wanted(), self.clock, patience)
-        self.workers.map(
-            lambda part, scratch: find(*known, part, self.w, *asked, scratch, self.violation),
-            order,
-        )
+        self.workers.map(lambda part, scratch: look(*known, part, self.w, *asked, scratch), order)
 
     # Certificates --------------------------------------------------------------------------
 
     def _find_violations(self) -> None:
         everyone = np.arange(self.compiled.n)
         if self.restricted:
-            self.find(everyone, FREE_SLOTS_ONLY)
+            over_found = self.compiled.bind(sum_over_found)
+            known = (self.compiled.problem, self.form, self.ws)
+            self.workers.map(
+                lambda part, scratch: over_found(
+                    *known, part, self.w, self._wanted(), self.violation
+                ),
+                everyone,
+            )
             return
         bound = self.compiled.summed_slack
         limit = self.options.max_outputs or (20000 if bound is None else 300)
@@ -571,7 +603,7 @@ class SDCD(PlaneSolver):
         primal = self._certify_one(leads)
         if other < primal:
             self._average_leads = not leads
-            primal = self._certify_one(not leads)  # over what the other has found since
+            primal = self._certify_one(not leads)  # its weights are the ones to keep
         return primal
 
     def _certify_one(self, average: bool) -> float:

@@ -156,8 +156,9 @@ register_rule(Pair, _step)
 
 #: Multiplications and additions that take no time worth saving.
 SMALL_FIT = 3e7
-#: With this few multipliers the step costs next to nothing.
+#: With this few multipliers the step costs next to nothing, where planes are light, too.
 SMALL = 200
+SMALL_PLANE = 2000
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
 SLOW = 1.0 / 200.0
 #: Steps in a row on small problems; each may run into a bound.
@@ -191,16 +192,23 @@ class Accelerator:
         self.since = 0
         self.last = 0.0
 
-    def __call__(self, solver: CertifiedSolver, estimate: float, work: float = 0.0) -> bool:
+    def __call__(
+        self, solver: CertifiedSolver, estimate: float, work: float = 0.0, growth: float = 0.0
+    ) -> bool:
         """Improve all multipliers at once where it is worth it; whether the dual rose.
 
-        ``work`` says what a sweep costs, in multiplications and additions.
+        ``work`` says what a sweep costs, in multiplications and additions, and ``growth`` how many
+        planes it found for an example. As long as every other example still finds one, the best
+        mass of those known is not worth its price: long sequences, of which there are few and
+        which need many planes each, spent most of their time on it.
         """
         if self.newton or self._crawls(estimate, work):
             return self._take_newton_steps(solver)
         if solver.clock <= 4:
             return False
-        if np.count_nonzero(solver.multipliers().mass) <= SMALL:
+        compiled = solver.compiled
+        light = compiled.size <= SMALL_PLANE * compiled.n
+        if light and np.count_nonzero(solver.multipliers().mass) <= SMALL:
             rounds = 0
             while rounds < ROUNDS and _ascend(solver, self.iterations):
                 rounds += 1
@@ -208,7 +216,7 @@ class Accelerator:
         value = solver.dual()
         swept, self.last = value - self.last, value
         self.since += 1
-        if self.since < self.wait or swept > SLOW * estimate:
+        if self.since < self.wait or swept > SLOW * estimate or growth > 0.5:
             return False
         self.since = 0
         rose = _ascend(solver, self.iterations)
