@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.schemes import scheme_name
+from hingeline.schemes import SCHEMES, scheme_name
 
 Array = np.ndarray[Any, Any]
 
@@ -69,7 +69,12 @@ def check_common(estimator: Any) -> None:
     check_jobs(estimator.n_jobs)
     check_switches(estimator)
     if getattr(estimator, "scheme", None) not in (None, "auto"):
-        scheme_name(estimator.scheme)
+        known = ", ".join(SCHEMES)
+        message = f"scheme must be None, 'auto' or one of {known}, got {estimator.scheme!r}."
+        try:
+            scheme_name(estimator.scheme)
+        except ValueError:
+            raise ValueError(message) from None
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
             raise TypeError(f"callbacks must be callable, got {callback!r}.")

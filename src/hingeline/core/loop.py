@@ -257,7 +257,8 @@ def _polish(
     if half <= 4.0 * max(gap, 0.0) + 1e-10 * abs(primal):
         zero = np.zeros_like(weights)
         value = solver.primal_of(zero)
-        if value < primal:
+        # By rounding only: weights of an early pass may be worse than none and predict far better.
+        if value < primal <= value * (1.0 + 1e-9):
             return zero, value
     if form.ridge.any() or 1e-15 * float(form.cap.sum()) <= 1e-10 * primal:
         return weights, primal

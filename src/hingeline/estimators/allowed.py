@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hingeline.schemes import (
-    SCHEMES,
     detect_from_arrays,
     explain_invalid,
     scheme_name,
@@ -41,12 +40,7 @@ def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) ->
     if scheme == "auto":
         found = detect_from_arrays(classes.tolist(), labels, offsets)
         return keep_scheme(found, classes, labels, offsets)
-    try:
-        name = scheme_name(scheme)
-    except ValueError:
-        raise ValueError(
-            f"scheme must be None, 'auto' or one of {', '.join(SCHEMES)}, got {scheme!r}."
-        ) from None
+    name = scheme_name(scheme)
     try:
         moves_of(classes, name)
     except ValueError as error:
