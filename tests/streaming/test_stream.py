@@ -117,6 +117,22 @@ def test_multipliers_of_a_stream_are_feasible_and_make_its_weights(kind, slack, 
     assert 0 < value <= batch.primal_objective_ * (1 + 1e-12)
 
 
+def test_steps_over_all_planes_leave_a_stream_alone():
+    """They would make the weights of one batch's planes only, and drop those of the others."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(4, size=1200)
+    X = rng.normal(size=(4, 8))[y] + 2.0 * rng.normal(size=(1200, 8))
+    X = (X + 3.0) * 10.0 ** np.linspace(-2.0, 3.0, 8)  # passes crawl on these scales
+    model = MulticlassSSVM(C=1.0, random_state=0)
+    for part in np.array_split(np.arange(1200), 2):
+        model.partial_fit(X[part], y[part], classes=np.arange(4), passes=30)
+    stream = model._stream
+    kept = stream.live.w.copy()
+    stream.live = None
+    made = stream.go_live().w
+    np.testing.assert_allclose(kept, made, rtol=0, atol=1e-9 * np.abs(made).max())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pass_over_a_batch_makes_no_noise_and_no_claims(kind):
     X, y = make(kind)

@@ -418,6 +418,6 @@ class SDM(PlaneSolver):
     def _begin(self, start: WorkingSet | None) -> None:
         super()._begin(start)
         self.rule = Pair(self.options.precision)
-        few = len(self.w) <= self.options.newton_weights and not self.hard and not self.streaming
+        few = len(self.w) <= self.options.newton_weights and not self.hard
         self.accelerate = Accelerator(self.options.cg_steps, len(self.w) if few else np.inf)
         self.plan_stages_by_sample()

@@ -285,7 +285,9 @@ class Stream:
         kind = self._solver_class()
         options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
         # Steps over all planes at once would need all examples, and no average knows of them.
-        options["cg_steps"] = 0
+        for name in ("cg_steps", "newton_weights"):
+            if name in option_names(kind):
+                options[name] = 0
         none = empty_working_set(compiled.lengths)
         interrupted = False
         done, estimate = 0, math.nan
