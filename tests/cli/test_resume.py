@@ -20,8 +20,8 @@ from hingeline.modelfile.files import read_header, read_model
 # isort: split
 from marks import slow
 
-#: About 3 s and some hundred passes on one core.
-LONG = ("-C", "3", "--tol", "1e-3")
+#: Some hundred passes, in a second or two with a checkpoint after each.
+LONG = ("-C", "1", "--tol", "1e-3")
 KILLS = 10
 #: Seconds after which a process that should have got somewhere has not.
 PATIENCE = 300

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+# isort: split
+from marks import slow
+
 pytestmark = pytest.mark.subprocess
 
 SLOW = ("scipy.stats", "pandas", "matplotlib", "sklearn.datasets", "sklearn.linear_model")
@@ -44,13 +47,15 @@ def test_a_command_imports_no_other_command():
     "use",
     [
         "import scipy.stats; print(scipy.stats.norm.cdf(0.0))",
-        "from scipy.stats import norm; print(norm.cdf(0.0))",
+        slow("from scipy.stats import norm; print(norm.cdf(0.0))"),
         "import scipy; print(scipy.stats.norm.cdf(0.0))",
-        "from scipy.stats._distn_infrastructure import rv_frozen; import scipy.stats\n"
-        "print(scipy.stats.norm.cdf(0.0))",
+        slow(
+            "from scipy.stats._distn_infrastructure import rv_frozen; import scipy.stats\n"
+            "print(scipy.stats.norm.cdf(0.0))"
+        ),
         "import scipy.stats as before; before.norm; import scipy.stats as after\n"
         "print(after.norm.cdf(0.0) if before.norm is after.norm else 'two copies')",
-        "import sklearn.linear_model, scipy.stats; print(scipy.stats.norm.cdf(0.0))",
+        slow("import sklearn.linear_model, scipy.stats; print(scipy.stats.norm.cdf(0.0))"),
     ],
 )
 def test_what_was_left_out_is_there_when_it_is_used(use):
