@@ -31,7 +31,7 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-def prepare(folder, n=600):
+def prepare(folder, n=300):
     return write(folder / "train", conll(sentences(n, 0, noise=0.4), 0, 1, 2))
 
 

@@ -243,10 +243,10 @@ FILLERS = {
 def test_no_file_of_a_few_kilobytes_takes_much_memory(reader, unit):
     """The ratio of text to compressed bytes alone would let these through."""
     rng = random.Random(0)
-    filler = b"".join(FILLERS[reader] % rng.randbytes(100).hex().encode() for _ in range(300))
-    bomb = gzip.compress(filler + unit * (1_600_000 // len(unit)), 9, mtime=0)
-    assert 25_000 < len(bomb) < 50_000  # 50 times that is more than the text
-    assert peak_of(reader, bomb) < 50e6
+    filler = b"".join(FILLERS[reader] % rng.randbytes(100).hex().encode() for _ in range(600))
+    bomb = gzip.compress(filler + unit * (3_200_000 // len(unit)), 9, mtime=0)
+    assert 50_000 < len(bomb) < 100_000  # 50 times that is more than the text
+    assert peak_of(reader, bomb) < 100e6
 
 
 @pytest.mark.slow
