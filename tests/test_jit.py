@@ -487,6 +487,14 @@ def test_tuples_by_reference(kind):
         assert counts == [sys.getrefcount(a) for a in (outer.vector, outer.table, *inner)]
 
 
+def test_arrays_that_may_not_be_written_to_are_of_the_same_kind():
+    inner = Inner(np.zeros((1, 1)), np.zeros(1, dtype=np.int8))
+    free, frozen = np.zeros(3), np.zeros(3)
+    frozen.flags.writeable = False
+    kinds = [numba.typeof(Outer(v, np.zeros((1, 1)), 1, inner, 0.5)) for v in (free, frozen)]
+    assert kinds[0] == kinds[1]
+
+
 @uncached
 def _array_expression(x):
     return (x / 2.0 + 1.0).sum()

@@ -644,7 +644,10 @@ def by_reference(python_class: type) -> type:
 
     @typeof_impl.register(python_class)
     def typeof(value: Any, c: Any) -> _Reference:
-        return _Reference(tuple(typeof_impl(item, c) for item in value), type(value))
+        kinds = (typeof_impl(item, c) for item in value)
+        # An array that may not be written to is none of another kind: kernels write to no data.
+        kinds = (k.copy(readonly=False) if isinstance(k, types.Array) else k for k in kinds)
+        return _Reference(tuple(kinds), type(value))
 
     return python_class
 
