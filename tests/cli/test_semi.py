@@ -15,7 +15,7 @@ import hingeline
 from cli.commands import conll, conllu, crfsuite, done, refused, run, sentences, svmlight, write
 from hingeline import ChainSSVM, SemiSupervisedSSVM
 from hingeline.cli.check import unknown_labels
-from hingeline.constraints import check, compile_constraints, load_constraints
+from hingeline.constraints import Penalties, check, load_constraints
 from hingeline.data import read_conll
 from hingeline.features.templates import TokenTemplates
 
@@ -233,7 +233,7 @@ def test_unknown_labels_are_those_that_compiling_leaves_out():
         classes = ["author", "title", "O", "B-location"]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            compile_constraints(constraints, [["a", "b"]], classes)
+            Penalties(constraints, [["a", "b"]], classes)
         listed = str(caught[0].message).split(": ")[1].split(";")[0]
         assert [f"{label!r}" for label in unknown_labels(constraints, classes)] == listed.split(
             ", "
