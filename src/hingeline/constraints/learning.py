@@ -1,11 +1,12 @@
 """What labelled sequences say of constraints: how soft each is, and what shares are uncertain.
 
-*On one sequence.* If a rule that costs ρ per unit of violation is a factor ``exp(−ρ·v)`` of how
-likely a labelling is, violations v = 0, 1, 2, … have the mean ``m = 1/(exp(ρ) − 1)``. So labelled
-sequences that break it m times on average ask for ``ρ = log(1 + 1/m)``: a rule that gold labels
-break often costs little. Half a violation is added to those counted, so that a rule that none of n
-sequences breaks costs about ``log(2n)`` and not infinity. The unit is that of the score of a
-structured SVM, in which a wrong token costs one; half and twice as much were no better in trials.
+*On one sequence.* A rule that costs ρ per unit of violation makes v violations less likely by the
+factor ``exp(−ρ·v)``. If they come at many places, each seldom, v has Poisson's distribution with
+the mean ``m = exp(−ρ)``. So labelled sequences that break the rule m times on average ask for
+``ρ = log(1/m)``: a rule that gold labels break often costs little, and one that they break once in
+a sequence or more costs nothing. Half a violation is added to those counted, so that a rule that
+none of n sequences breaks costs about ``log(2n)`` and not infinity. The unit is that of the score
+of a structured SVM, in which a wrong token costs one.
 
 *On all sequences.* A share or average in n labelled sequences is known up to a standard error, by
 the jackknife: the interval of two of them on either side costs nothing.
@@ -55,7 +56,7 @@ def learn_constraints(
     >>> X, Y = [["a", "b"]] * 8, [["A", "B"]] * 6 + [["B", "B"]] * 2
     >>> learned = learn_constraints([StartsWith("A"), StartsWith("B")], X, Y)
     >>> [round(rule.weight, 2) for rule in learned]
-    [1.53, 0.88]
+    [1.28, 0.33]
     """
     found: list[Constraint] = []
     for rule in constraints:
@@ -65,7 +66,7 @@ def learn_constraints(
             one = change_rule(rule, weight=1.0)
             broken = sum(one.cost(x, y) for x, y in zip(X, Y, strict=True))
             mean = (broken + 0.5) / (len(X) + 1.0)
-            found.append(change_rule(rule, weight=math.log1p(1.0 / mean)))
+            found.append(change_rule(rule, weight=max(-math.log(mean), 0.0)))
         elif isinstance(rule, CorpusConstraint) and len(X) >= FEWEST:
             low, high = estimate_interval(rule, X, Y)
             found.append(change_rule(rule, equals=None, at_least=low, at_most=high))

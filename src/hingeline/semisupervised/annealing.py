@@ -40,7 +40,7 @@ NO_LABELS = np.zeros(0, dtype=np.int32)
 PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 #: What is tried by default: the weight of an unlabelled sequence beside that of a labelled one.
 #: How large C_u must be depends on C_l: at C_l = 2 and u = 1000 values up to 1 hardly move weights.
-RELATIVE = (0.003, 0.01, 0.03, 0.1, 0.3)
+RELATIVE = (0.01, 0.03, 0.1, 0.3)
 
 
 class AnnealingStep(NamedTuple):

@@ -172,7 +172,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
         The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
-        sequence weighs 0.003, 0.01, 0.03, 0.1 and 0.3 of a labelled one.
+        sequence weighs 0.01, 0.03, 0.1 and 0.3 of a labelled one.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
         first step that removes nine tenths of the violations that any step removes, which needs
@@ -195,7 +195,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         random positions and labels are tried, as the paper's text says.
     max_switches : int, optional
         Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
-    max_alternations : int, default=3
+    max_alternations : int, default=2
         Rounds of labelling and training at one C_u, at most (printed: 1000).
     label_tol : float, default=1e-3
         A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
@@ -249,7 +249,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     max_sweeps: int = 0
     order: str = "sequential"
     max_switches: int | None = None
-    max_alternations: int = 3
+    max_alternations: int = 2
     label_tol: float = 1e-3
     random_state: Any = None
     verbose: int = 0
