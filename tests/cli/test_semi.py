@@ -199,6 +199,19 @@ def test_prediction_under_constraints(folder, trained):
     assert "violations of" in text
 
 
+def test_prediction_uses_the_weights_that_were_learned(folder, trained):
+    model, _, _ = trained
+    expected, test = in_python(folder)
+    learned = hingeline.load(model).metadata_["semisupervised"]["weights"]
+    assert learned == {rule.title: rule.weight for rule in expected.constraints_}
+    assert 10.0 in learned.values()  # of corpus-level rules, which predictions leave out
+    assert min(learned.values()) < 5.0
+    bound = done("predict", model, folder / "test", "--constraints", folder / "c.toml")
+    found = [line.split()[-1] for line in bound.splitlines() if line.strip()]
+    X = [[(word,) for word in words] for words in test.sentences(0)]
+    assert found == np.concatenate(expected.predict(X, constrained=True)).tolist()
+
+
 def test_shares_are_those_of_the_labelled_set(folder, trained):
     rules = write(folder / "shares.toml", "[[label_shares]]\n")
     result = json.loads(
