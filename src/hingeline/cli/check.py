@@ -74,10 +74,14 @@ def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]
 
     record = estimator.metadata_.get("semisupervised")
     learned = record.get("weights") if isinstance(record, dict) else None
-    for k, rule in enumerate(constraints if isinstance(learned, dict) else ()):
-        weight = learned.get(rule.title)
-        if isinstance(weight, float) and 0.0 <= weight < HARD and not rule.hard:
-            constraints[k] = change_rule(rule, weight=weight)
+    if isinstance(learned, dict):
+        found = [learned.get(rule.title) for rule in constraints]
+        constraints = [
+            change_rule(rule, weight=weight)
+            if isinstance(weight, float) and 0.0 <= weight < HARD and not rule.hard
+            else rule
+            for rule, weight in zip(constraints, found, strict=True)
+        ]
     decoder = SemiSupervisedSSVM(constraints=constraints)
     decoder.base_, decoder.classes_ = estimator, estimator.classes_
     return decoder.predict(samples.X, constrained=True)
