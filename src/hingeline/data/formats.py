@@ -154,11 +154,9 @@ def convert(
     """
     goal = find_format(to)
     found, data = read_any(source, format, **options)
-    if to not in targets_of(found.name) or goal.write is None:
-        raise ValueError(
-            f"{found.name} cannot be converted to {to}: it can be to "
-            f"{', '.join(targets_of(found.name))}."
-        )
+    if to not in (targets := targets_of(found.name)) or goal.write is None:
+        known = ", ".join(targets)
+        raise ValueError(f"{found.name} cannot be converted to {to}: it can be to {known}.")
     if found.kind == "trees" and goal.kind != "trees":
         sentences = ([leaf for leaf in tree.leaves() if leaf[1] != "-NONE-"] for tree in data)
         data = TokenTable.from_sentences([*filter(None, sentences)], ["word", "tag"])
@@ -175,9 +173,7 @@ def convert(
             vocabulary = vocabulary if vocabulary is not None else Vocabulary.of(data)
             data = vocabulary.encode(data)
     elif goal.name == "svmlight" and data.y is None:
-        raise ValueError(
-            "the labels of the images are in another file: name it with the option labels."
-        )
+        raise ValueError("the labels of the images are in another file: name it as labels.")
     elif goal.name == "crfsuite" and isinstance(data.X, SparseSequences):
         data = (vocabulary if vocabulary is not None else Vocabulary((), ())).decode(data)
     goal.write(target, data)
@@ -240,22 +236,19 @@ def detect_format(source: Source) -> str:
     [(1, '1 qid:1 3:1')]
     """
     if isinstance(source, TextSource):
-        return _detect(source)
-    if isinstance(source, os.PathLike) or (isinstance(source, str) and source != "-"):
+        text, head = source, source.peek(_PEEK)
+    elif isinstance(source, os.PathLike) or (isinstance(source, str) and source != "-"):
         with open_text(source) as text:
-            return _detect(text)
-    raise TypeError(
-        "the beginning of an open file or of standard input would be lost: pass "
-        "open_text(source) here and to the reader."
-    )
-
-
-def _detect(text: TextSource) -> str:
-    head = text.peek(_PEEK)
+            head = text.peek(_PEEK)
+    else:
+        raise TypeError(
+            "the beginning of an open file or of standard input would be lost: pass "
+            "open_text(source) here and to the reader."
+        )
     if head[:2] == b"\0\0" and len(head) >= 4:
         return "idx"
     if b"\0" in head:
-        raise text.error(None, f"the file is neither text nor IDX; {_REMEDY} or check the file.")
+        raise text.error(f"the file is neither text nor IDX; {_REMEDY} or check the file.")
     content = head.removeprefix(b"\xef\xbb\xbf")
     if len(head) == _PEEK:
         cut = content.rfind(b"\n") + 1
@@ -263,7 +256,7 @@ def _detect(text: TextSource) -> str:
     lines = [line.rstrip("\r") for line in content.decode("utf-8", "replace").split("\n")]
     lines = [line for line in lines if line.strip()][:_MAX_LINES]
     if not lines:
-        raise text.error(None, f"the file is empty; {_REMEDY} or check the file.")
+        raise text.error(f"the file is empty; {_REMEDY} or check the file.")
     first = next((line.lstrip() for line in lines if not line.lstrip().startswith("%")), "")
     if first.lower().startswith(("@relation", "@attribute")):
         return "arff"
@@ -321,11 +314,8 @@ def _svm_format(text: TextSource, lines: list[str]) -> str | None:
     else:
         return None
     if all("\t" in line and " " not in line for line in lines):
-        raise text.error(
-            None,
-            f"this could be {found!r} or 'crfsuite', since tabs stand between pairs of numbers; "
-            f"{_REMEDY}.",
-        )
+        reason = "tabs stand between pairs of numbers"
+        raise text.error(f"this could be {found!r} or 'crfsuite', since {reason}; {_REMEDY}.")
     return found
 
 
@@ -345,16 +335,13 @@ def _token_format(text: TextSource, lines: list[str]) -> str:
             return "conll"
         reason = f"{share:.0%} of the fields look like attributes"
         reason = reason if regular else "lines have different numbers of fields"
-        raise text.error(None, f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
+        raise text.error(f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
     if not regular:
         raise text.error(
-            None,
             "no format fits, since lines have different numbers of columns, as in running text; "
-            "put one token on each line and a blank line after each sentence.",
+            "put one token on each line and a blank line after each sentence."
         )
     if width > _MANY and all(map(_NUMBER.fullmatch, rows[0])):
-        raise text.error(
-            None,
-            f"no format fits a table of {width} columns of numbers; write it as SVMlight or ARFF.",
-        )
+        what = f"no format fits a table of {width} columns of numbers"
+        raise text.error(f"{what}; write it as SVMlight or ARFF.")
     return "conll"
