@@ -383,9 +383,10 @@ def read_label_sets(source: Source, labels: Any = None) -> MultilabelData:
         endings = [f"{part}.arff{gz}" for part in ("", "-train", "-test") for gz in (".gz", "")]
         labels = file_beside(source, *((ending, ".xml") for ending in endings))
         if labels is None:
+            with open_text(source) as text:
+                what = f"{text.name} does not say which of its attributes are labels"
             raise ValueError(
-                "which attributes are labels is not in the file: name Mulan's XML file, or the "
-                "number of labels, with the option labels."
+                f"{what}: put Mulan's XML file beside it, or name it (labels=, --label)."
             )
     return read_arff(source, labels)
 

@@ -114,13 +114,13 @@ def render_report(
         "weights": sections.describe_weights(model, n_features, feature_names),
         "provenance": sections.describe_provenance(model, command, data, date),
     }
+    kind = type(model).__name__
     page: str = template.render(
-        kind=type(model).__name__,
-        title=f"{type(model).__name__} report" if title is None else title,
+        kind=kind,
+        title=f"{kind} report" if title is None else title,
         size=_describe_size(model),
         figures=_list_figures(facts, outcome),
         sections=contents,
-        levels=range(1, sections.LEVELS + 1),
         n_levels=sections.LEVELS,
     )
     return page
