@@ -170,16 +170,12 @@ def _read_attribute(text: TextSource, declaration: str) -> _Attribute:
     if kind.lower() in ("numeric", "real", "integer"):
         return _Attribute(name)
     if not (kind.startswith("{") and kind.endswith("}")):
-        raise text.error(
-            f"attribute {shown(name)} has the type {shown(kind)}; only numeric and nominal "
-            "attributes are read, remove or convert it."
-        )
+        what = f"attribute {shown(name)} has the type {shown(kind)}"
+        raise text.error(f"{what}; only numeric and nominal attributes are read, remove it.")
     values = _split_values(kind[1:-1])
     if values is None or "" in values or len(set(values)) < len(values):
-        raise text.error(
-            f"the values of attribute {shown(name)} are not a list such as {{a, b}} of different "
-            "values; correct the line."
-        )
+        what = f"the values of attribute {shown(name)} are not a list such as {{a, b}}"
+        raise text.error(f"{what} of different values; correct the line.")
     try:
         return _Attribute(name, {value: _Attribute(name).number(value) for value in values})
     except ValueError:
@@ -222,11 +218,9 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
         Y = sp.csr_matrix(matrix[:, wanted])
         if (wrong := Y.data != 1.0).any():
             k = int(np.argmax(wrong))
-            raise text.error(
-                f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}; labels must be "
-                "0 or 1.",
-                rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1],
-            )
+            line = rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1]
+            what = f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}"
+            raise text.error(f"{what}; labels must be 0 or 1.", line)
         kept = np.setdiff1d(np.arange(len(names)), wanted)
         features, chosen = ([names[k] for k in columns] for columns in (kept, wanted))
         return MultilabelData(matrix[:, kept], Y.astype(np.uint8), features, chosen)
@@ -358,10 +352,10 @@ def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
     n, n_labels = data.X.shape[1], data.Y.shape[1]
     most = max(n if features is None else 0, n_labels if labels is None else 0)
     if most > _MAX_UNNAMED:
-        raise ValueError(
-            f"there are {most:,} columns, all of which ARFF would declare: renumber them, at most "
-            f"{_MAX_UNNAMED:,} are named."
+        what = (
+            f"there are {most:,} columns, and ARFF declares at most {_MAX_UNNAMED:,} without names"
         )
+        raise ValueError(f"{what}: renumber them.")
     features = [f"x{k + 1}" for k in range(n)] if features is None else features
     return features, [f"label{k}" for k in range(n_labels)] if labels is None else labels
 
@@ -385,9 +379,7 @@ def read_label_sets(source: Source, labels: Any = None) -> MultilabelData:
         if labels is None:
             with open_text(source) as text:
                 what = f"{text.name} does not say which of its attributes are labels"
-            raise ValueError(
-                f"{what}: put Mulan's XML file beside it, or name it (labels=, --label)."
-            )
+            raise ValueError(f"{what}: put Mulan's XML file beside it, or name it with --label.")
     return read_arff(source, labels)
 
 

@@ -145,7 +145,5 @@ def _check_values(table: TokenTable, separator: str) -> None:
         for values, codes in zip(table.values, table.codes, strict=True):
             blank &= np.array([not value.strip(" \t\v\f") for value in values], bool)[codes]
         if blank.any():
-            raise ValueError(
-                f"token {int(np.argmax(blank))} is blank in every column: readers would take its "
-                "line for the end of a sentence."
-            )
+            what = f"token {int(np.argmax(blank))} is blank in every column"
+            raise ValueError(f"{what}: its line would end the sentence, so drop it.")

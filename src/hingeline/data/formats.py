@@ -100,13 +100,8 @@ def targets_of(name: str) -> list[str]:
 def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Format, Any]:
     """Read a file of any format: the format, and data of the format's kind.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    format : str, default="auto"
-        Name of the format, or ``"auto"`` to guess it from the beginning of the file.
-    **options
-        For the reader of that format; None counts as not given.
+    ``format`` is its name, or ``"auto"`` to guess it from the beginning of the file. Options are
+    for the reader of that format; None counts as not given.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if format == "auto":
@@ -142,13 +137,9 @@ def convert(
     Parameters
     ----------
     source, target : path, "-" or file object
-    to, format : str
-        Names of the formats to write and to read; ``"auto"`` guesses the latter.
-    columns : sequence of str or int, optional
-        Columns of tokens to keep, in this order.
-    vocabulary : Vocabulary, optional
-        Of the training file, when a test file is converted. Default: made from the source, and
-        without it numbers stay the names of attributes.
+    to, format : str, formats to write and to read; ``"auto"`` guesses the latter
+    columns : sequence of str or int, columns of tokens to keep, in this order; optional
+    vocabulary : Vocabulary of the training file, for a test file; default: made from the source
     **options
         For the reader, see :func:`read_any`.
     """
@@ -216,14 +207,9 @@ def detect_format(source: Source) -> str:
     r"""Guess the format of a file from its beginning: a name in :data:`FORMATS`.
 
     Lines with ``qid:N`` are taken for SVM^hmm; two columns separated by tabs for CoNLL. Where no
-    format fits, or two do, a ``ParseError`` says which and why.
-
-    Parameters
-    ----------
-    source : path or TextSource
-        A file that cannot be opened twice, such as standard input, must be opened with
-        :func:`~hingeline.data.text.open_text` first; nothing is taken from it, so that the same
-        source can be read afterwards.
+    format fits, or two do, a ``ParseError`` says which and why. A file that cannot be opened twice,
+    such as standard input, must be opened with :func:`~hingeline.data.text.open_text` first;
+    nothing is taken from it.
 
     Examples
     --------
@@ -241,10 +227,8 @@ def detect_format(source: Source) -> str:
         with open_text(source) as text:
             head = text.peek(_PEEK)
     else:
-        raise TypeError(
-            "the beginning of an open file or of standard input would be lost: pass "
-            "open_text(source) here and to the reader."
-        )
+        what = "the beginning of an open file or of standard input would be lost"
+        raise TypeError(f"{what}: pass open_text(source) here and to the reader.")
     if head[:2] == b"\0\0" and len(head) >= 4:
         return "idx"
     if b"\0" in head:

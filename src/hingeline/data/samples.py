@@ -137,10 +137,8 @@ class Vocabulary:
         matrix, names = data.X.matrix, self.attributes
         highest = int(matrix.indices.max(initial=-1)) + 1
         if names and highest > len(names):
-            raise ValueError(
-                f"there is a feature {highest}, but the vocabulary has {len(names)} attributes: "
-                "use the one made from the training data."
-            )
+            what = f"there is a feature {highest}, but the vocabulary has {len(names)} attributes"
+            raise ValueError(f"{what}: use the one made from the training data.")
         labels = {str(k + 1): label for k, label in enumerate(self.labels)}
         indices, values = matrix.indices.tolist(), matrix.data.tolist()
         tokens = [

@@ -231,10 +231,8 @@ def read_svmlight(
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    n_features : int, optional
-        Width of X; a test file may lack the last features. Default: as many as occur.
-    zero_based : bool or "auto", default="auto"
-        Whether features are numbered from 0. ``"auto"``: if an index 0 occurs, else from 1.
+    n_features : int, width of X, as a test file may lack the last ones; default: as many as occur
+    zero_based : bool, whether features are numbered from 0; ``"auto"`` if an index 0 occurs
 
     Examples
     --------

@@ -35,6 +35,8 @@ _LINE = 64
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 _BOM = b"\xef\xbb\xbf"
+_AGAIN = "fetch or compress the file again."
+_RAISE = "if that is right, raise max_expansion of open_text or unpack the file."
 
 
 class ParseError(ValueError):
@@ -105,10 +107,8 @@ class TextSource:
         if self._inflater is None or self.max_expansion > MAX_EXPANSION:
             return
         if self._bytes_kept > max(_FREE_MEMORY, _MAX_KEPT * self._bytes_in):
-            raise self.error(
-                f"the gzip data takes more than {_MAX_KEPT} times its size in memory; if that is "
-                "right, raise max_expansion of open_text or unpack the file."
-            )
+            what = f"the gzip data takes more than {_MAX_KEPT} times its size in memory"
+            raise self.error(f"{what}; {_RAISE}")
 
     def peek(self, size: int) -> bytes:
         """The next bytes, decompressed, without taking them; fewer only at the end."""
@@ -170,11 +170,9 @@ class TextSource:
             try:
                 data.decode()
             except UnicodeDecodeError as error:
-                raise self.error(
-                    f"byte 0x{data[error.start]:02x} is not valid UTF-8; convert the file to "
-                    "UTF-8, for instance with iconv.",
-                    number + data.count(b"\n", 0, error.start),
-                ) from None
+                what = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
+                line = number + data.count(b"\n", 0, error.start)
+                raise self.error(f"{what}; convert the file to UTF-8 (iconv).", line) from None
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
         lines = data.split(b"\n")
@@ -209,7 +207,7 @@ class TextSource:
             self._packed = self._packed or self._fetch()
             if not self._packed:
                 if not self._inflater.eof:
-                    raise self.error("the gzip data ends early; fetch or compress the file again.")
+                    raise self.error(f"the gzip data ends early; {_AGAIN}")
                 return b""
             if self._inflater.eof:  # another member, or zeros that pad the file
                 self._packed = self._packed.lstrip(b"\0")
@@ -219,17 +217,13 @@ class TextSource:
             try:
                 piece: bytes = self._inflater.decompress(self._packed, _BLOCK)
             except zlib.error as error:
-                raise self.error(
-                    f"the gzip data is damaged ({error}); fetch or compress the file again."
-                ) from None
+                raise self.error(f"the gzip data is damaged ({error}); {_AGAIN}") from None
             rest = "unused_data" if self._inflater.eof else "unconsumed_tail"
             self._packed = getattr(self._inflater, rest)
             self._bytes_out += len(piece)
             if self._bytes_out > max(_FREE, self.max_expansion * self._bytes_in):
-                raise self.error(
-                    f"the gzip data grows more than {self.max_expansion:g} times when unpacked; if "
-                    "that is right, raise max_expansion of open_text or unpack the file."
-                )
+                what = f"the gzip data grows more than {self.max_expansion:g} times when unpacked"
+                raise self.error(f"{what}; {_RAISE}")
             if piece:
                 return piece
 
@@ -252,10 +246,8 @@ def open_text(
     Parameters
     ----------
     source : path, "-" for standard input, file object or TextSource
-    max_line : int, default=1048576
-        Bytes of the longest line allowed.
-    max_expansion : float, default=50
-        Largest ratio of decompressed to compressed bytes allowed, beyond the first megabyte.
+    max_line : int, bytes of the longest line allowed
+    max_expansion : float, largest ratio of decompressed to compressed bytes after a megabyte
 
     Examples
     --------
@@ -275,10 +267,8 @@ def open_text(
         given = getattr(source, "name", None)
         stream, name = source, given if isinstance(given, str) else "<stream>"
     else:
-        raise TypeError(
-            f"source must be a path, '-' or an open file, got {type(source).__name__}: for text in "
-            "memory pass io.StringIO(text)."
-        )
+        what = f"source must be a path, '-' or an open file, got {type(source).__name__}"
+        raise TypeError(f"{what}: for text in memory pass io.StringIO(text).")
     return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
 
 
@@ -311,9 +301,8 @@ Target = Any
 def atomic_text(target: Target) -> Iterator[TextIO]:
     """Open a file for writing text; it appears under its name only when it is complete.
 
-    Written under a temporary name in the same folder and renamed at the end; removed if an
-    exception leaves the block. Names that end in ``.gz`` are compressed, reproducibly. Standard
-    output (``"-"``) and open files are written directly and left open.
+    Names that end in ``.gz`` are compressed, reproducibly. Standard output (``"-"``) and open
+    files are written directly and left open.
     """
     if isinstance(target, str) and target == "-":
         sys.stdout.flush()

@@ -33,10 +33,8 @@ class Tree:
     def __post_init__(self) -> None:
         object.__setattr__(self, "children", tuple(self.children))
         if bool(self.children) == (self.word is not None):
-            raise ValueError(
-                f"the node {shown(self.label)} must have either children or a word, not "
-                f"{'both' if self.children else 'neither'}."
-            )
+            what = f"the node {shown(self.label)} must have either children or a word"
+            raise ValueError(f"{what}, not {'both' if self.children else 'neither'}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._flat(),)
@@ -175,8 +173,6 @@ def write_trees(target: Target, trees: Iterable[Tree]) -> None:
             for node in tree.nodes():
                 for text in (node.label, "x" if node.word is None else node.word):
                     if not text or _FORBIDDEN.search(text):
-                        raise ValueError(
-                            f"tree {i} has {shown(text)}: labels and words must not be empty nor "
-                            "have blanks or brackets; write -LRB- and -RRB- for brackets."
-                        )
+                        what = f"tree {i} has {shown(text)}: labels and words must not be empty"
+                        raise ValueError(f"{what} nor have blanks or brackets (write -LRB-).")
             out.write(f"{tree}\n")

@@ -309,8 +309,7 @@ def plot_path(
 
     Parameters
     ----------
-    path : Path
-        What :func:`hingeline.nu_path` or :func:`hingeline.C_path` returned.
+    path : Path, as :func:`hingeline.nu_path` and :func:`hingeline.C_path` return it
     target : path of a ``.png`` or ``.svg`` file to write, optional
     title : str, optional
     """
@@ -379,24 +378,16 @@ def plot_segmentation(
 
     Parameters
     ----------
-    predicted : array-like
+    predicted, truth : array-like
         Labels of the pixels, of shape (rows, columns); or one label for each node of a graph, in
         the order of its nodes, together with ``regions`` or ``shape``.
-    truth : array-like, optional
-        Likewise; its nodes that are not void are compared with the predicted ones.
     image : array-like of shape (rows, columns) or (rows, columns, 3), optional
-        Grey values or colours, from 0 to 1 or as integers from 0 to 255, shown first and under
-        the labels.
-    regions : integer array-like of shape (rows, columns), optional
-        Number of the node that each pixel belongs to (superpixels).
-    shape : (rows, columns), optional
-        Where nodes are the pixels themselves, row by row.
-    classes : sequence, optional
-        Labels in the order of their colours; by default those that occur, sorted.
-    void_label : label, optional
-        Shown in black, and not counted.
-    opacity : float, default=0.6
-        Of the labels over an image.
+        Grey values or colours, from 0 to 1 or as integers from 0 to 255.
+    regions : integer array-like (rows, columns); the node of each pixel (superpixels), optional
+    shape : (rows, columns), where nodes are the pixels themselves, row by row, optional
+    classes : sequence of labels in the order of their colours; default: those that occur, sorted
+    void_label : label that is shown in black and not counted, optional
+    opacity : float, default=0.6; of the labels over an image
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
     """
@@ -451,8 +442,7 @@ def plot_affinities(
         Row: label of the first node, column: of the second, such as ``pairwise_coef_`` of a
         :class:`hingeline.GraphSSVM` without edge features or what :func:`label_affinities` makes
         of a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
-    labels : sequence
-        Their names.
+    labels : sequence of their names
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
     """
