@@ -169,7 +169,8 @@ Input = Annotated[
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
 KnownFormat = Annotated[
-    str, Option("--format", "-f", help="Format of the file; auto takes that of the training file.")
+    str,
+    Option("--format", "-f", help="Format of the file; auto is that of the training file."),
 ]
 # fmt: off
 Columns = Annotated[str | None, Option(help="Names of the file's columns, separated by commas.")]
@@ -201,10 +202,11 @@ Scheme = Annotated[
 ]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[
-    str | None, Option(help="Rules for the labels: a TOML file, citations or seminars.")
+    str | None,
+    Option(help="Rules for the labels: a TOML file, or our citations or seminars."),
 ]
 Bootstrap = Annotated[
-    int, Option(min=0, help="Resample this often for 95 % intervals; 0 gives no intervals.")
+    int, Option(min=0, help="Resample this often for 95 % intervals; 0 gives none.")
 ]
 Dtype = Annotated[
     str,

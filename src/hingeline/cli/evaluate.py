@@ -61,15 +61,23 @@ def evaluate(
     with blame(data):
         predicted = predict_under(estimator, samples, known) if known else None
         result, predicted = judge(estimator, samples, predicted, **options)
-    broken = _count_violations(known, samples, predicted) if known else []
+    broken: list[dict[str, Any]] = []
+    if known:
+        from hingeline.constraints import check
+
+        words = samples.X.sentences(0)
+        rows = (check(known, words, y).rows for y in (samples.y, predicted))
+        for a, b in zip(*rows, strict=True):
+            name = a.constraint.title
+            broken.append({"name": name, "true": a.violation, "predicted": b.violation})
     if as_json:
         typer.echo(json.dumps({**result.to_dict(), **({"constraints": broken} if known else {})}))
         return
     typer.echo(align(result.summary()))
     if known:
-        rows = [[row["name"], row["true"], row["predicted"]] for row in broken]
-        rows.append(["total", *(sum(row[k] for row in rows) for k in (1, 2))])
-        table = [[name, f"{true:.6g}", f"{found:.6g}"] for name, true, found in rows]
+        total = [sum(row[key] for row in broken) for key in ("true", "predicted")]
+        table = [[*row.values()] for row in broken] + [["total", *total]]
+        table = [[name, *(f"{count:.6g}" for count in counts)] for name, *counts in table]
         typer.echo("\n" + align([["violations of", "true", "predicted"], *table]))
     if result.spans is not None:
         typer.echo("\n" + align(result.table(by="type")))
@@ -98,20 +106,6 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
         return [[label] * int(count) for label, count in counts.items()]
     except (AttributeError, TypeError, ValueError, OverflowError):
         return otherwise
-
-
-def _count_violations(
-    constraints: list[Any], samples: files.Samples, predicted: list[Any]
-) -> list[dict[str, Any]]:
-    """How much true and predicted labels break each constraint."""
-    from hingeline.constraints import check
-
-    words = samples.X.sentences(0)
-    true, found = (check(constraints, words, y).rows for y in (samples.y, predicted))
-    return [
-        {"name": a.constraint.title, "true": a.violation, "predicted": b.violation}
-        for a, b in zip(true, found, strict=True)
-    ]
 
 
 def _print_sets(samples: files.Samples, predicted: Any, every: bool, as_json: bool) -> None:

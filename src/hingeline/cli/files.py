@@ -255,7 +255,13 @@ def read_training(
     if found.kind == "tokens":
         return _tokens_to_train(path, name, data, split_names(use), label)
     layout = Layout(name, found.kind)
-    y = _indicators(path, data.Y) if name in SETS else data.y
+    if name in SETS:
+        if (n := data.Y.shape[1]) > _MAX_LABELS:
+            what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
+            raise ValueError(f"{what}: number them from 0.")
+        if n == 0:
+            raise ValueError(f"{path} has no labels to learn from.")
+    y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     if y is None:
         raise ValueError(
             f"{path} has no labels to learn from: put the file of labels beside it, named as "
@@ -317,7 +323,11 @@ def read_like(
     # Files of another format number their features in their own way.
     numbering = layout if found.name in _NUMBERED else Layout(found.name, found.kind)
     if found.kind == "multilabel":
-        y = _sets_by_number(path, data.Y, len(layout.labels))
+        highest, most = data.Y.shape[1] - 1, len(layout.labels) - 1
+        if highest > most:
+            what = f"{path} has a label {highest}, but the model was trained on labels 0 to {most}"
+            raise ValueError(f"{what}: leave others out.")
+        y = np.pad(data.Y.toarray().astype(np.int64), ((0, 0), (0, most - highest)))
         return Samples(_features(sp.csr_matrix(data.X), numbering, width), y, layout, data)
     named = isinstance(data.X, list)
     if named != (width is None) and found.kind == "sequences":
@@ -422,16 +432,6 @@ def source_of(path: str) -> dict[str, Any]:
 # Sets of labels -----------------------------------------------------------------------------------
 
 
-def _indicators(path: str, Y: sp.csr_matrix) -> Array:
-    """Dense indicators to learn from."""
-    if Y.shape[1] == 0:
-        raise ValueError(f"{path} has no labels to learn from.")
-    if Y.shape[1] > _MAX_LABELS:
-        what = f"{path} has a label {Y.shape[1] - 1}, and at most {_MAX_LABELS:,} labels are learnt"
-        raise ValueError(f"{what}: number them from 0.")
-    return np.asarray(Y.toarray(), dtype=np.int64)
-
-
 def _sets_by_name(
     path: str, data: Any, layout: Layout, width: int | None
 ) -> tuple[Any, Array | None]:
@@ -461,11 +461,3 @@ def _sets_by_name(
         what = f"{path}: the label {labels[k]} is {Y[row, k]:g} in row {row + 1} of the data"
         raise ValueError(f"{what}; labels must be 0 or 1.")
     return X, Y.astype(np.int64)
-
-
-def _sets_by_number(path: str, Y: sp.csr_matrix, n_labels: int) -> Array:
-    """Indicators of as many labels as a model has."""
-    if Y.shape[1] > n_labels:
-        known = f"but the model was trained on labels 0 to {n_labels - 1}"
-        raise ValueError(f"{path} has a label {Y.shape[1] - 1}, {known}: leave others out.")
-    return np.pad(Y.toarray().astype(np.int64), ((0, 0), (0, n_labels - Y.shape[1])))

@@ -64,11 +64,11 @@ def train(
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[
-        str | None, Option(help="A held-out file: stop when its score no longer rises.")
+        str | None, Option(help="Stop when the score on this held-out file no longer rises.")
     ] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
     checkpoint: Annotated[
-        Path | None, Option(help="Keep the state of the fit in this file, to go on from it.")
+        Path | None, Option(help="Keep the state of the fit in this file, for --resume.")
     ] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,

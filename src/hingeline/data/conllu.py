@@ -80,11 +80,9 @@ def read_conllu(source: Source) -> ConlluDocument:
                 if len(row) == _WIDTH and row[0].isdigit():
                     last += 1
                     if row[0] != b"%d" % last:
-                        raise text.error(
-                            f"the word's number is {shown(row[0])} where {last} is next; number "
-                            "words from 1 and put a blank line between sentences.",
-                            first + k,
-                        )
+                        what = f"the word's number is {shown(row[0])} where {last} is next; number"
+                        what += " words from 1 and put a blank line between sentences."
+                        raise text.error(what, first + k)
                     if between:
                         others.append((n_words + len(rows), b"\n".join(between).decode()))
                         between.clear()
@@ -117,11 +115,8 @@ def _check_other(text: TextSource, row: list[bytes], number: int) -> None:
         what = f"expected {_WIDTH} columns separated by tabs, found {len(row)}"
         raise text.error(f"{what}; write _ in columns without a value.", number)
     if not _OTHER_ID.fullmatch(row[0]):
-        raise text.error(
-            f"{shown(row[0])} is not the number of a word, of a range such as 1-2 or of an empty "
-            "node such as 8.1; correct the first column.",
-            number,
-        )
+        what = f"{shown(row[0])} is not the number of a word, of a range (1-2) or of an empty node"
+        raise text.error(f"{what} (8.1); correct the first column.", number)
 
 
 def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:

@@ -194,8 +194,8 @@ _MAX_LINES = 500
 _REMEDY = "name the format"
 _BLANKS = re.compile(r"[ \t\v\f]+")  # no others, as in the reader
 _ID = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)?")
-_PAIR = re.compile(r"[0-9]+:[^:\s]+")
-_QID = re.compile(r"qid:[0-9]+")
+#: A label, unless the line begins with a feature, a number of a query, and features.
+_SVM = re.compile(r"(?: (?![0-9]+:[^: ]+(?: |$))([^ ]+))?( qid:[0-9]+)?((?: [0-9]+:[^: ]+)*+)")
 _NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
 _LABEL_SET = re.compile(r"[0-9]+(,[0-9]+)*")
 _ATTRIBUTE = re.compile(r"=|\[|\\:|:[-+]?[0-9.]+$")
@@ -274,22 +274,14 @@ def _is_conllu(lines: list[str]) -> bool:
 
 def _svm_format(text: TextSource, lines: list[str]) -> str | None:
     """Which relative of SVMlight it is, if any."""
-    heads: list[str] = []
-    n_pairs = n_qids = 0
-    for line in lines:
-        fields = line.partition("#")[0].split()
-        if not fields:
-            continue
-        heads.append("" if _PAIR.fullmatch(fields[0]) else fields.pop(0))
-        if fields and _QID.fullmatch(fields[0]):
-            n_qids += 1
-            del fields[0]
-        if not all(map(_PAIR.fullmatch, fields)):
-            return None
-        n_pairs += len(fields)
-    if n_qids:
+    bodies = filter(None, (line.partition("#")[0].split() for line in lines))
+    rows = [_SVM.fullmatch(" " + " ".join(fields)) for fields in bodies]
+    if not rows or not all(rows):
+        return None
+    heads, qids, pairs = zip(*(row.groups("") for row in rows if row), strict=True)
+    if any(qids):
         return "svmhmm"
-    if not n_pairs:
+    if not any(pairs):
         return None
     if all(map(_NUMBER.fullmatch, heads)):
         found = "svmlight"

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.data.samples import FlatData, LabelledSequences
-from hingeline.data.text import Source, TextSource, file_beside, open_text, shown
+from hingeline.data.text import Source, file_beside, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
@@ -122,7 +122,14 @@ def read_letters(source: Source) -> LetterWords:
                 what = f"expected {_N_FIELDS + _N_PIXELS} fields separated by tabs"
                 raise text.error(f"{what}, found {len(fields)}; is this letter.data?")
             _, letter, following, word, _, fold, image = fields
-            images.append(_read_image(text, image))
+            image = image.removesuffix(b"\t")  # as every line of the original ends
+            if len(image) != 2 * _N_PIXELS - 1:
+                what = f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}"
+                raise text.error(f"{what}; is this letter.data?")
+            if image[::2].strip(b"01") or image[1::2].strip(b"\t"):
+                what = "a pixel is neither 0 nor 1, or no tab follows it"
+                raise text.error(f"{what}; correct the line.")
+            images.append(image[::2])
             letters.append(letter.decode())
             if current is not None and current != (word, fold):
                 raise text.error(
@@ -140,17 +147,6 @@ def read_letters(source: Source) -> LetterWords:
         raise text.error(f"the last word has no end; {_LAST}.")
     pixels = np.frombuffer(b"".join(images), dtype=np.uint8).reshape(-1, _N_PIXELS) - ord("0")
     return LetterWords(pixels, letters, np.array(offsets), np.array(folds, dtype=np.int64))
-
-
-def _read_image(text: TextSource, image: bytes) -> bytes:
-    image = image.removesuffix(b"\t")  # as every line of the original ends
-    digits, tabs = image[::2], image[1::2]
-    if len(image) != 2 * _N_PIXELS - 1:
-        what = f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}"
-        raise text.error(f"{what}; is this letter.data?")
-    if digits.strip(b"01") or tabs.strip(b"\t"):
-        raise text.error("a pixel is neither 0 nor 1, or no tab follows it; correct the line.")
-    return digits
 
 
 def read_letter_sequences(source: Source) -> LabelledSequences:

@@ -406,8 +406,10 @@ def plot_segmentation(
     known = _classes(maps, classes, void_label)
     colours = np.vstack([label_colours(len(known)), _VOID])
     panels = {} if below is None else {"image": below}
+    place = {label: k for k, label in enumerate(known)} | {void_label: len(known)}
     for name, labels in maps.items():
-        shown = colours[_numbers(labels, known, void_label)]
+        values, inverse = np.unique(labels, return_inverse=True)
+        shown = colours[[place[value] for value in values.tolist()]][inverse].reshape(*size, 3)
         shown = shown if below is None else opacity * shown + (1.0 - opacity) * below
         panels[found if name == "predicted" else name] = shown
     figure = new_figure(0.4 + 3.1 * len(panels), 1.2 + 3.1 * min(size[0] / size[1], 1.6))
@@ -537,13 +539,6 @@ def _classes(maps: dict[str, Array], classes: Sequence[Any] | None, void: Any) -
     if missing := sorted(seen - set(known), key=str):
         raise ValueError(f"the label {missing[0]!r} is not among classes: add it.")
     return known
-
-
-def _numbers(labels: Array, known: list[Any], void: Any) -> Array:
-    """Places in the list of colours; void has the last."""
-    place = {label: k for k, label in enumerate(known)} | {void: len(known)}
-    values, inverse = np.unique(labels, return_inverse=True)
-    return np.array([place[v] for v in values.tolist()])[inverse].reshape(labels.shape)
 
 
 def _short(name: Any) -> str:
