@@ -203,7 +203,7 @@ Scheme = Annotated[
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[
     str | None,
-    Option(help="Rules for the labels: a TOML file, or our citations or seminars."),
+    Option(help="Rules for the labels: a TOML file, citations or seminars."),
 ]
 Bootstrap = Annotated[
     int, Option(min=0, help="Resample this often for 95 % intervals; 0 gives none.")

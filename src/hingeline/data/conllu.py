@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
-from hingeline.features.tables import TableBuilder, TokenTable, sentence_offsets
-
-Array = np.ndarray[Any, Any]
+from hingeline.features.tables import TableBuilder, TokenTable
 
 #: Columns of the table: those of the format but for the number of the word.
 COLUMNS = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -69,12 +68,11 @@ def read_conllu(source: Source) -> ConlluDocument:
     builder = TableBuilder(len(COLUMNS))
     others: list[tuple[int, str]] = []
     between: list[bytes] = []
-    word_lines: list[Array] = []
+    offsets = array("q", [0])
     n_words = last = 0
     with open_text(source) as text:
         for first, lines in text.blocks():
             rows: list[list[bytes]] = []
-            kinds = np.zeros(len(lines), dtype=np.int8)
             for k, line in enumerate(lines):
                 row = line.split(b"\t")
                 if len(row) == _WIDTH and row[0].isdigit():
@@ -87,11 +85,11 @@ def read_conllu(source: Source) -> ConlluDocument:
                         others.append((n_words + len(rows), b"\n".join(between).decode()))
                         between.clear()
                     rows.append(row)
-                    kinds[k] = 1
                     continue
                 if not line.strip():
+                    if last:
+                        offsets.append(n_words + len(rows))
                     last = 0
-                    kinds[k] = 2
                 elif not line.startswith(b"#"):
                     _check_other(text, row, first + k)
                 between.append(line)
@@ -99,13 +97,11 @@ def read_conllu(source: Source) -> ConlluDocument:
             builder.extend([[row[c] for row in rows] for c in range(1, _WIDTH)])
             if len(between) > 1:  # one text takes less than its lines
                 between = [b"\n".join(between)]
-            kinds = kinds[kinds > 0]
-            again = (kinds[1:] == 2) & (kinds[:-1] == 2)  # a blank line after another says nothing
-            word_lines.append(kinds[np.append([True], ~again)[: len(kinds)]])
         if between:
             others.append((n_words, b"\n".join(between).decode()))
-        blank = np.concatenate([np.empty(0, np.int8), *word_lines]) == 2
-        table = builder.table(COLUMNS, sentence_offsets(blank))
+        if last:
+            offsets.append(n_words)
+        table = builder.table(COLUMNS, offsets)
         return ConlluDocument(table, tuple(others), text.newline, text.bom, text.final_newline)
 
 

@@ -171,8 +171,8 @@ class TextSource:
                 data.decode()
             except UnicodeDecodeError as error:
                 what = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
-                line = number + data.count(b"\n", 0, error.start)
-                raise self.error(f"{what}; convert the file to UTF-8 (iconv).", line) from None
+                at = number + data.count(b"\n", 0, error.start)
+                raise self.error(f"{what}; convert the file to UTF-8 (iconv).", at) from None
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
         lines = data.split(b"\n")
