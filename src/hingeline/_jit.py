@@ -23,6 +23,7 @@ each process, which is slower but works.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import marshal
 import os
@@ -694,6 +695,15 @@ class _Compiler(CompilerBase):
     def __init__(self, *arguments: Any) -> None:
         *before, flags, local_types = arguments
         super().__init__(*before, _Flags(flags), local_types)
+
+    def compile_extra(self, function: Any) -> Any:
+        if not gc.isenabled():
+            return super().compile_extra(function)
+        gc.disable()  # looking for garbage would take a twelfth of the time
+        try:
+            return super().compile_extra(function)
+        finally:
+            gc.enable()
 
     def define_pipelines(self) -> list[PassManager]:
         passes = _Passes("hingeline")
