@@ -70,9 +70,7 @@ from hingeline import ChainSSVM, SemiSupervisedSSVM
 
 test, truth = X[205:], labels[205:]
 supervised = ChainSSVM(random_state=0).fit(X[:5], labels[:5])
-model = SemiSupervisedSSVM(
-    ChainSSVM(random_state=0), rules, C_u=[1, 10, 100], classes=LABELS, random_state=0
-)
+model = SemiSupervisedSSVM(ChainSSVM(random_state=0), rules, classes=LABELS, random_state=0)
 model.fit(X[:205], [*labels[:5], *[None] * 200], words=words[:205])
 print(f"supervised:      {supervised.score(test, truth):.1%} of the test tokens")
 print(f"semi-supervised: {model.score(test, truth):.1%}")

@@ -41,7 +41,8 @@ class Notes:
 def load_notes(n_train: int = 400, n_test: int = 400, random_state: Any = 0) -> Notes:
     """Short notes, with tags for people, places and dates.
 
-    One is *meet Dr. Berg in New York on 3 May*. Every other name and place of the test notes occurs in none of the training notes.
+    One is *meet Dr. Berg in New York on 3 May*. Every other name and place of the test notes
+    occurs in none of the training notes.
 
     Parameters
     ----------
