@@ -97,7 +97,7 @@ class FitProgress(Progress):
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
         """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
         task = self.add_task("preparing", total=None, state="")
-        copy = clone(estimator)
+        copy = clone(estimator).set_params(max_iter=8)  # the late steps over all planes included
         with _exit_on_interrupt(), self.show_warnings():
             copy.fit(X, y)
             copy.predict(X)

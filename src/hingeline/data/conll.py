@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, atomic_text, open_text, shown
+from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
 
 Array = np.ndarray[Any, Any]
@@ -23,7 +23,7 @@ _MAX_COLUMNS = 1000
 
 
 def read_conll(
-    source: Source, names: Sequence[str] | None = None, separator: str | None = None
+    source: File, names: Sequence[str] | None = None, separator: str | None = None
 ) -> TokenTable:
     r"""Read tokens in columns; a line with another number of columns than the first is refused.
 
@@ -104,7 +104,7 @@ def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array
     return flat, np.array(counts, dtype=np.int64)
 
 
-def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:
+def write_conll(target: File, table: TokenTable, separator: str | None = None) -> None:
     r"""Write tokens in columns, with a blank line after every sentence.
 
     The separator is by default a space, or a tab if a value is empty or has a space. One column of

@@ -13,15 +13,7 @@ from typing import Any
 import numpy as np
 
 from hingeline.data.samples import LabelledSequences, check_lengths
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
@@ -31,7 +23,7 @@ _WRITE = r"write \: for a colon and \\ for a backslash inside a name"
 _SEQUENCE, _TEXT = 160, 300
 
 
-def read_crfsuite(source: Source) -> LabelledSequences:
+def read_crfsuite(source: File) -> LabelledSequences:
     r"""Read ``label TAB attribute TAB attribute:value …``; an empty line ends a sequence.
 
     Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
@@ -113,7 +105,7 @@ def _parse_item(text: TextSource, item: str) -> tuple[str, float]:
 
 
 def write_crfsuite(
-    target: Target, X: Sequence[Sequence[Any]], y: Sequence[Sequence[Any]] | None = None
+    target: File, X: Sequence[Sequence[Any]], y: Sequence[Sequence[Any]] | None = None
 ) -> None:
     """Write labelled sequences of attributes.
 

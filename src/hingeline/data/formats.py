@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from hingeline.data.samples import LabelledSequences, Vocabulary
-from hingeline.data.text import ParseError, Source, Target, TextSource, open_text
+from hingeline.data.text import File, ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
 
 
@@ -29,7 +29,7 @@ class Format:
     name: str
     kind: str
     read: Callable[..., Any]  # (source, **options)
-    write: Callable[[Target, Any], None] | None  # None for formats that are only read
+    write: Callable[[File, Any], None] | None  # None for formats that are only read
     title: str  # for a list of formats
     options: tuple[str, ...] = ()  # that ``read`` takes
 
@@ -97,7 +97,7 @@ def targets_of(name: str) -> list[str]:
     return [f.name for f in FORMATS.values() if f.kind in kinds and f.write is not None]
 
 
-def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Format, Any]:
+def read_any(source: File, format: str = "auto", **options: Any) -> tuple[Format, Any]:
     """Read a file of any format: the format, and data of the format's kind.
 
     ``format`` is its name, or ``"auto"`` to guess it from the beginning of the file. Options are
@@ -117,8 +117,8 @@ def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Form
 
 
 def convert(
-    source: Source,
-    target: Target,
+    source: File,
+    target: File,
     to: str,
     *,
     format: str = "auto",
@@ -203,7 +203,7 @@ _ATTRIBUTE = re.compile(r"=|\[|\\:|:[-+]?[0-9.]+$")
 _MANY = 30
 
 
-def detect_format(source: Source) -> str:
+def detect_format(source: File) -> str:
     r"""Guess the format of a file from its beginning: a name in :data:`FORMATS`.
 
     Lines with ``qid:N`` are taken for SVM^hmm; two columns separated by tabs for CoNLL. Where no

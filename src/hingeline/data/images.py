@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.data.samples import FlatData, LabelledSequences
-from hingeline.data.text import Source, file_beside, open_text, shown
+from hingeline.data.text import File, file_beside, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E:
 _MAX_AXES = 8
 
 
-def read_idx(source: Source) -> Array:
+def read_idx(source: File) -> Array:
     """Read an IDX array, gzipped or not, in the byte order of the machine.
 
     Memory is taken as bytes arrive: a header that declares more than the file has allocates
@@ -57,7 +57,7 @@ def read_idx(source: Source) -> Array:
         return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
 
 
-def read_images(source: Source, labels: Source | None = None) -> FlatData:
+def read_images(source: File, labels: File | None = None) -> FlatData:
     """Images of an IDX file as rows of pixels, with the labels of another IDX file.
 
     By default that is the file beside the images that MNIST names alike
@@ -103,7 +103,7 @@ class LetterWords:
         return [self.letters[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
 
 
-def read_letters(source: Source) -> LetterWords:
+def read_letters(source: File) -> LetterWords:
     """Read ``letter.data``: tab-separated id, letter, next id, word, position, fold, 128 pixels.
 
     A word ends where the next id is -1. A line with other fields, pixels other than 0 and 1, and a
@@ -149,7 +149,7 @@ def read_letters(source: Source) -> LetterWords:
     return LetterWords(pixels, letters, np.array(offsets), np.array(folds, dtype=np.int64))
 
 
-def read_letter_sequences(source: Source) -> LabelledSequences:
+def read_letter_sequences(source: File) -> LabelledSequences:
     """Pixels and letters of ``letter.data``, word by word, without the folds."""
     words = read_letters(source)
     return LabelledSequences(words.sequences(), words.labels())

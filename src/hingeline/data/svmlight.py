@@ -17,15 +17,7 @@ from hingeline.data.samples import (
     SparseRows,
     check_lengths,
 )
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +29,7 @@ _MAX_INTEGER = 2.0**53
 
 
 def write_svmlight(
-    target: Target,
+    target: File,
     X: Any,
     y: Any,
     qid: Any = None,
@@ -61,7 +53,7 @@ def write_svmlight(
 
 
 def write_multilabel(
-    target: Target,
+    target: File,
     X: Any,
     Y: Any,
     *,
@@ -81,7 +73,7 @@ def write_multilabel(
 
 
 def write_svmhmm(
-    target: Target,
+    target: File,
     X: SparseSequences,
     y: Sequence[Sequence[Any]],
     *,
@@ -104,7 +96,7 @@ def write_svmhmm(
 
 
 def _write_rows(
-    target: Target,
+    target: File,
     X: Any,
     heads: list[str],
     comments: Sequence[str] | None,
@@ -221,7 +213,7 @@ class _Rows(SparseRows):
 
 
 def read_svmlight(
-    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+    source: File, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
 ) -> FlatData:
     r"""Read ``label index:value …``, the format of SVMlight, LIBSVM and LIBLINEAR.
 
@@ -265,7 +257,7 @@ def _number(text: bytes) -> float:
 
 
 def read_multilabel(
-    source: Source,
+    source: File,
     *,
     n_features: int | None = None,
     n_labels: int | None = None,
@@ -296,7 +288,7 @@ def read_multilabel(
 
 
 def read_svmhmm(
-    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+    source: File, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
 ) -> LabelledSequences:
     r"""Read ``TAG qid:N index:value …``, the format of SVM^hmm: one token per line.
 

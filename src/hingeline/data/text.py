@@ -14,8 +14,9 @@ from typing import IO, Any, TextIO
 
 from hingeline._files import replacing
 
-#: What readers take: a path, ``"-"`` for standard input, an open file, or a :class:`TextSource`.
-Source = Any
+#: What readers and writers take: a path, ``"-"`` for standard input or output, or an open file;
+#: readers also take a :class:`TextSource`.
+File = Any
 
 #: Bytes of the longest line that is read.
 MAX_LINE = 2**20
@@ -98,8 +99,8 @@ class TextSource:
             self._stream.close()
 
     def error(self, problem: str, line: int | None = None) -> ParseError:
-        """An error at a line of this file, by default the last one read, to be raised."""
-        return ParseError(self.name, self.line if line is None else line, problem)
+        """An error at a line of this file to raise; by default the last one read, 0 for none."""
+        return ParseError(self.name, self.line if line is None else line or None, problem)
 
     def keep(self, size: int) -> None:
         """Count memory taken for objects, which short lines of a small gzip file could fill."""
@@ -239,7 +240,7 @@ class TextSource:
 
 
 def open_text(
-    source: Source, *, max_line: int = MAX_LINE, max_expansion: float = MAX_EXPANSION
+    source: File, *, max_line: int = MAX_LINE, max_expansion: float = MAX_EXPANSION
 ) -> TextSource:
     r"""Open a file for the readers of this package, all of which take its result.
 
@@ -272,7 +273,7 @@ def open_text(
     return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
 
 
-def file_beside(source: Source, *replacements: tuple[str, str]) -> Path | None:
+def file_beside(source: File, *replacements: tuple[str, str]) -> Path | None:
     """A file in the same folder whose name follows from the source's, if there is one."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -293,12 +294,8 @@ def shown(value: str | bytes, limit: int = 40) -> str:
     return quoted if short else f"{repr(text[:limit])[:limit]}…{quoted[-1]}"
 
 
-#: What writers take: a path, ``"-"`` for standard output, or an open file.
-Target = Any
-
-
 @contextmanager
-def atomic_text(target: Target) -> Iterator[TextIO]:
+def atomic_text(target: File) -> Iterator[TextIO]:
     """Open a file for writing text; it appears under its name only when it is complete.
 
     Names that end in ``.gz`` are compressed, reproducibly. Standard output (``"-"``) and open
