@@ -108,6 +108,11 @@ class Samples:
         """Tokens of all sequences."""
         return sum(map(len, self.X)) if isinstance(self.X, list) else int(self.X.offsets[-1])
 
+    @property
+    def width(self) -> int:
+        """Features, where they are numbers."""
+        return int(getattr(self.X, "matrix", self.X).shape[1])
+
     def size_text(self) -> str:
         """Its size in words."""
         kind, labels = self.layout.kind, self.layout.labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,6 @@ from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result,
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import evaluate
 from hingeline.features.dicts import DictEncoder
-from hingeline.features.tables import SparseSequences
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.files import ModelFileError, read_header
 
@@ -98,7 +98,7 @@ def train(
     if C is not None:
         params["C"] = C
     if nu is not None:
-        params["nu"] = _parse_nu(nu)
+        params["nu"] = _number_in(nu, float)
     clock = Clock()
     file = files.open_training(data, format, given(context))
     if file.format.name in files.SETS:
@@ -106,9 +106,7 @@ def train(
 
         estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
     else:
-        # A count or a word; what is neither is refused with the other parameters.
-        several = int(violators) if violators and violators.isdecimal() else violators
-        params |= {"rescale": rescale, "violators": several}
+        params |= {"rescale": rescale, "violators": _number_in(violators, int)}
         flat = file.format.kind == "flat"
         estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
     estimator.check_parameters()
@@ -117,7 +115,7 @@ def train(
     with FitProgress(quiet or as_json) as progress:
         samples = files.read_training(file, columns, use, label)
         progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
-        width = None if encoder is not None else _width_of(samples.X)
+        width = None if encoder is not None else samples.width
         held_out = files.read_held_out(dev, samples.layout, width)
         clock.stop("read")
         if encoder is not None:  # once, for every C and every score
@@ -126,7 +124,7 @@ def train(
             if held_out is not None:
                 held_out.X = encoder.transform(held_out.X)
             seconds = clock.stop("encode")
-            progress.say(f"encoded {_width_of(samples.X):,} features in {seconds:.1f} s")
+            progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
         watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         if checkpoint is not None and resume != checkpoint.exists():
             what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
@@ -149,9 +147,6 @@ def train(
     print_result({**written, **outcome_of(best), "tried": tried}, as_json)
 
 
-# What is refused before the data are read ---------------------------------------------------------
-
-
 def _parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:
     """Values of C in ascending order: each fit starts from the one before."""
     if text is None:
@@ -168,11 +163,11 @@ def _parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> l
     return found
 
 
-def _parse_nu(text: str) -> float | str:
-    try:
-        return "auto" if text.strip() == "auto" else float(text)
-    except ValueError:
-        raise ValueError(f"--nu: expected a number or auto, got {text!r}.") from None
+def _number_in(text: str | None, kind: type[int] | type[float]) -> Any:
+    """A number, or a word; what is neither is refused with the other parameters."""
+    with suppress(ValueError):
+        return None if text is None else kind(text)
+    return text
 
 
 def _check_checkpoint(
@@ -196,9 +191,6 @@ def _check_checkpoint(
             raise ValueError(f"{what}: name another file, or remove it.")
 
 
-# The fit ------------------------------------------------------------------------------------------
-
-
 def make_encoder(
     format: str, template: Path | None, min_count: int | None, hash_bits: int | None
 ) -> TokenTemplates | DictEncoder | None:
@@ -215,10 +207,6 @@ def make_encoder(
         with open_text(template) as text:
             templates = "\n".join(line for _, line in text.lines())
     return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
-
-
-def _width_of(X: Any) -> int:
-    return int(X.matrix.shape[1] if isinstance(X, SparseSequences) else X.shape[1])
 
 
 @dataclass
