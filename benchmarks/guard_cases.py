@@ -413,10 +413,11 @@ def semisupervised() -> Iterator[Case]:
 
     settings: dict[str, Params] = {
         "default": {},
-        "viterbi": {"start": "viterbi"},
-        "random": {"order": "random"},
+        "given": {"weights": "given"},
+        "viterbi": {"start": "viterbi", "max_sweeps": 1, "weights": "given"},
+        "random": {"order": "random", "max_sweeps": 1},
         "last": {"select": "last"},
-        "sweeps": {"max_sweeps": 3, "max_switches": 20},
+        "sweeps": {"max_sweeps": 3, "max_switches": 20, "weights": "given"},
         "free": {"constraints": ()},
     }
     few: Params = {"C_u": (0.1, 1.0), "max_alternations": 3, "random_state": 0}
@@ -431,8 +432,8 @@ def semisupervised() -> Iterator[Case]:
         (TransductiveSSVM, svm, {"max_rounds": 2, "C_u": 0.1}),
         (PosteriorRegularization, field, {"max_rounds": 2, "max_passes": 10}),
         (PosteriorRegularization, field, {"max_rounds": 2, "unlabelled_weight": 0.1}),
-        (DASO, field, {"max_alternations": 2, "max_passes": 10}),
-        (DASO, field, {"max_alternations": 1, "temperatures": (1.0, 0.1), "max_passes": 10}),
+        (DASO, field, {"max_rounds": 2, "max_passes": 10}),
+        (DASO, field, {"max_rounds": 1, "temperatures": (1.0, 0.1), "max_passes": 10}),
     ):
         text = ",".join(f"{key}={value}" for key, value in params.items())
         for dev in (False, True):

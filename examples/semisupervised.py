@@ -66,9 +66,7 @@ def main() -> None:
     print(check(rules, words[:5], labels[:5]))
 
     y = [*labels[:5], *[None] * 200]  # None: no labels
-    model = SemiSupervisedSSVM(
-        ChainSSVM(random_state=0), rules, C_u=[1, 10, 100], classes=LABELS, random_state=0
-    )
+    model = SemiSupervisedSSVM(ChainSSVM(random_state=0), rules, classes=LABELS, random_state=0)
     model.fit(X[:205], y, words=words[:205])
     print(f"supervised:      {100 * supervised.score(test, y_test):.1f} % of test tokens")
     print(f"semi-supervised: {100 * model.score(test, y_test):.1f} %")
