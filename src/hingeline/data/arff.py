@@ -257,13 +257,13 @@ def _read_rows(
         if sparse != row.startswith("{"):
             raise text.error("sparse rows {…} and dense rows are mixed; write all rows in one way.")
         columns, texts = _split_row(text, row, len(attributes))
-        pairs = list(zip(columns, texts, strict=True))
         try:
-            numbers = [convert[k](value) for k, value in pairs]
+            numbers = [convert[k](value) for k, value in zip(columns, texts, strict=True)]
             sure = "_" not in row and math.isfinite(sum(numbers))
         except (KeyError, ValueError):
             sure = False
         if not sure:  # the careful way finds what is wrong, or that nothing is
+            pairs = zip(columns, texts, strict=True)
             try:
                 numbers = [attributes[k].number(value) for k, value in pairs]
             except ValueError as error:
@@ -294,12 +294,11 @@ def _split_row(text: TextSource, row: str, width: int) -> tuple[Sequence[int], S
     if pairs is None or any(len(pair) != 2 for pair in pairs):
         what = f"{shown(row)} is not a row such as {{0 1, 3 2.5}}"
         raise text.error(f"{what}; correct the line.")
-    columns: list[int] = []
-    for column, _ in pairs:
-        if not column.isdecimal() or len(column) > 9 or int(column) >= width:
-            what = f"there is no attribute {shown(column)}, they are numbered 0 to {width - 1}"
-            raise text.error(f"{what}; correct the line.")
-        columns.append(int(column))
+    columns = [int(c) if c.isdecimal() and len(c) < 10 else -1 for c, _ in pairs]
+    if columns and not 0 <= min(columns) <= max(columns) < width:
+        wrong = next(c for (c, _), k in zip(pairs, columns, strict=True) if not 0 <= k < width)
+        what = f"there is no attribute {shown(wrong)}, they are numbered 0 to {width - 1}"
+        raise text.error(f"{what}; correct the line.")
     if len(set(columns)) < len(columns):
         again = next(k for k in columns if columns.count(k) > 1)
         raise text.error(f"attribute {again} occurs twice; give it once.")

@@ -7,7 +7,6 @@ import numbers
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -96,9 +95,12 @@ def _parse_item(text: TextSource, item: str) -> tuple[str, float]:
     name = _ESCAPE.sub(r"\1", name) if "\\" in name else name
     if not name:
         raise text.error(f"{shown(item)} has no name before the colon; add it.")
-    scale = math.nan
-    with suppress(ValueError):
-        scale = float("nan" if "_" in (value or "") else value or 1)
+    if not value:
+        return name, 1.0
+    try:
+        scale = math.nan if "_" in value else float(value)
+    except ValueError:
+        scale = math.nan
     if not math.isfinite(scale):
         raise text.error(f"{shown(value)} in {shown(item)} is not a finite number; {_WRITE}.")
     return name, scale
