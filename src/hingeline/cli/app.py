@@ -169,8 +169,7 @@ Input = Annotated[
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
 KnownFormat = Annotated[
-    str,
-    Option("--format", "-f", help="Format of the file; auto is that of the training file."),
+    str, Option("--format", "-f", help="Format of the file; auto is that of the training file.")
 ]
 # fmt: off
 Columns = Annotated[str | None, Option(help="Names of the file's columns, separated by commas.")]
@@ -202,23 +201,20 @@ Scheme = Annotated[
 ]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[
-    str | None,
-    Option(help="Rules for the labels: a TOML file, citations or seminars."),
+    str | None, Option(help="Rules for the labels: a TOML file, citations or seminars.")
 ]
 Bootstrap = Annotated[
     int, Option(min=0, help="Resample this often for 95 % intervals; 0 gives none.")
 ]
 Dtype = Annotated[
-    str,
-    Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype),
+    str, Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype)
 ]
 Sparse = Annotated[bool, Option("--sparse", help="Store only weights that are not 0.")]
 KeepState = Annotated[
     bool, Option("--keep-state", help="Also store data and multipliers, for hingeline update.")
 ]
 NJobs = Annotated[
-    int | None,
-    Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs),
+    int | None, Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs)
 ]
 Seed = Annotated[int, Option(min=0, help="Seed of everything random.", callback=check_seed)]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]

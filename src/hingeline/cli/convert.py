@@ -36,8 +36,7 @@ def convert(
         str | None, Option(help="Columns of tokens to keep, separated by commas.")
     ] = None,
     vocabulary: Annotated[
-        Path | None,
-        Option(help="File of feature numbers; it is read if it exists, else written."),
+        Path | None, Option(help="File of feature numbers; it is read if it exists, else written.")
     ] = None,
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:

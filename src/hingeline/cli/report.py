@@ -20,8 +20,7 @@ def report(
     model: app.Model,
     test: Annotated[str | None, Option(help="A labelled file to evaluate on.")] = None,
     output: Annotated[
-        Path | None,
-        Option("--output", "-o", help="The page to write.", show_default="MODEL.html"),
+        Path | None, Option("--output", "-o", help="The page to write.", show_default="MODEL.html")
     ] = None,
     format: app.KnownFormat = "auto",
     bootstrap: app.Bootstrap = 0,

@@ -77,10 +77,7 @@ FORMATS: dict[str, Format] = {entry.name: entry for entry in (
 # fmt: on
 
 #: Kinds that data of a kind can be turned into; of others none but their own.
-_REACHES = {
-    "trees": ("trees", "tokens", "sequences"),
-    "tokens": ("tokens", "sequences"),
-}
+_REACHES = {"trees": ("trees", "tokens", "sequences"), "tokens": ("tokens", "sequences")}
 
 
 def find_format(name: str) -> Format:

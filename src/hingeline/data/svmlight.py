@@ -53,12 +53,7 @@ def write_svmlight(
 
 
 def write_multilabel(
-    target: File,
-    X: Any,
-    Y: Any,
-    *,
-    comments: Sequence[str] | None = None,
-    zero_based: bool = False,
+    target: File, X: Any, Y: Any, *, comments: Sequence[str] | None = None, zero_based: bool = False
 ) -> None:
     """Write rows with sets of labels as ``1,3,5 index:value …``; parameters as above.
 
@@ -96,11 +91,7 @@ def write_svmhmm(
 
 
 def _write_rows(
-    target: File,
-    X: Any,
-    heads: list[str],
-    comments: Sequence[str] | None,
-    zero_based: bool,
+    target: File, X: Any, heads: list[str], comments: Sequence[str] | None, zero_based: bool
 ) -> None:
     matrix = sp.csr_matrix(X, copy=True)
     matrix.sum_duplicates()
