@@ -1,7 +1,5 @@
 """Checks of parameters and inputs: one clear sentence each, before any kernel runs."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import os

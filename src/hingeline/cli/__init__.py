@@ -3,8 +3,6 @@
 They share ``app`` (group, errors, options), ``files`` (models and their files) and ``progress``.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from importlib.util import find_spec

@@ -6,8 +6,6 @@ Ctrl-C may pass through it. The group turns these into exit codes 2 and 130, wit
 Results go to the standard output, progress to the standard error.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

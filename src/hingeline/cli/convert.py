@@ -1,7 +1,5 @@
 """``hingeline convert``: from one file format to another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``hingeline evaluate``: how good a model's predictions are."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Models, and files as models see them: inputs, labels, and what writes predictions back."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable

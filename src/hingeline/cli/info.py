@@ -1,7 +1,5 @@
 """``hingeline info``: what is in a model file."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

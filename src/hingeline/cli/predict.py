@@ -1,7 +1,5 @@
 """``hingeline predict``: labels for a file, in the file's own format."""
 
-from __future__ import annotations
-
 import csv
 from itertools import islice
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """What a fit shows while it runs, and what it leaves besides the model."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

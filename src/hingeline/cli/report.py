@@ -1,7 +1,5 @@
 """``hingeline report``: a page about a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

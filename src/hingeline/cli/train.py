@@ -1,7 +1,5 @@
 """``hingeline train``: from a labelled file to a model."""
 
-from __future__ import annotations
-
 import copy
 import math
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """ARFF with sets of labels, as Mulan and MEKA use it."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

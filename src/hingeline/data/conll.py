@@ -1,7 +1,5 @@
 """CoNLL columns: one token per line, a blank line after each sentence (2000, 2002, 2003)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import chain, pairwise

@@ -1,7 +1,5 @@
 """CRFsuite's text: one token per line, its label and its attributes with their values."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import re

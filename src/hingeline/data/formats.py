@@ -1,7 +1,5 @@
 """All formats by name: reading any of them, guessing which a file has, and conversion."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

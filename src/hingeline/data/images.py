@@ -1,7 +1,5 @@
 """Arrays and images: IDX, the format of MNIST, and the handwritten words of ``letter.data``."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """SVMlight and its relatives: LIBSVM, LIBSVM multi-label, SVM^hmm."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from itertools import groupby, pairwise

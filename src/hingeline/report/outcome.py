@@ -1,7 +1,5 @@
 """True and predicted outputs: checked, with the loss of each, and what the page says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The report: one HTML page that needs nothing but itself."""
 
-from __future__ import annotations
-
 import numbers
 import os
 from collections.abc import Sequence

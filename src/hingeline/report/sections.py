@@ -1,7 +1,5 @@
 """What the page says of a model, section by section, as plain text and numbers for the template."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import numbers
