@@ -10,8 +10,6 @@ import numpy as np
 from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
 
-Array = np.ndarray[Any, Any]
-
 _DOCSTART = b"-DOCSTART-"
 _BLANKS = re.compile(r"[ \t\n\r\v\f]")
 #: What a block must not have for its spaces to be counted instead of its lines split.
@@ -85,7 +83,7 @@ def read_conll(
     return builder.table(given, sentence_offsets(np.concatenate(blanks)))
 
 
-def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array]:
+def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], np.ndarray[Any, Any]]:
     """The fields of all lines in a row, and how many there are in each line."""
     # One split of the whole block makes no list per line, which is what takes the time.
     joined = b"\n".join(lines)

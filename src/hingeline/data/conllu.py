@@ -165,11 +165,6 @@ def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
             raise ValueError(f"{what}: values must have no tab and no line end; change the value.")
 
 
-def read_conllu_table(source: File) -> TokenTable:
-    """The words of a CoNLL-U file."""
-    return read_conllu(source).table
-
-
 def write_conllu_table(target: File, table: TokenTable) -> None:
     """Columns by CoNLL-U's names, else the first as form, the second as upos, others in misc."""
     if "form" in table.names:

@@ -51,7 +51,7 @@ def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
 FORMATS: dict[str, Format] = {entry.name: entry for entry in (
     Format("conll", "tokens", _late("conll.read_conll"), _late("conll.write_conll"),
            "CoNLL columns, one token per line (2000, 2002, 2003)", ("names", "separator")),
-    Format("conllu", "tokens", _late("conllu.read_conllu_table"),
+    Format("conllu", "tokens", lambda file: _late("conllu.read_conllu")(file).table,
            _late("conllu.write_conllu_table"), "CoNLL-U, the format of Universal Dependencies"),
     Format("crfsuite", "sequences", _late("crfsuite.read_crfsuite"),
            _late("crfsuite.write_crfsuite", 2),

@@ -18,7 +18,6 @@ from hingeline.data.samples import (
 from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
-Array = np.ndarray[Any, Any]
 ZeroBased = bool | Literal["auto"]
 
 #: Largest feature number, that of the C programs which share the format.

@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -54,6 +55,7 @@ class ParseError(ValueError):
         return f"{place}: {self.problem}"
 
 
+@dataclass(eq=False, repr=False)
 class TextSource:
     """A file that is read once, from front to back, and can be peeked into.
 
@@ -63,29 +65,22 @@ class TextSource:
     by :func:`open_text`.
     """
 
-    def __init__(
-        self,
-        stream: IO[Any],
-        name: str,
-        *,
-        max_line: int = MAX_LINE,
-        max_expansion: float = MAX_EXPANSION,
-        owned: bool = False,
-    ) -> None:
-        self.name = name
-        self.max_line = max_line
-        self.max_expansion = max_expansion
-        self.bom = False  # known after the first line, as is how lines end
-        self.newline = "\n"
-        self.final_newline = True  # known after the last line
-        self._stream = stream
-        self._owned = owned  # whether to close the stream
-        self.line: int | None = None  # the line being read
-        self._ahead = b""
-        self._packed = b""
-        self._inflater: Any = None
-        self._started = False
-        self._bytes_in = self._bytes_out = self._bytes_kept = 0
+    stream: IO[Any]
+    name: str
+    max_line: int = MAX_LINE
+    max_expansion: float = MAX_EXPANSION
+    owned: bool = False  # whether to close the stream
+    bom: bool = False  # known after the first line, as is how lines end
+    newline: str = "\n"
+    final_newline: bool = True  # known after the last line
+    line: int | None = None  # the line being read
+    _ahead: bytes = b""
+    _packed: bytes = b""
+    _inflater: Any = None
+    _started: bool = False
+    _bytes_in: int = 0
+    _bytes_out: int = 0
+    _bytes_kept: int = 0
 
     def __enter__(self) -> TextSource:
         return self
@@ -95,8 +90,8 @@ class TextSource:
 
     def close(self) -> None:
         """Close the file if it was opened by :func:`open_text`."""
-        if self._owned:
-            self._stream.close()
+        if self.owned:
+            self.stream.close()
 
     def error(self, problem: str, line: int | None = None) -> ParseError:
         """An error at a line of this file to raise; by default the last one read, 0 for none."""
@@ -229,7 +224,7 @@ class TextSource:
                 return piece
 
     def _fetch(self) -> bytes:
-        piece = self._stream.read(_FETCH)
+        piece = self.stream.read(_FETCH)
         if isinstance(piece, str):
             # A lone surrogate becomes bytes that are not UTF-8, and is reported with its line.
             piece = piece.encode("utf-8", "surrogatepass")
@@ -270,7 +265,7 @@ def open_text(
     else:
         what = f"source must be a path, '-' or an open file, got {type(source).__name__}"
         raise TypeError(f"{what}: for text in memory pass io.StringIO(text).")
-    return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
+    return TextSource(stream, name, max_line, max_expansion, owned)
 
 
 def file_beside(source: File, *replacements: tuple[str, str]) -> Path | None:

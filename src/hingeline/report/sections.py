@@ -21,7 +21,6 @@ from hingeline.report import words
 from hingeline.report.figures import draw_charts
 from hingeline.report.words import SPACE, count, count_of, decimal, percent, show, significant
 
-Array = np.ndarray[Any, Any]
 Content = dict[str, Any]
 
 #: Most of each that is shown: classes, certificates, labels of a matrix, labels with features.
