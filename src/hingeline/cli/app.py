@@ -171,39 +171,29 @@ KnownFormat = Annotated[
 ]
 # fmt: off
 Columns = Annotated[str | None, Option(help="Names of the file's columns, separated by commas.")]
-Use = Annotated[str | None, Option(
-    help="Columns to predict from.", show_default="all but the label"
-)]
+Use = Annotated[str | None, Option(help="Columns to learn from.", show_default="all but the label")]
 Label = Annotated[str | None, Option(
     help="Column of the labels. For ARFF: Mulan's XML file, or the number of labels.",
     show_default="the last; upos in CoNLL-U",
 )]
-Template = Annotated[Path | None, Option(
-    help="A file of feature templates, as for CRF++ or Wapiti."
-)]
+Template = Annotated[Path | None, Option(help="A file of feature templates (CRF++ or Wapiti).")]
 MinCount = Annotated[int | None, Option(
     help="Leave out features that occur less often; 2 is faster and often a little worse.",
     min=1, show_default="1",
 )]
-HashBits = Annotated[int | None, Option(
-    help="Hash the features into 2**bits columns.", min=4, max=30
-)]
+HashBits = Annotated[int | None, Option(help="Hash features into 2**bits columns.", min=4, max=30)]
 Cost = Annotated[float | None, Option(
     "--C", "-C", help="Weight of the slack; a larger one fits the training data more closely.",
     show_default="0.1; 1 for rows",
 )]
 # fmt: on
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
-Scheme = Annotated[
-    str | None, Option(help="Predict only what this tag scheme allows: auto, IOB2, BIOES, …")
-]
+Scheme = Annotated[str | None, Option(help="Keep to this tag scheme: auto, IOB2, BIOES, …")]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[
     str | None, Option(help="Rules for the labels: a TOML file, citations or seminars.")
 ]
-Bootstrap = Annotated[
-    int, Option(min=0, help="Resample this often for 95 % intervals; 0 gives none.")
-]
+Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0 gives none.")]
 Dtype = Annotated[
     str, Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype)
 ]

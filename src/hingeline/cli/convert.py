@@ -30,9 +30,7 @@ def convert(
         str, Option("--to", "-t", help="Format to write; auto goes by the ending of the name.")
     ] = "auto",
     format: app.Format = "auto",
-    columns: Annotated[
-        str | None, Option(help="Columns of tokens to keep, separated by commas.")
-    ] = None,
+    columns: Annotated[str | None, Option(help="Columns to keep, separated by commas.")] = None,
     vocabulary: Annotated[
         Path | None, Option(help="File of feature numbers; it is read if it exists, else written.")
     ] = None,

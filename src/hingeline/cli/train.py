@@ -37,10 +37,7 @@ def train(
     min_count: app.MinCount = None,
     hash_bits: app.HashBits = None,
     C: app.Cost = None,
-    grid: Annotated[
-        str | None,
-        Option(help="Try several values, e.g. C=0.01,0.1,1, and keep the best on --dev."),
-    ] = None,
+    grid: Annotated[str | None, Option(help="Try C=0.01,0.1,1 and keep the best on --dev.")] = None,
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
@@ -61,13 +58,9 @@ def train(
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
-    dev: Annotated[
-        str | None, Option(help="Stop when the score on this held-out file no longer rises.")
-    ] = None,
+    dev: Annotated[str | None, Option(help="Held-out file; stop when its score stalls.")] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
-    checkpoint: Annotated[
-        Path | None, Option(help="Keep the state of the fit in this file, for --resume.")
-    ] = None,
+    checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
     keep_state: app.KeepState = False,
