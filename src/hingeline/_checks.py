@@ -257,9 +257,6 @@ def refuse_none(y: Any) -> None:
             raise ValueError(f"y[{i}] is None: every example needs a label.")
 
 
-# Parameters that encoders share -----------------------------------------------------------------
-
-
 def check_min_count(min_count: Any) -> None:
     """Refuse what is not a count."""
     whole = isinstance(min_count, numbers.Integral) and not isinstance(min_count, bool)

@@ -124,9 +124,6 @@ def _length(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-# Models -------------------------------------------------------------------------------------------
-
-
 def holds_sets(model: Any) -> bool:
     """Whether a model predicts sets of labels."""
     return type(model).__name__ == "MultilabelSSVM"
@@ -211,9 +208,6 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     if samples.y is None:
         raise ValueError(f"{file} has no labels to {purpose}.")
     return samples
-
-
-# Files --------------------------------------------------------------------------------------------
 
 
 class File(NamedTuple):
@@ -430,9 +424,6 @@ def source_of(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"name": Path(path).name, "sha256": digest}
-
-
-# Sets of labels -----------------------------------------------------------------------------------
 
 
 def _sets_by_name(

@@ -363,9 +363,6 @@ def _quote(name: str) -> str:
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-# Rows with Mulan's list of labels beside them -----------------------------------------------------
-
-
 def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
     """Rows and labels, the latter by default those of Mulan's XML file in the same folder."""
     if labels is None:

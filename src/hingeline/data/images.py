@@ -75,8 +75,6 @@ def read_images(source: File, labels: File | None = None) -> FlatData:
     return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
 
 
-# letter.data: one letter per line with its pixels -------------------------------------------------
-
 #: Of a letter's image, 16 rows and 8 columns.
 _N_PIXELS = 128
 _N_FIELDS = 6

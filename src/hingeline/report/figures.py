@@ -93,9 +93,6 @@ def _tidy(axes: Axes) -> None:
     axes.yaxis.label.set_color(_TEXT)
 
 
-# The curve of a fit ------------------------------------------------------------------------------
-
-
 def plot_curve(
     history: Sequence[HistoryRow],
     path: str | os.PathLike[str] | None = None,
@@ -299,9 +296,6 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
 
 
-# A path ------------------------------------------------------------------------------------------
-
-
 def plot_path(
     path: ModelPath, target: str | os.PathLike[str] | None = None, title: str | None = None
 ) -> Figure:
@@ -338,8 +332,6 @@ def plot_path(
     _tidy(gaps)
     return _finish(figure, title or f"Path of {symbol}", file_name)
 
-
-# Labels of graphs --------------------------------------------------------------------------------
 
 #: Colours of the first labels; more are taken around the circle of hues.
 _COLOURS = (

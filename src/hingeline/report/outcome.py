@@ -170,9 +170,6 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     return found
 
 
-# Evaluation --------------------------------------------------------------------------------------
-
-
 def describe_evaluation(outcome: Outcome | None) -> Content | None:
     """Everything that an evaluation says, except single errors."""
     if outcome is None:
@@ -286,9 +283,6 @@ def merge_labels(confusion: Array, kept: Array) -> Array:
     out = np.zeros((len(kept) + 1, len(kept) + 1), dtype=np.int64)
     np.add.at(out, (number[:, None], number[None, :]), confusion)
     return out
-
-
-# Errors ------------------------------------------------------------------------------------------
 
 
 def describe_errors(outcome: Outcome | None, n_errors: int) -> Content | None:

@@ -76,9 +76,6 @@ def pick_shade(share: float, colour: str) -> str:
     return f"{colour}{min(LEVELS, max(1, math.ceil(LEVELS * math.sqrt(share) - 1e-9)))}"
 
 
-# The certificate ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Facts:
     """Certificate and curve of a model; weights that did not come from a fit have neither."""
@@ -160,9 +157,6 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     return f"≤{SPACE}{most}", sentence
 
 
-# The model ---------------------------------------------------------------------------------------
-
-
 def describe_model(model: Any, facts: Facts) -> Content:
     """Certificate in words and numbers, parameters, classes."""
     _, sentence = certificate_words(facts)
@@ -234,9 +228,6 @@ def _plain(value: Any) -> str:
     return getattr(value, "__name__", None) or type(value).__name__
 
 
-# Convergence -------------------------------------------------------------------------------------
-
-
 def describe_convergence(facts: Facts) -> Content:
     """Charts and figures of a fit; one sentence where the model has no history."""
     history = facts.history
@@ -284,9 +275,6 @@ def _certificates(history: Sequence[HistoryRow]) -> Table | None:
         cells.append([*work, primal, dual, percent(share, fine) if math.isfinite(share) else "–"])
     head = ("pass", "seconds", "decodes", "planes", "primal", "dual", "relative gap")
     return Table(caption, head, cells, words=())
-
-
-# Weights -----------------------------------------------------------------------------------------
 
 
 def describe_weights(
@@ -398,8 +386,6 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     shown = [heads[k] for k in columns.tolist()]
     return Matrix(caption, "from ↓ to →", shown, lines, note, title="Transitions")
 
-
-# Provenance --------------------------------------------------------------------------------------
 
 _PROGRAMS = {
     "python": "Python", "hingeline": "Hingeline", "numpy": "NumPy", "scipy": "SciPy",
