@@ -229,10 +229,8 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
         matrix = x.tocsr()
     else:
         if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
-            raise TypeError(
-                f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with "
-                "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
-            )
+            what = f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with sklearn's"
+            raise TypeError(f"{what} DictVectorizer, and pass arrays or sparse matrices.")
         try:
             dense = np.asarray(x)
         except ValueError as error:

@@ -1,9 +1,8 @@
 """The command group: commands by name, errors as one line, exit codes, and common options.
 
 A new command is a function in a module of its own, both of one name, and a word in ``COMMANDS``.
-It raises ValueError with one sentence where the user's input is at fault, and so does the library;
-Ctrl-C may pass through it. The group turns these into exit codes 2 and 130, without a traceback.
-Results go to the standard output, progress to the standard error.
+The group turns ValueError (one sentence about the user's input) and Ctrl-C into exit codes 2 and
+130, without a traceback. Results go to the standard output, progress to the standard error.
 """
 
 import os
@@ -102,8 +101,7 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line, and leave at once.
 
-    Taking the interpreter down with all compiled kernels in it takes a third of a second, in which
-    nothing happens that anybody waits for.
+    To take the interpreter down with all compiled kernels in it takes a third of a second.
     """
     try:
         app(prog_name="hingeline")

@@ -44,10 +44,9 @@ def convert(
     if to == "auto":
         ending = Path(target.removesuffix(".gz")).suffix
         if ending not in _ENDINGS:
-            raise ValueError(
-                f"--to: the name {target!r} does not tell the format: pass one of "
-                f"{', '.join(name for name, f in FORMATS.items() if f.write is not None)}."
-            )
+            known = ", ".join(name for name, f in FORMATS.items() if f.write is not None)
+            what = f"--to: the name {target!r} does not tell the format"
+            raise ValueError(f"{what}: pass one of {known}.")
         to = _ENDINGS[ending]
     known = None
     if vocabulary is not None:

@@ -260,10 +260,8 @@ def read_training(
             raise ValueError(f"{path} has no labels to learn from.")
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     if y is None:
-        raise ValueError(
-            f"{path} has no labels to learn from: put the file of labels beside it, named as "
-            "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
-        )
+        what = f"{path} has no labels to learn from: put the file of labels beside it"
+        raise ValueError(f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
     if name in _NUMBERED:
         layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
     if name in SETS:
@@ -329,10 +327,8 @@ def read_like(
     named = isinstance(data.X, list)
     if named != (width is None) and found.kind == "sequences":
         words = ("named", "numbered") if named else ("numbered", "named")
-        raise ValueError(
-            f"{path} has {words[0]} features ({found.name}), but the model was trained on "
-            f"{words[1]} ones ({layout.format}): convert the file (hingeline convert)."
-        )
+        what = f"{path} has {words[0]} features ({found.name}), but the model was trained on"
+        raise ValueError(f"{what} {words[1]} ones ({layout.format}): use hingeline convert.")
     return Samples(_features(data.X, numbering, width, grow), data.y, layout, data)
 
 

@@ -28,8 +28,7 @@ def read_conll(
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    names : sequence of str, optional
-        Names of the columns. Default: ``word``, ``col1``, ``col2``, …
+    names : sequence of str, names of the columns; default: ``word``, ``col1``, ``col2``, …
     separator : str, optional
         ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
         ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
@@ -69,12 +68,11 @@ def read_conll(
             wrong = np.flatnonzero(~blank & (counts != builder.width))
             if len(wrong):
                 between = "spaces" if exact is None else shown(exact)
-                raise text.error(
-                    f"expected {builder.width} column{'s' if builder.width > 1 else ''} separated "
-                    f"by {between} as in the lines before, found {counts[wrong[0]]}; correct the "
-                    "line or name another separator.",
-                    first + int(wrong[0]),
-                )
+                k = int(wrong[0])
+                expected = f"{builder.width} column{'s' if builder.width > 1 else ''}"
+                what = f"expected {expected} separated by {between} as in the lines before"
+                remedy = "correct the line or name another separator."
+                raise text.error(f"{what}, found {counts[k]}; {remedy}", first + k)
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
     if builder is None:

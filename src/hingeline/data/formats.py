@@ -308,10 +308,8 @@ def _token_format(text: TextSource, lines: list[str]) -> str:
         reason = reason if regular else "lines have different numbers of fields"
         raise text.error(f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
     if not regular:
-        raise text.error(
-            "no format fits, since lines have different numbers of columns, as in running text; "
-            "put one token on each line and a blank line after each sentence."
-        )
+        what = "no format fits, since lines have different numbers of columns, as in running text"
+        raise text.error(f"{what}; put one token on a line, and a blank line after a sentence.")
     if width > _MANY and all(map(_NUMBER.fullmatch, rows[0])):
         what = f"no format fits a table of {width} columns of numbers"
         raise text.error(f"{what}; write it as SVMlight or ARFF.")

@@ -45,10 +45,8 @@ def read_idx(source: File) -> Array:
         if len(data) != expected:
             found = f"{len(data):,}" if len(data) < expected else "more"
             sizes = " × ".join(map(str, shape)) or "one"
-            raise text.error(
-                f"the header declares {sizes} elements, {expected:,} bytes in all, and there are "
-                f"{found}; fetch the file again."
-            )
+            what = f"the header declares {sizes} elements, {expected:,} bytes in all"
+            raise text.error(f"{what}, and there are {found}; fetch the file again.")
         if not math.prod(shape) and max(shape) >= 2**16:
             raise text.error(f"the header declares an empty array of shape {shape}.")
         flat = np.frombuffer(data, dtype=dtype, offset=start)

@@ -1,7 +1,4 @@
-"""What readers of feature vectors return: labelled rows, label sets and labelled sequences.
-
-And a vocabulary, which numbers the names of attributes for formats that know numbers only.
-"""
+"""What readers return: labelled rows, label sets, labelled sequences, and a vocabulary."""
 
 from __future__ import annotations
 

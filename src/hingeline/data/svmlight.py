@@ -300,11 +300,8 @@ def read_svmhmm(
         seen: set[int] = set()
         for qid, same in groupby(qids):
             if qid in seen:
-                raise text.error(
-                    f"qid:{qid} occurred before; put the lines of a sequence together and give "
-                    "each sequence a number of its own.",
-                    rows.lines[offsets[-1]],
-                )
+                what = f"qid:{qid} occurred before; put the lines of a sequence together"
+                raise text.error(f"{what} and number each anew.", rows.lines[offsets[-1]])
             seen.add(qid)
             offsets.append(offsets[-1] + sum(1 for _ in same))
         if b"" in rows.heads:

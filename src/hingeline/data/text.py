@@ -59,10 +59,9 @@ class ParseError(ValueError):
 class TextSource:
     """A file that is read once, from front to back, and can be peeked into.
 
-    Gzip is recognised by its first bytes, whatever the name. Text is UTF-8, with or without a
-    byte order mark, with lines that end in LF or CRLF. Memory is bounded by the block read and
-    the longest line allowed, so a small file that unpacks to a huge one is refused. It is opened
-    by :func:`open_text`.
+    Opened by :func:`open_text`. Gzip is recognised by its first bytes. Text is UTF-8, with or
+    without a byte order mark, with lines that end in LF or CRLF. Memory is bounded, so a small
+    file that unpacks to a huge one is refused.
     """
 
     stream: IO[Any]

@@ -142,10 +142,8 @@ def iter_trees(source: File) -> Iterator[Tree]:
                     place[-1] = names.setdefault(token, token)
                 else:
                     beside = shown(str(word) if token == "(" else token)
-                    raise text.error(
-                        f"the word {beside} stands beside other parts of its node; give every word "
-                        "brackets and a label of its own."
-                    )
+                    what = f"the word {beside} stands beside other parts of its node"
+                    raise text.error(f"{what}; give every word brackets and a label of its own.")
         if lines:
             raise text.error("a bracket opens that is never closed; add ')'.", lines[-1])
 

@@ -1,7 +1,6 @@
 """Pictures, all drawn by matplotlib: training curves, paths, segmentations, weights of pairs.
 
-Figures are made without pyplot, so there is nothing to close. Where matplotlib is missing, each
-function raises an ImportError that says what to install. Files appear whole or not at all.
+Figures are made without pyplot, so there is nothing to close. Files appear whole or not at all.
 """
 
 from __future__ import annotations

@@ -103,10 +103,8 @@ def _finish(
     if evaluation is None:
         evaluation = evaluate(true, predicted, scheme=None if single else "auto")
     elif evaluation.n_tokens != len(pairs.true):
-        raise ValueError(
-            f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}: "
-            "pass the labels that were evaluated, or leave one of the two out."
-        )
+        what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
+        raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
     return Outcome(single, evaluation, true, predicted, losses, _check_tokens(tokens, true, single))
 
 

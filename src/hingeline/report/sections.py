@@ -237,18 +237,13 @@ def describe_convergence(facts: Facts) -> Content:
     about = f"{count_of(len(history), 'pass was', 'passes were')} recorded"
     if math.isnan(facts.restricted_gap):
         made = sum(math.isfinite(row.relative_gap) for row in history)
-        about += (
-            f" and {count_of(made, 'certificate was', 'certificates were')} made. A certificate "
-            "bounds the optimum from both sides: it is never above the primal and never below the "
-            "dual. Both are the best so far."
-        )
+        about += f" and {count_of(made, 'certificate was', 'certificates were')} made. The optimum"
+        about += " lies between the dual and the primal, which are the best so far."
         if math.isnan(facts.duality_gap) and facts.oracle_bounds:
             about += " The curves are those of the fit: the weights have been changed since."
     else:
-        about += (
-            ". The dual bounds the optimum from below. The primal counts only the outputs found; "
-            "as more are found, it may rise."
-        )
+        about += ". The dual bounds the optimum from below. The primal counts only the outputs"
+        about += " found; as more are found, it may rise."
     charts = draw_charts(history, facts.tol)
     return {"about": about, "charts": charts, "certificates": _certificates(history)}
 
