@@ -44,9 +44,9 @@ def convert(
     if to == "auto":
         ending = Path(target.removesuffix(".gz")).suffix
         if ending not in _ENDINGS:
-            known = ", ".join(name for name, f in FORMATS.items() if f.write is not None)
+            names = ", ".join(name for name, f in FORMATS.items() if f.write is not None)
             what = f"--to: the name {target!r} does not tell the format"
-            raise ValueError(f"{what}: pass one of {known}.")
+            raise ValueError(f"{what}: pass one of {names}.")
         to = _ENDINGS[ending]
     known = None
     if vocabulary is not None:
