@@ -3,6 +3,7 @@
 import math
 import numbers
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -182,8 +183,12 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
     for label, weight in class_weight.items():
         if not isinstance(weight, numbers.Real) or not math.isfinite(weight) or weight < 0:
             raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {weight!r}.")
-        if label in index:  # a fold may lack a label
+        if label in index:
             weights[index[label]] = float(weight)
+        else:  # a fold may lack a label
+            warnings.warn(
+                f"class_weight has {label!r}, which is no label here: is it misspelt?", stacklevel=4
+            )
     return weights
 
 
