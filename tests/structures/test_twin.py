@@ -313,7 +313,7 @@ def test_a_twin_is_made_once_and_shares_what_needs_no_structure(twins, kind):
 
 
 def test_compiled_twins_stay_out_of_the_disk_cache(twins):
-    assert twins["jitted"].bind(find_planes)._cache.cache_path is None
+    assert twins["jitted"].bind(find_planes)._cache.folder is None
     assert not hasattr(twins["plain"].bind(find_planes), "py_func")
 
 
