@@ -221,6 +221,7 @@ def tables(part: str, rows: list[Row]) -> None:
             ]
             for way in ways.get(system, ["test"]) if mine else []:
                 values = [row[way][key] for row in mine]
+                segments = [row[way].get("segments", float("nan")) for row in mine]
                 spread = statistics.stdev(values) if len(values) > 1 else float("nan")
                 paper = PAPER.get(size, {}).get(system) if part == "citations" else None
                 lines.append(
@@ -228,7 +229,7 @@ def tables(part: str, rows: list[Row]) -> None:
                         f"{size} {system} {way.removeprefix('test').strip('_')}",
                         f"{statistics.mean(values):.2f}",
                         f"{spread:.2f}",
-                        f"{statistics.mean(row[way]['segments'] for row in mine):.2f}",
+                        f"{statistics.mean(segments):.2f}",
                         str(len(values)),
                         "" if paper is None else f"{paper:.2f}",
                         f"{statistics.mean(row['cpu_seconds'] for row in mine):.0f}",

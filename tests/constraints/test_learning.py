@@ -92,6 +92,15 @@ def test_the_interval_covers_the_truth_about_as_often_as_two_errors_do():
     assert 0.88 <= hits / 200 <= 0.99
 
 
+def test_beyond_its_interval_a_share_costs_half_the_square_in_errors():
+    Y = [["A"] * k + ["B"] * (10 - k) for k in (1, 2, 3, 4, 5)]
+    rule = learn_constraints([Share("A", equals=0.9)], [["x"] * 10] * 5, Y)[0]
+    error = (rule.at_most - rule.at_least) / 4
+    assert error == pytest.approx(np.std([0.1, 0.2, 0.3, 0.4, 0.5], ddof=1) / np.sqrt(5))
+    assert rule.penalise(rule.scale * 3 * error) == pytest.approx(4.5)
+    assert rule.weight < 1000
+
+
 def test_bounds_stay_possible_and_too_few_sequences_say_nothing():
     rules = [Share("A", equals=0.5), AverageSegments(equals=9.0)]
     share, average = learn_constraints(rules, *sequences(3, 0))

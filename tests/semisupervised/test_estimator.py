@@ -307,7 +307,7 @@ def test_it_does_not_lose_to_the_transductive_baseline():
     ours, theirs = [], []
     for seed in range(3):
         (X, y), (U, _), (T, truth) = (broken(part, n) for part, n in
-                                      ((seed, 4), (100 + seed, 60), (200 + seed, 60)))  # fmt: skip
+                                      ((seed, 8), (100 + seed, 60), (200 + seed, 60)))  # fmt: skip
         given = (X + U, y + [None] * 60)
         base = ChainSSVM(C=0.1, random_state=0)
         ours.append(model(C_u=None, base=base).fit(*given).score(T, truth))

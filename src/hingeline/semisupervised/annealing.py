@@ -46,8 +46,7 @@ RELATIVE = (0.01, 0.03, 0.1, 0.3)
 class AnnealingStep(NamedTuple):
     """One value of C_u. The four parts of the objective are as they enter it, weights included.
 
-    Plain predictions are those of the weights alone, without constraints, on the unlabelled
-    sequences; y* are the labels that switching found.
+    Plain predictions are those of the weights alone on the unlabelled sequences.
     """
 
     C_u: float  # 0: labelled sequences only
