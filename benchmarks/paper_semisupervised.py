@@ -162,7 +162,7 @@ def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
 def measure(part: str, options: argparse.Namespace) -> list[Row]:
     """All runs that are asked for and not there yet."""
     other = part == "citations" and options.features != "plain"
-    name = f"paper_semisupervised_{part}" + f"_{options.features.replace(' ', '_')}" * other
+    name = f"few_labels_{part}" + f"_{options.features.replace(' ', '_')}" * other
     rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
     done = {(row["labelled"], row["partition"], row["system"]): row for row in rows}
     names = ["published"] if options.published else options.partitions
@@ -245,7 +245,7 @@ def figures(quick: bool) -> None:
     from matplotlib.figure import Figure
 
     for number, part in enumerate(("citations", "seminars"), start=1):
-        path = result_path(f"paper_semisupervised_{part}", quick)
+        path = result_path(f"few_labels_{part}", quick)
         if not path.is_file():
             continue
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]

@@ -4,9 +4,9 @@
 factor ``exp(−ρ·v)``. If they come at many places, each seldom, v has Poisson's distribution with
 the mean ``m = exp(−ρ)``. So labelled sequences that break the rule m times on average ask for
 ``ρ = log(1/m)``: a rule that gold labels break often costs little, and one that they break once in
-a sequence or more costs nothing. Half a violation is added to those counted, so that a rule that
-none of n sequences breaks costs about ``log(2n)`` and not infinity. The unit is that of the score
-of a structured SVM, in which a wrong token costs one.
+a sequence or more costs nothing. Whoever writes a rule believes in it: to the sequences counted five
+are added that break it a tenth of a time in all. The unit is that of the score of a structured SVM,
+in which a wrong token costs one.
 
 *On all sequences.* A share or average in n labelled sequences is known up to a standard error, by
 the jackknife. The interval of two of them on either side costs nothing, and what lies beyond it by
@@ -24,6 +24,8 @@ import numpy as np
 
 from hingeline.constraints.base import Constraint, CorpusConstraint, InstanceConstraint
 
+#: Violations, and the sequences they are in, that are added to those counted.
+PRIOR = 0.1, 5.0
 #: Fewer sequences tell nothing of a standard error.
 FEWEST = 3
 #: Values of the jackknife, at most.
@@ -55,7 +57,7 @@ def learn_constraints(
     >>> X, Y = [["a", "b"]] * 8, [["A", "B"]] * 6 + [["B", "B"]] * 2
     >>> learned = learn_constraints([StartsWith("A"), StartsWith("B")], X, Y)
     >>> [round(rule.weight, 2) for rule in learned]
-    [1.28, 0.33]
+    [1.82, 0.76]
     """
     found: list[Constraint] = []
     for rule in constraints:
@@ -64,7 +66,7 @@ def learn_constraints(
         elif isinstance(rule, InstanceConstraint):
             one = change_rule(rule, weight=1.0)
             broken = sum(one.cost(x, y) for x, y in zip(X, Y, strict=True))
-            mean = (broken + 0.5) / (len(X) + 1.0)
+            mean = (broken + PRIOR[0]) / (len(X) + PRIOR[1])
             found.append(change_rule(rule, weight=max(-math.log(mean), 0.0)))
         elif isinstance(rule, CorpusConstraint) and len(X) >= FEWEST:
             value, error = estimate_value(rule, X, Y)

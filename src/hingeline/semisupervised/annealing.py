@@ -202,7 +202,8 @@ class Annealing:
             search = ConstrainedLabels(
                 self.problem, first, weights, scale, self.penalties, self.workers
             )
-            labels = search.find_with_shares(self._prices)
+            # Learned shares weigh too little to be worth prices.
+            labels = search.find() if self.learned else search.find_with_shares(self._prices)
         if not settings.max_sweeps:
             return labels, 0
         found = switch_labels(
