@@ -4,9 +4,9 @@
 factor ``exp(−ρ·v)``. If they come at many places, each seldom, v has Poisson's distribution with
 the mean ``m = exp(−ρ)``. So labelled sequences that break the rule m times on average ask for
 ``ρ = log(1/m)``: a rule that gold labels break often costs little, and one that they break once in
-a sequence or more costs nothing. Whoever writes a rule believes in it: to the sequences counted five
-are added that break it a tenth of a time in all. The unit is that of the score of a structured SVM,
-in which a wrong token costs one.
+a sequence or more costs nothing. Who writes a rule believes in it: five sequences that break it a
+tenth of a time in all are added to those counted. The unit is that of the score of a structured
+SVM, in which a wrong token costs one.
 
 *On all sequences.* A share or average in n labelled sequences is known up to a standard error, by
 the jackknife. The interval of two of them on either side costs nothing, and what lies beyond it by
