@@ -169,7 +169,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
         The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
-        sequence weighs 0.01, 0.03, 0.1 and 0.3 of a labelled one.
+        sequence costs 0.01, 0.03, 0.1 and 0.3, where a labelled one costs C.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
         first step that removes nine tenths of the violations that any step removes, which needs
