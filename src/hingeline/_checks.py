@@ -59,7 +59,8 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
 
 def check_common(estimator: Any) -> None:
     """Check the parameters that all estimators share; the registry checks those of solvers."""
-    positive("C", estimator.C, infinite=True)
+    if estimator.C != "scale" or not estimator._takes_scale:
+        positive("C", estimator.C, infinite=True)
     check_violators(estimator.violators, estimator.slack)
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)
@@ -144,19 +145,23 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     return list(callbacks)
 
 
-def check_loss(loss: Any, default: str, n_labels: int, *, vector: bool) -> Array:
+def check_loss(
+    loss: Any, default: str, n_labels: int, *, vector: bool, whole: str | None = None
+) -> Array:
     """``loss`` as a cost matrix (true label, predicted label).
 
     Accepts the structure's own word, a matrix in the order of ``classes_``, with ``vector`` also
-    one cost per true label, and ``(scale, loss)`` for a multiple of any of these.
+    one cost per true label, and ``(scale, loss)`` for a multiple of any of these. The word
+    ``whole``, if there is one, stands for the same cost everywhere, also where labels are right.
     """
     plain: Array = 1.0 - np.eye(n_labels)
     if isinstance(loss, str):
-        one_of("loss", loss, (default,))
-        return plain
+        one_of("loss", loss, (default,) if whole is None else (default, whole))
+        return plain if loss == default else np.ones((n_labels, n_labels))
     if isinstance(loss, tuple) and len(loss) == 2 and isinstance(loss[0], numbers.Real):
         positive("loss scale", loss[0])
-        return float(loss[0]) * check_loss(loss[1], default, n_labels, vector=vector)
+        part = check_loss(loss[1], default, n_labels, vector=vector, whole=whole)
+        return float(loss[0]) * part
     try:
         costs = np.asarray(loss, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -207,7 +207,7 @@ Cost = Annotated[
         "--C",
         "-C",
         help="Weight of the slack; a larger one fits the training data more closely.",
-        show_default="0.1; 1 for rows",
+        show_default="by the scale of the features; 1 for rows",
     ),
 ]
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]

@@ -40,6 +40,9 @@ from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
 
+#: ``C="scale"`` is this over the mean squared norm of a token; see ``benchmarks/defaults.py``.
+SCALE = 3.0
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ChainModel:
@@ -355,6 +358,16 @@ class ChainModel:
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
 
 
+def scale_C(values: Array, n_tokens: int, constant: bool) -> float:
+    """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
+
+    Features s times as large give the same scores with weights s times as small: C/s² then makes
+    the same model.
+    """
+    norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
+    return SCALE / (norm if constant else norm + 1.0)
+
+
 class SummedSlack(NamedTuple):
     """Bounds on ``Σ_y [l_i(y) − w·Δf_i(y)]₊``, a sum over all labellings, for each sequence."""
 
@@ -387,8 +400,10 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float, default=0.1
-        Weight of a sequence's slack; ``float("inf")`` for a hard margin.
+    C : float or "scale", default="scale"
+        Weight of a sequence's slack; ``float("inf")`` for a hard margin. ``"scale"`` is 3 over
+        the mean squared norm of a token's features, the constant included: 0.13 for the default
+        templates, some 22 features of value 1. ``C_`` says what it was.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
         slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
@@ -398,9 +413,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         the published estimator, an integer the k best; both solve the problem restricted to the
         outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
         sequences: the violated outputs are listed.
-    loss : "hamming", array, or (scale, loss)
+    loss : "hamming", "zero_one", array, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
-        (true, predicted), in the order of ``classes_``.
+        (true, predicted), in the order of ``classes_``. ``"zero_one"`` is 1 for every labelling
+        but the true one: (6) and (7) of the FSMO paper, exact for every rescaling and ``slack``
+        but ``"sum"``.
     class_weight : dict or "balanced", optional
         Multiplies the loss of tokens whose true label it is.
 
@@ -415,12 +432,24 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     [['a', 'b', 'a'], ['a', 'b']]
     """
 
-    C: float = 0.1
+    C: float | str = "scale"
     _: KW_ONLY
     rescale: str = "margin"
     violators: str | int | None = None
     loss: Any = "hamming"
     class_weight: Any = None
+
+    @property
+    def _zero_one(self) -> bool:
+        """Whether labellings are right or wrong as a whole."""
+        loss = self.loss[1] if isinstance(self.loss, tuple) and len(self.loss) == 2 else self.loss
+        return isinstance(loss, str) and loss == "zero_one"
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        if self._zero_one and (self.slack == "sum" or self.class_weight is not None):
+            given = "slack='sum'" if self.slack == "sum" else "class_weight"
+            raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
         """Train on sequences.
@@ -540,6 +569,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
             ``total_lower`` and ``total_upper``.
         """
         positive("bins", bins, integer=True)
+        if self._zero_one:
+            raise ValueError("summed_slack_bounds counts by token: it has no loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = stack_labels(y, offsets, lengths)
@@ -556,6 +587,13 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         return found
 
     # What a fit and a stream ask for -------------------------------------------------------
+
+    _takes_scale = True
+
+    def _choose_C(self, problem: Any) -> float:
+        if self.C != "scale":
+            return float(self.C)
+        return scale_C(problem.values, int(problem.offsets[-1]), bool(self.fit_intercept))
 
     def _roomy_stride(self, n_labels: int) -> int:
         return chain.roomy_stride(n_labels)
@@ -576,7 +614,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     ) -> ChainProblem:
         assert offsets is not None
         n_labels = len(self.classes_)
-        cost = check_loss(self.loss, "hamming", n_labels, vector=True)
+        cost = check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
         cost = check_class_weight(self.class_weight, list(self.classes_), labels)[:, None] * cost
         wrong = cost[~np.eye(n_labels, dtype=bool)]
         self._refuse_without_oracle(

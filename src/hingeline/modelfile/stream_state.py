@@ -193,7 +193,7 @@ class StoredState:
     def formulation(self, model: Any) -> Formulation:
         """What bounds the multipliers."""
         weights = model._weigh(self.arrays["weights"], self.arrays["labels"])
-        return make_formulation(float(model.C), model.slack, model.rescale, weights)
+        return make_formulation(float(model.C_), model.slack, model.rescale, weights)
 
     @property
     def weights(self) -> Array:

@@ -108,7 +108,7 @@ class Stream:
                 raise ValueError(
                     f"passes= works with solver {able!r}, not with {owner.solver!r}: leave it out."
                 )
-            if math.isinf(owner.C):
+            if math.inf == owner.C:
                 raise ValueError("passes= needs a finite C: leave it out for a hard margin.")
             if isinstance(owner.class_weight, str):
                 raise ValueError(
@@ -239,6 +239,8 @@ class Stream:
         problem = owner._make(rows, offsets, labels, live.stride)
         if self.blocks:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
+        else:
+            owner.C_ = owner._choose_C(problem)
         form = self._make_form(weights, labels)
         self._visit(owner._compile(problem), form, weights, passes, live, None, self.blocks)
 
@@ -258,7 +260,7 @@ class Stream:
     def _make_form(self, weights: Array, labels: Array) -> Formulation:
         owner = self.owner
         weighted = owner._weigh(weights, labels)
-        return make_formulation(float(owner.C), owner.slack, owner.rescale, weighted)
+        return make_formulation(owner.C_, owner.slack, owner.rescale, weighted)
 
     @staticmethod
     def _refuse_other_costs(before: Array, now: Array) -> None:
