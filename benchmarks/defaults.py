@@ -173,7 +173,7 @@ def encode_taggers(kind: str, tables: Any) -> list[SparseSequences]:
         encoder: Any = TokenTemplates()
         X = [encoder.fit_transform(tables[0]), encoder.transform(tables[1])]
         if kind == "templates, projected":
-            wide = np.random.default_rng(0).normal(size=(X[0].matrix.shape[1], 100))
+            wide = 0.1 * np.random.default_rng(0).normal(size=(X[0].matrix.shape[1], 100))
             X = [SparseSequences(sp.csr_matrix(x.matrix @ wide), x.offsets) for x in X]
         return X
     encoder, dicts = DictEncoder(), []
@@ -197,7 +197,7 @@ def run_taggers(quick: bool) -> list[Row]:
             X = encode_taggers(kind, [table for table, _ in parts])
             row: Row = {"data": name, "features": kind, "scores": {}, "cpu": {}}
             for C in (*COSTS, "scale"):
-                model = ChainSSVM(C=C, tol=0.03, max_iter=100, random_state=0)
+                model = ChainSSVM(C=C, tol=0.03, max_iter=50, random_state=0)
                 row["cpu"][str(C)] = timed_fit(model, X[0], parts[0][1])
                 found = evaluate(parts[1][1], model.predict(X[1]))
                 score = found.token_accuracy if found.span_f1 is None else found.span_f1
