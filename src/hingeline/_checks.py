@@ -240,10 +240,10 @@ def as_csr(matrix: Any) -> sp.csr_matrix:
     return matrix
 
 
-def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
-    """One array or sparse matrix as CSR with sorted, summed indices, float64 or float32."""
+def numeric_rows(x: Any, where: str) -> Any:
+    """One array or sparse matrix, dense or CSR, of finite numbers, float64 or float32."""
     if sp.issparse(x):
-        matrix = x.tocsr()
+        rows = x.tocsr()
     else:
         if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
             raise TypeError(
@@ -251,21 +251,25 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
                 "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
             )
         try:
-            dense = np.asarray(x)
+            rows = np.asarray(x)
         except ValueError as error:
             raise ValueError(f"{where} is ragged: its rows must have one length.") from error
-        if dense.ndim != 2:
+        if rows.ndim != 2:
             raise ValueError(
-                f"{where} has shape {dense.shape}, expected two dimensions (tokens, features)."
+                f"{where} has shape {rows.shape}, expected two dimensions: one row each, one "
+                "column per feature."
             )
-        matrix = dense
-    if matrix.dtype.kind not in "fiub":
-        raise TypeError(f"{where} has dtype {matrix.dtype}, expected numbers.")
-    if matrix.dtype not in (np.float64, np.float32):
-        matrix = matrix.astype(np.float64)
-    matrix = as_csr(matrix)
-    check_finite(matrix.data, where)
-    return matrix
+    if rows.dtype.kind not in "fiub":
+        raise TypeError(f"{where} has dtype {rows.dtype}, expected numbers.")
+    if rows.dtype not in (np.float64, np.float32):
+        rows = rows.astype(np.float64)
+    check_finite(rows.data if sp.issparse(rows) else rows, where)
+    return rows
+
+
+def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
+    """The same as CSR with sorted, summed indices."""
+    return as_csr(numeric_rows(x, where))
 
 
 def refuse_none(y: Any) -> None:

@@ -108,30 +108,11 @@ class ChainModel:
         block = self._layout.get(name)
         return np.zeros((1, len(self.classes_))) if block is None else block.table(self.weights_)
 
-    @property
-    def emission_coef_(self) -> Array:
-        """(labels, features), a view."""
-        return self._view("emission").T
-
-    @property
-    def intercept_(self) -> Array:
-        """Weights of the constant feature, zero without one."""
-        return self._view("intercept")[0]
-
-    @property
-    def transition_coef_(self) -> Array:
-        """``[from, to]``, a view."""
-        return self._view("transition")
-
-    @property
-    def start_coef_(self) -> Array:
-        """Weights of the first label, zero without ``boundary``."""
-        return self._view("start")[0]
-
-    @property
-    def end_coef_(self) -> Array:
-        """Weights of the last label, zero without ``boundary``."""
-        return self._view("end")[0]
+    emission_coef_ = property(lambda self: self._view("emission").T)  # (labels, features), a view
+    intercept_ = property(lambda self: self._view("intercept")[0])  # zero without a constant
+    transition_coef_ = property(lambda self: self._view("transition"))  # [from, to], a view
+    start_coef_ = property(lambda self: self._view("start")[0])  # zero without ``boundary``
+    end_coef_ = property(lambda self: self._view("end")[0])
 
     @property
     def feature_names_(self) -> Array:
