@@ -182,6 +182,7 @@ class StoredState:
             first += length
 
     def _check_feasible(self, model: Any) -> None:
+        require(getattr(model, "C_", 0.0) > 0.0, "the state needs a C above 0")
         form = self.formulation(model)
         used, mass = self.arrays["used"], self.arrays["mass"]
         owners = np.repeat(np.arange(len(used)), used)

@@ -228,8 +228,8 @@ def describe_model(model: Any, facts: Facts) -> Content:
         rows["gap over the outputs found"] = significant(facts.restricted_gap, 3)
     percentage = f"{significant(100 * share, 3)}{SPACE}% of the primal"
     rows["relative gap"] = percentage if math.isfinite(share) else "none"
-    if hasattr(model, "C_") and not isinstance(model.C, float):
-        rows["C of the fit"] = significant(model.C_, 3)
+    if getattr(model, "C", None) == "scale" and hasattr(model, "C_"):
+        rows["C, by the scale of the features"] = significant(model.C_, 3)
     rows["time"] = facts.time
     rows["passes"] = count(facts.n_iter) if facts.n_iter else "none"
     if facts.history:
