@@ -262,7 +262,7 @@ class _Fits:
         best.set_params(warm_start=False)
         return best, tried
 
-    def _fit(self, C: float) -> dict[str, Any]:
+    def _fit(self, C: float | str) -> dict[str, Any]:
         estimator, samples, held_out = self.estimator, self.samples, self.held_out
         estimator.set_params(C=C)
         callbacks: list[Any] = []
@@ -276,10 +276,11 @@ class _Fits:
             self.progress.fit(
                 title, estimator, lambda: estimator.fit(samples.X, samples.y), callbacks
             )
-        row: dict[str, Any] = {"C": float(C), "relative_gap": outcome_of(estimator)["relative_gap"]}
+        found = outcome_of(estimator)
+        row: dict[str, Any] = {"C": found["C"], "relative_gap": found["relative_gap"]}
         if held_out is not None:
             row["dev"] = self._score(estimator, held_out.X, held_out.y)
-            self.progress.say(f"C={C:g}: {100 * row['dev']:.2f} % on the held-out data")
+            self.progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
         return row
 
     def _say_resumed(self, state: PassState) -> None:
