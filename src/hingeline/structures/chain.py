@@ -713,7 +713,33 @@ def plane_score(problem: ChainProblem, i: int, y: Array, w: Array) -> float:
 
 @helper
 def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) -> None:
-    planes_add(problem, i, y.reshape((1, y.shape[0])), np.full(1, step), w)
+    lo = problem.offsets[i]
+    length = y.shape[0]
+    E = emission(problem, w)
+    A = transition(problem, w)
+    labels = problem.labels[lo : lo + length]
+    changed = False
+    for t in range(length):
+        a = labels[t]
+        b = y[t]
+        differs = a != b
+        if differs:
+            for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
+                row = E[problem.indices[p]]
+                v = step * problem.values[p]
+                row[a] += v
+                row[b] -= v
+        if t > 0 and (differs or changed):
+            A[labels[t - 1], a] += step
+            A[y[t - 1], b] -= step
+        changed = differs
+    if problem.boundary == 1:
+        at = (problem.n_features + problem.n_labels) * problem.stride
+        w[at + labels[0]] += step
+        w[at + y[0]] -= step
+        at += problem.stride
+        w[at + labels[length - 1]] += step
+        w[at + y[length - 1]] -= step
 
 
 @helper
