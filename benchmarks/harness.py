@@ -14,6 +14,7 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -262,17 +263,54 @@ def result_path(name: str, quick: bool, suffix: str = ".json") -> Path:
     return RESULTS / f"{name}{'-quick' if quick else ''}{suffix}"
 
 
-def write_results(name: str, rows: Any, *, quick: bool) -> Path:
-    """Write rows, command, versions and machine to ``results/<name>.json``, atomically."""
+def _commit() -> str:
+    """Name the commit that runs, marked where files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+# Asked for at the start: a long run may end beside a newer commit.
+COMMIT = _commit()
+
+
+def read_rows(name: str, quick: bool) -> list[dict[str, Any]]:
+    """Return the rows of a result file, each with the run that made it, or [] without a file."""
     path = result_path(name, quick)
-    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-    document = {
-        "command": command,
+    if not path.is_file():
+        return []
+    document = json.loads(path.read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = document.pop("rows")
+    runs = document.get("runs") or [{key: document[key] for key in document if key != "runs"}]
+    return [row | {"run": runs[row.get("run", 0)]} for row in rows]
+
+
+def write_results(name: str, rows: Any, *, quick: bool) -> Path:
+    """Write rows, command, commit, versions and machine to ``results/<name>.json``, atomically.
+
+    Rows that :func:`read_rows` returned keep the run that made them: a file made in pieces has a
+    list ``runs``, with the command and the commit of every piece, and each row names its own.
+    """
+    path = result_path(name, quick)
+    document: dict[str, Any] = {
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "commit": COMMIT,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "versions": versions(),
-        "rows": rows,
     }
+    if isinstance(rows, list) and any("run" in row for row in rows):
+        here = dict(document)
+        runs: list[dict[str, Any]] = []
+        for row in rows:
+            if row.get("run", here) not in runs:
+                runs.append(row.get("run", here))
+        rows = [row | {"run": runs.index(row.get("run", here))} for row in rows]
+        document = {"runs": runs}
+    document["rows"] = rows
     draft = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,6 @@ other folds and values that the file has already, so that a long run may be made
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import warnings
@@ -35,6 +34,7 @@ from harness import (
     console,
     entry_point,
     print_table,
+    read_rows,
     result_path,
     timed,
     write_results,
@@ -73,10 +73,7 @@ class Record:
 
     def __init__(self, name: str, options: argparse.Namespace, keys: Sequence[str]) -> None:
         self.name, self.quick, self.keys = name, options.quick, keys
-        self.rows: list[dict[str, Any]] = []
-        path = result_path(name, options.quick)
-        if options.add and path.is_file():
-            self.rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        self.rows = read_rows(name, options.quick) if options.add else []
 
     def add(self, rows: Sequence[dict[str, Any]]) -> None:
         """Put rows in the place of those with the same keys, and write."""

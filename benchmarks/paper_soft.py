@@ -31,7 +31,6 @@ printed with ">": it is at least that.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,6 +45,7 @@ from harness import (
     console,
     entry_point,
     print_table,
+    read_rows,
     result_path,
     write_results,
 )
@@ -311,8 +311,7 @@ def part(task: Task, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Run all curves of a data set and write them as they come."""
     evaluate = Evaluator(task)
     rows: list[dict[str, Any]] = []
-    path = result_path(f"paper_soft_{task.name}", options.quick)
-    before = json.loads(path.read_text())["rows"] if options.only and path.exists() else []
+    before = read_rows(f"paper_soft_{task.name}", options.quick) if options.only else []
     known = {row["method"]: row for row in before}
     for name, method in methods(task).items():
         if options.only and not name.startswith(options.only):
