@@ -366,7 +366,6 @@ class BCFW(PlaneSolver):
             return self.steps == "plain" and not self.passes
 
         def unused(self, slack: str) -> Iterable[str]:
-            """What has no meaning beside the others."""
             if self.steps == "plain" or self.averaging == "all":
                 yield from ("max_planes", "patience")
             if self.published:
@@ -472,7 +471,6 @@ class BCFW(PlaneSolver):
         measure(self.compiled.problem, self.ws, self.w.copy(), self.squares)
 
     def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere."""
         super().repair()
         if self.options.published:
             self._measure()

@@ -67,7 +67,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import option, option_names
 from hingeline.core.solver import PlaneSolver
-from hingeline.solvers.enumerated import EnumeratedSDM, Work, hinges, make_work, visit
+from hingeline.solvers.enumerated import VISITS, EnumeratedSDM, Work, hinges, visit
 from hingeline.solvers.sdm import SDM, Accelerator
 
 # Which outputs enter the working set when every hinge counts (``slack="sum"``).
@@ -317,30 +317,6 @@ def visit_in_boxes(
     return gap
 
 
-@kernel
-def move_all_in_boxes(
-    problem: Any,
-    form: Formulation,
-    rule: Any,
-    order: Array,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    visits: float,
-    gaps: Array,
-) -> None:
-    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    work = make_work(alpha, drift)
-    k = visits
-    for i in order:
-        k += 1.0
-        square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
-        if square > 0.0:
-            gaps[i] = visit_in_boxes(problem, form, i, w, k * (k - 1.0), square, work)
-        else:
-            gaps[i] = visit(problem, form, rule, i, w, k * (k - 1.0), work)
-
-
 class EnumeratedSDCD(EnumeratedSDM):
     """Dual coordinate descent over all outputs; see the head of this module."""
 
@@ -353,10 +329,7 @@ class EnumeratedSDCD(EnumeratedSDM):
         violators: str = "all"
 
         def unused(self, slack: str) -> Iterable[str]:
-            """The published schedule uses none of the others."""
             return option_names(EnumeratedSDM) if self.schedule == "published" else ()
-
-    mover = staticmethod(move_all_in_boxes)
 
     def _begin(self, start: Array | None) -> None:
         super()._begin(start)
@@ -465,6 +438,19 @@ def _step(
 register_rule(Box, _step)
 
 
+@helper
+def _visit(
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
+) -> float:
+    square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
+    if square > 0.0:
+        return visit_in_boxes(problem, form, i, w, coefficient, square, work)
+    return visit(problem, form, rule, i, w, coefficient, work)
+
+
+VISITS[Box] = _visit
+
+
 @kernel
 def published_pass(
     problem: Any,
@@ -503,12 +489,13 @@ class SDCD(PlaneSolver):
         schedule: str = option("improved", "what a pass does", words=SCHEDULES)
         kappa1: int = option(10, "the first passes of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
-        delta: float | None = option(None, "stop when no Σδ² exceeds it in a pass that decodes")
+        delta: float | None = option(
+            None, "stop when no Σδ² exceeds it in a pass that decodes; tol is not looked at"
+        )
         max_outputs: int | None = option(None, "violated outputs that a certificate lists")
         violators: str | int = "argmax"
 
         def unused(self, slack: str) -> Iterable[str]:
-            """What belongs to the other schedule, or to lists of all violators."""
             published = self.schedule == "published"
             yield from option_names(SDM) if published else ("kappa1", "kappa2", "delta")
             if self.violators != "all":
@@ -520,6 +507,8 @@ class SDCD(PlaneSolver):
         super()._begin(start)
         self.decoding = True
         self.published = self.options.schedule == "published"
+        # Algorithm 2 knows no certificate: where its own rule stops it, one at the end is enough.
+        self.certifies = self.published and self.options.delta is not None
         self.restricted = self.options.violators != "all" and not self.hard
         self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
