@@ -263,54 +263,47 @@ def result_path(name: str, quick: bool, suffix: str = ".json") -> Path:
     return RESULTS / f"{name}{'-quick' if quick else ''}{suffix}"
 
 
-def _commit() -> str:
-    """Name the commit that runs, marked where files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True)
-    except OSError:
-        return "unknown"
+def commit() -> str:
+    """Name the commit measured; a plus sign says that the tree had changes."""
+    asked = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--abbrev=7", "--exclude=*"]
+    done = subprocess.run([*asked, "--dirty=+"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
-# Asked for at the start: a long run may end beside a newer commit.
-COMMIT = _commit()
+#: The runs that made the rows of a result file so far, where `kept_rows` has read it.
+_runs: dict[Path, list[dict[str, str]]] = {}
+_COMMIT = commit()
 
 
-def read_rows(name: str, quick: bool) -> list[dict[str, Any]]:
-    """Return the rows of a result file, each with the run that made it, or [] without a file."""
+def kept_rows(name: str, *, quick: bool) -> list[dict[str, Any]]:
+    """Return the rows of a result file that this run adds to; each keeps the run that made it."""
     path = result_path(name, quick)
     if not path.is_file():
         return []
     document = json.loads(path.read_text(encoding="utf-8"))
-    rows: list[dict[str, Any]] = document.pop("rows")
-    runs = document.get("runs") or [{key: document[key] for key in document if key != "runs"}]
-    return [row | {"run": runs[row.get("run", 0)]} for row in rows]
+    last = {key: document.get(key, "unknown") for key in ("command", "commit", "finished")}
+    _runs[path] = document.get("runs", [last])
+    rows: list[dict[str, Any]] = document["rows"]
+    return [{"run": 0} | row for row in rows]
 
 
 def write_results(name: str, rows: Any, *, quick: bool) -> Path:
     """Write rows, command, commit, versions and machine to ``results/<name>.json``, atomically.
 
-    Rows that :func:`read_rows` returned keep the run that made them: a file made in pieces has a
-    list ``runs``, with the command and the commit of every piece, and each row names its own.
+    Where `kept_rows` has read the file before, ``runs`` lists the command and commit of every run
+    that rows are from, and the ``run`` of a row is its place in that list.
     """
     path = result_path(name, quick)
-    document: dict[str, Any] = {
+    now = {
         "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
-        "commit": COMMIT,
+        "commit": _COMMIT,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": machine(),
-        "versions": versions(),
     }
-    if isinstance(rows, list) and any("run" in row for row in rows):
-        here = dict(document)
-        runs: list[dict[str, Any]] = []
-        for row in rows:
-            if row.get("run", here) not in runs:
-                runs.append(row.get("run", here))
-        rows = [row | {"run": runs.index(row.get("run", here))} for row in rows]
-        document = {"runs": runs}
-    document["rows"] = rows
+    document: dict[str, Any] = now | {"machine": machine(), "versions": versions(), "rows": rows}
+    if path in _runs:
+        runs = [*_runs[path], now]
+        document["rows"] = [{"run": len(runs) - 1} | row for row in rows]
+        document["runs"] = runs
     draft = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

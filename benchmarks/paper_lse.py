@@ -25,8 +25,8 @@ from harness import (
     argument_parser,
     console,
     entry_point,
+    kept_rows,
     print_table,
-    read_rows,
     result_path,
     settle,
     write_results,
@@ -182,7 +182,7 @@ def tables_3_and_4(options: argparse.Namespace) -> list[dict[str, Any]]:
         cutting_plane(False, OCR_EPSILON),
     ]
     costs = options.costs or (COSTS[:2] if options.quick else COSTS)
-    records = read_rows("paper_lse_tables34", options.quick) if options.add else []
+    records = kept_rows("paper_lse_tables34", quick=options.quick) if options.add else []
     warm_up(ocr_fold(0), systems)
     for fold in options.folds:
         task = ocr_fold(fold)

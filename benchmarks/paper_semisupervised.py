@@ -21,6 +21,7 @@ constraints at prediction, too, and the step that is best on the development dat
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import warnings
 from functools import partial
@@ -32,8 +33,8 @@ from harness import (
     argument_parser,
     console,
     entry_point,
+    kept_rows,
     print_table,
-    read_rows,
     result_path,
     timed,
     write_results,
@@ -160,7 +161,7 @@ def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
 def measure(part: str, options: argparse.Namespace) -> list[Row]:
     """All runs that are asked for and not there yet."""
     name = f"paper_semisupervised_{part}{'_context' if options.context else ''}"
-    rows: list[Row] = read_rows(name, options.quick) if options.resume else []
+    rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
     done = {(row["labelled"], row["partition"], row["system"]): row for row in rows}
     names = ["published"] if options.published else options.partitions
     for partition, size in product(names, options.sizes or SIZES[part]):
@@ -236,7 +237,10 @@ def figures(quick: bool) -> None:
     from matplotlib.figure import Figure
 
     for number, part in enumerate(("citations", "seminars"), start=1):
-        rows = read_rows(f"paper_semisupervised_{part}", quick)
+        path = result_path(f"paper_semisupervised_{part}", quick)
+        if not path.is_file():
+            continue
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
         rows = [row for row in rows if row["system"] == "ours"]
         sizes = sorted({row["labelled"] for row in rows})
         if not sizes:

@@ -44,8 +44,8 @@ from harness import (
     argument_parser,
     console,
     entry_point,
+    kept_rows,
     print_table,
-    read_rows,
     result_path,
     write_results,
 )
@@ -311,7 +311,8 @@ def part(task: Task, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Run all curves of a data set and write them as they come."""
     evaluate = Evaluator(task)
     rows: list[dict[str, Any]] = []
-    before = read_rows(f"paper_soft_{task.name}", options.quick) if options.only else []
+    file = f"paper_soft_{task.name}"
+    before = kept_rows(file, quick=options.quick) if options.only else []
     known = {row["method"]: row for row in before}
     for name, method in methods(task).items():
         if options.only and not name.startswith(options.only):
@@ -323,9 +324,9 @@ def part(task: Task, options: argparse.Namespace) -> list[dict[str, Any]]:
         console.print(f"{task.name}: {name}: {last}", style="dim")
         rows.append({"method": name, "C": task.C, "setup s": setup, "curve": points})
         if not options.only:
-            write_results(f"paper_soft_{task.name}", rows, quick=options.quick)
+            write_results(file, rows, quick=options.quick)
     summarise(rows)
-    write_results(f"paper_soft_{task.name}", rows, quick=options.quick)
+    write_results(file, rows, quick=options.quick)
     return rows
 
 

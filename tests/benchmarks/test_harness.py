@@ -1,9 +1,8 @@
-"""Result files: every row keeps the command and the commit of the run that made it."""
+"""Result files: what is in them, also where several runs make one file."""
 
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -11,40 +10,42 @@ import harness
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Write rows as the run of a command and a commit."""
+def results(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "RESULTS", tmp_path)
+    monkeypatch.setattr(harness, "_runs", {})
 
-    def write(arguments, commit, rows):
-        monkeypatch.setattr(sys, "argv", ["x.py", *arguments])
-        monkeypatch.setattr(harness, "COMMIT", commit)
-        harness.write_results("x", rows, quick=False)
-        return json.loads((tmp_path / "x.json").read_text())
+    def run(command, commit):
+        monkeypatch.setattr("sys.argv", command.split())
+        monkeypatch.setattr(harness, "_COMMIT", commit)
+        harness._runs.clear()
 
-    return write
+    def read():
+        return json.loads((tmp_path / "toy.json").read_text())
+
+    return run, read
 
 
-def test_a_single_run_states_its_command_and_commit(run):
-    document = run(["--fold", "0"], "aaa", [{"fold": 0}])
-    assert document["command"] == "python benchmarks/x.py --fold 0"
-    assert document["commit"] == "aaa"
+def test_a_result_names_its_command_and_commit(results):
+    run, read = results
+    run("toy.py --folds 0", "aaaaaaa")
+    harness.write_results("toy", [{"fold": 0}], quick=False)
+    document = read()
+    assert document["command"] == "python benchmarks/toy.py --folds 0"
+    assert document["commit"] == "aaaaaaa"
     assert document["rows"] == [{"fold": 0}]
 
 
-def test_pieces_keep_their_own_command_and_commit(run):
-    run(["--fold", "0"], "aaa", [{"fold": 0}, {"fold": 1}])
-    rows = harness.read_rows("x", quick=False)
-    run(["--fold", "2"], "bbb", [*rows, {"fold": 2}])
-    rows = harness.read_rows("x", quick=False)
-    # Fold 1 is run again, and the file is written twice on the way.
-    rows = [row for row in rows if row["fold"] != 1]
-    run(["--fold", "1"], "ccc", [{"fold": 1}, *rows])
-    document = run(["--fold", "1"], "ccc", [{"fold": 1}, *rows])
-    of = {row["fold"]: document["runs"][row["run"]] for row in document["rows"]}
-    assert {fold: made["commit"] for fold, made in of.items()} == {0: "aaa", 1: "ccc", 2: "bbb"}
-    assert all(made["command"].endswith(f"--fold {fold}") for fold, made in of.items())
+def test_rows_of_several_runs_keep_the_command_and_commit_of_each(results):
+    run, read = results
+    for fold, commit in enumerate(("aaaaaaa", "bbbbbbb", "ccccccc")):
+        run(f"toy.py --folds {fold} --add", commit)
+        rows = harness.kept_rows("toy", quick=False)
+        for part in range(2):  # a run writes its file again and again
+            rows.append({"fold": fold, "part": part})
+            harness.write_results("toy", rows, quick=False)
+    document = read()
+    made = [document["runs"][row["run"]] for row in document["rows"]]
+    assert [row["fold"] for row in document["rows"]] == [0, 0, 1, 1, 2, 2]
+    assert [one["commit"] for one in made] == ["aaaaaaa"] * 2 + ["bbbbbbb"] * 2 + ["ccccccc"] * 2
+    assert [one["command"].split()[3] for one in made] == ["0", "0", "1", "1", "2", "2"]
     assert len(document["runs"]) == 3
-
-
-def test_without_a_file_there_are_no_rows(run):
-    assert harness.read_rows("x", quick=False) == []
