@@ -503,7 +503,9 @@ class SDCD(PlaneSolver):
         schedule: str = option("improved", "what a pass does", words=SCHEDULES)
         kappa1: int = option(10, "the first passes of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
-        delta: float | None = option(None, "stop when no Σδ² exceeds it in a pass that decodes")
+        delta: float | None = option(
+            None, "stop when no Σδ² exceeds it in a pass that decodes, and not by tol"
+        )
         max_outputs: int | None = option(None, "violated outputs that a certificate lists")
         violators: str | int = "argmax"
 
@@ -520,6 +522,8 @@ class SDCD(PlaneSolver):
         super()._begin(start)
         self.decoding = True
         self.published = self.options.schedule == "published"
+        # Algorithm 2 knows no certificate: where its own rule stops it, one at the end is enough.
+        self.certifies = self.published and self.options.delta is not None
         self.restricted = self.options.violators != "all" and not self.hard
         self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)
