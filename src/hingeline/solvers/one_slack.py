@@ -327,7 +327,7 @@ def cut_violated(
     """All violated outputs, by k-best decoding; over ``limit`` of them: violation ``inf``."""
     b = 0.0
     for i in order:
-        ys, complete = all_violated(problem, form, i, w, limit)
+        ys, _, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         steps = np.empty(ys.shape[0])
         for j in range(ys.shape[0]):
