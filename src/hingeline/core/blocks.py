@@ -488,14 +488,14 @@ def find_planes(
         violation[i] = 0.0
         if form.cap[i] > 0.0:
             y = buffer[: output_length(problem, i)]
-            if epsilon is None:
-                h = most_violated_sum(problem, form, i, w, 1.0, y)
-                new = h > 0.0
-            else:
+            if epsilon is not None:
                 h = most_violated(problem, form, i, w, 1.0, y)
                 new = h > 0.0
                 if new and epsilon >= 0.0:
                     new = h > slack_of_known(problem, form, ws, i, w) + epsilon
+            else:
+                h = most_violated_sum(problem, form, i, w, 1.0, y)
+                new = h > 0.0
             violation[i] = max(h, 0.0)
             if new:
                 insert(problem, form, ws, i, y, clock, patience, scratch)

@@ -173,7 +173,7 @@ def make_work(alpha: Array, drift: Array) -> Work:
 
 @finite_helper
 def visit_isotropic(
-    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
     """:func:`visit` in closed form: ``Δf_j·Δf_k = square·(1 + [j = k])`` and no plane is scaled.
 
@@ -181,6 +181,7 @@ def visit_isotropic(
     multipliers: ``θ = κ·(T(θ) − T_old)``, ``κ = 1 + ridge/square``, or ``T(θ) = cap`` where that
     exceeds the bound.
     """
+    square = all_isotropy(problem, i)
     m = work.chosen.shape[0]
     at = i * m
     alpha = work.alpha
@@ -252,7 +253,7 @@ def visit_isotropic(
 
 @helper
 def visit(
-    problem: Any, form: Formulation, rule: Any, i: int, w: Array, coefficient: float, work: Work
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
     """Let a rule solve example i's dual and carry the change into w; the gap it had before."""
     m = work.chosen.shape[0]
@@ -326,17 +327,23 @@ def visit(
 
 
 @helper
-def _visit_by_pairs(
+def visit_by_pairs(
     rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
-    square = all_isotropy(problem, i) if form.rescaled == 0 else 0.0
-    if square > 0.0:
-        return visit_isotropic(problem, form, i, w, coefficient, square, work)
-    return visit(problem, form, rule, i, w, coefficient, work)
+    """In closed form where there is one."""
+    if form.rescaled == 0 and all_isotropy(problem, i) > 0.0:
+        return visit_isotropic(rule, problem, form, i, w, coefficient, work)
+    return visit(rule, problem, form, i, w, coefficient, work)
+
+
+class Isotropic(NamedTuple):
+    """The rule where every visit has the closed form, which is quicker to compile."""
+
+    precision: float
 
 
 #: How an example is visited under a rule.
-VISITS: dict[type, Callable[..., float]] = {Pair: _visit_by_pairs}
+VISITS: dict[type, Callable[..., float]] = {Isotropic: visit_isotropic, Pair: visit_by_pairs}
 
 
 def visit_under(
@@ -361,10 +368,7 @@ def move_all(
     visits: float,
     gaps: Array,
 ) -> None:
-    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average).
-
-    Without a rule every visit has the closed form, which is quicker to compile.
-    """
+    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
     work = make_work(alpha, drift)
     m = alpha.shape[1]
     k = visits
@@ -376,12 +380,7 @@ def move_all(
                 prefetch(work.drift, p)
         i = order[t]
         k += 1.0
-        coefficient = k * (k - 1.0)
-        if rule is None:
-            square = all_isotropy(problem, i)
-            gaps[i] = visit_isotropic(problem, form, i, w, coefficient, square, work)
-        else:
-            gaps[i] = visit_under(rule, problem, form, i, w, coefficient, work)
+        gaps[i] = visit_under(rule, problem, form, i, w, k * (k - 1.0), work)
 
 
 @kernel
@@ -496,11 +495,12 @@ class EnumeratedSDM(CertifiedSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
+        self.counts = np.full(*shape)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         losses = compiled.output_losses()
         self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
         closed = compiled.isotropic and not form.rescaled
-        self.rule: Any = None if closed else Pair(self.options.precision)
+        self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         n_weights = math.inf if compiled.matrix_order is None else len(compiled.matrix_order)
         few = n_weights <= self.options.newton_weights and not self.hard
         self.accelerate = Accelerator(self.options.cg_steps, n_weights if few else math.inf)
@@ -615,8 +615,8 @@ class EnumeratedSDM(CertifiedSolver):
     # State ---------------------------------------------------------------------------------
 
     def multipliers(self) -> Multipliers:
-        mass, offset, drift = (t.reshape(-1) for t in (self.alpha, self.offsets, self.drift))
-        return Multipliers(mass, offset, drift, np.full(*self.alpha.shape))
+        mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()
+        return Multipliers(mass, offset, drift, self.counts)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
         table = masses.reshape(self.alpha.shape)
@@ -628,7 +628,7 @@ class EnumeratedSDM(CertifiedSolver):
         return out
 
     def planes_in_use(self) -> tuple[Array, Array]:
-        return np.arange(self.alpha.size), np.full(*self.alpha.shape)
+        return np.arange(self.alpha.size), self.counts
 
     def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
         """Made by the structure, which knows what planes share."""

@@ -282,10 +282,10 @@ def cut_worst(
     b = 0.0
     for i in order:
         y = buffer[: output_length(problem, i)]
-        if any_hinge is None:
-            h = most_violated_sum(problem, form, i, w, 1.0, y)
-        else:
+        if any_hinge is not None:
             h = most_violated(problem, form, i, w, 1.0, y)
+        else:
+            h = most_violated_sum(problem, form, i, w, 1.0, y)
         violation[i] = max(h, 0.0)
         if h > 0.0:
             loss = plane_loss(problem, i, y)

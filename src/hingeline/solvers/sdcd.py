@@ -278,9 +278,12 @@ def shift(beta: Array, m: int, base: float, cap: float) -> float:
 
 @helper
 def visit_in_boxes(
-    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
-    """:func:`.enumerated.visit` in closed form."""
+    """:func:`.enumerated.visit`, in closed form where there is one."""
+    square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
+    if square <= 0.0:
+        return visit(rule, problem, form, i, w, coefficient, work)
     m = work.chosen.shape[0]
     at = i * m
     alpha = work.alpha
@@ -437,17 +440,7 @@ def _step(
 register_rule(Box, _step)
 
 
-@helper
-def _visit(
-    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
-) -> float:
-    square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
-    if square > 0.0:
-        return visit_in_boxes(problem, form, i, w, coefficient, square, work)
-    return visit(problem, form, rule, i, w, coefficient, work)
-
-
-VISITS[Box] = _visit
+VISITS[Box] = visit_in_boxes
 
 
 @kernel
