@@ -124,13 +124,13 @@ def worst_violated(
     problem: Any, form: Formulation, i: int, w: Array, k: int
 ) -> tuple[Array, Array]:
     """:func:`violated`; where only one is asked for, the argmax under any hinge."""
-    if k > 1:
-        return violated(problem, form, i, w, k)
-    ys = np.empty((1, output_length(problem, i)), dtype=np.int32)
-    hinges = np.empty(1)
-    hinges[0] = most_violated(problem, form, i, w, 1.0, ys[0])
-    count = 1 if hinges[0] > 0.0 else 0
-    return ys[:count], hinges[:count]
+    if k == 1:
+        ys = np.empty((1, output_length(problem, i)), dtype=np.int32)
+        hinges = np.empty(1)
+        hinges[0] = most_violated(problem, form, i, w, 1.0, ys[0])
+        count = 1 if hinges[0] > 0.0 else 0
+        return ys[:count], hinges[:count]
+    return violated(problem, form, i, w, k)
 
 
 @helper
