@@ -1,7 +1,5 @@
 """Checks of parameters and inputs: one clear sentence each, before any kernel runs."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import os
@@ -236,10 +234,8 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
         matrix = x.tocsr()
     else:
         if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
-            raise TypeError(
-                f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with "
-                "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
-            )
+            what = f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with sklearn's"
+            raise TypeError(f"{what} DictVectorizer, and pass arrays or sparse matrices.")
         try:
             dense = np.asarray(x)
         except ValueError as error:
@@ -262,9 +258,6 @@ def refuse_none(y: Any) -> None:
     for i, label in enumerate(y if isinstance(y, (list, tuple)) else ()):
         if label is None:
             raise ValueError(f"y[{i}] is None: every example needs a label.")
-
-
-# Parameters that encoders share -----------------------------------------------------------------
 
 
 def check_min_count(min_count: Any) -> None:
