@@ -76,6 +76,7 @@ def info(
 def _facts(estimator: Any) -> dict[str, Any]:
     return {
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
+        **({"C": _plain(estimator.C_)} if hasattr(estimator, "C_") else {}),
         "labels": [str(label) for label in estimator.classes_.tolist()],
         "features": int(estimator.n_features_in_),
         "primal": _plain(estimator.primal_objective_),
