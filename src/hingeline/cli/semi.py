@@ -35,7 +35,7 @@ def semi(
         Option(
             "--unlabelled-C",
             help="Weights of the unlabelled text, separated by commas; each is a step.",
-            show_default="0.01 to 0.3 of a labelled sequence's for each",
+            show_default="0.01 to 0.3 for each sequence",
         ),
     ] = None,
     select: Annotated[
@@ -81,7 +81,7 @@ def semi(
         )
     file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
-        0.1 if C is None else C,
+        "scale" if C is None else C,
         tol=tol,
         max_iter=max_iter,
         scheme=scheme,
@@ -141,7 +141,7 @@ def semi(
     print_result(
         {
             **written,
-            "C": float(base.C),
+            "C": float(found.C),
             "C_u": tried[estimator.selected_],
             "relative_gap": None,
             "restricted_gap": None,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -34,14 +35,17 @@ MODULES = {
 }
 
 
-def declared(name: str) -> Iterator[Any]:
+@cache
+def declared(name: str) -> list[Any]:
     """The solver classes of a name, one for each kind of slack and of working set."""
+    known = []
     for module in MODULES[name]:
         path = f"hingeline.solvers.{module}"
         for value in vars(import_module(path)).values():
             own = isinstance(value, type) and value.__module__ == path and "slacks" in vars(value)
             if own and value.name == name:
-                yield value
+                known.append(value)
+    return known
 
 
 def find(name: str, slack: str, all_outputs: bool = False) -> Any:
@@ -70,10 +74,10 @@ def _list_solvers(slack: str, *, hard: bool = False) -> str:
     return ", ".join(repr(name) for name in dict.fromkeys(["auto", *able]))
 
 
-def check(solver: Any, name: str, slack: str, rescale: str, C: float) -> None:
+def check(solver: Any, name: str, slack: str, rescale: str, C: Any) -> None:
     """Refuse what a solver class, asked for by this name, does not solve, naming what does."""
     one_of("rescale", rescale, RESCALINGS)
-    if math.isinf(C) and solver.soft_only:
+    if math.inf == C and solver.soft_only:
         raise ValueError(
             f"solver={name!r} needs a finite C, because {solver.soft_only}; for a hard margin "
             f"(C=inf) choose one of {_list_solvers(slack, hard=True)}."

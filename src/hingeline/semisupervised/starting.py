@@ -26,14 +26,13 @@ from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
+from hingeline.estimators.chain import scale_C
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.features.tables import TokenTable
 from hingeline.structures.chain import ChainProblem, layout_of, position_scores
 from hingeline.structures.chain_batch import decode_all
 
 Array = np.ndarray[Any, Any]
-
-STARTS = ("beam", "viterbi")
 
 #: Hypotheses of the beam.
 BEAM_WIDTH = 8
@@ -106,6 +105,8 @@ def prepare(
         )
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
+    if model.C == "scale":
+        model.C = scale_C(matrix.data, matrix.shape[0], False)
     model.encoder_ = encoder
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else plain_labels(classes)
