@@ -37,10 +37,11 @@ Array = np.ndarray[Any, Any]
 Multipliers = WorkingSet | Array
 
 
-def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
+def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Multipliers:
     """The multipliers of some examples, without planes that count for nothing.
 
-    Inner products of planes are left out: who needs them computes them.
+    Each has room for so many planes more. Inner products are left out: who needs them computes
+    them.
     """
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
@@ -49,7 +50,7 @@ def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
     kept = (ws.alpha[slots] != 0.0) | (ws.drift[slots] != 0.0)
     owners, slots = np.repeat(np.arange(len(chosen)), used)[kept], slots[kept]
     used, lengths = np.bincount(owners, minlength=len(chosen)), ws.length[chosen]
-    new = empty_working_set(lengths, np.maximum(used, 1), gram=False)
+    new = empty_working_set(lengths, np.maximum(used + room, 1), gram=False)
     new.used[:] = used
     there = spread(new.slot, used)
     for name in ("alpha", "offset", "scale", "sqnorm", "drift"):
