@@ -10,19 +10,13 @@ The file is an ordinary safetensors file, which any safetensors library opens:
 * the arrays' bytes, little-endian and C-contiguous, without gaps, the widest numbers first so
   that all are aligned.
 
-Nothing in it is code, and no pickle is read or written. A file is not trusted: sizes are checked
-against the file before anything is allocated for them, so what is read takes no more memory than
-the file has bytes, plus a bounded header. Arrays are read into memory of their own (aligned and
-writable, as kernels want them), not mapped: a mapped file that is cut short later ends the
-process, and cannot be replaced on every system.
+Nothing in it is code. A file is not trusted: sizes are checked against the file before anything is
+allocated for them, so reading takes no more memory than the file has bytes, plus a bounded header.
+Arrays are read, not mapped: a mapped file that is cut short later ends the process.
 
-The safetensors library can open the files but neither writes nor reads them here. It writes
-metadata in an order that differs from process to process, so that files of one model differ; it
-maps a file or takes twice its size; and it accepts headers that are refused here (unknown keys,
-dimensions without limit, booleans that are neither 0 nor 1).
-
-This module knows no estimator; :mod:`hingeline.modelfile.estimators` says what a model's header
-and arrays are.
+The safetensors library neither writes nor reads the files here: it writes metadata in an order that
+differs from process to process, maps a file or takes twice its size, and accepts headers that are
+refused here (unknown keys, dimensions without limit, booleans that are neither 0 nor 1).
 """
 
 from __future__ import annotations

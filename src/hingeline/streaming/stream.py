@@ -180,14 +180,10 @@ class Stream:
             examples = self._stack(parts, examples[0].shape[1])
             weights = np.concatenate([whole.weights, weights])
         problem = self.owner._make(*examples)
-        if passes is None:
-            self._converge(problem, weights, None if fresh_planes else whole)
-        elif whole is not None:
+        if passes is not None and whole is not None:
             self._visit_all(problem, weights, whole, passes)
-
-    def _converge(self, problem: Any, weights: Array, start: DualMemory | None) -> None:
-        """Solve the problem of all examples to a certificate."""
-        dual = self.owner._train(problem, weights, start)
+            return
+        dual = self.owner._train(problem, weights, None if fresh_planes else whole)
         clear_drift(dual.multipliers)
         if not self.owner.warm_start:  # planes that lost their mass would add up from call to call
             dual.multipliers = choose_planes(dual.multipliers, np.arange(len(weights)))
@@ -427,7 +423,7 @@ class Stream:
             live.make_room(self.owner.n_features_in_, len(self.owner.classes_))
             live.restart_average()
         self.visits = 0.0
-        self.fresh -= np.count_nonzero(gone[len(gone) - self.fresh :])
+        self.fresh -= int(np.count_nonzero(gone[len(gone) - self.fresh :]))
         for block in self.blocks:
             clear_drift(block.multipliers)
         left: list[DualMemory] = []
@@ -526,19 +522,16 @@ def stack_examples(parts: Sequence[Examples], width: int, constant: bool) -> Exa
             columns = columns.copy()
             columns[rows.indptr[1:] - 1] = width - 1
         indices.append(columns)
-    indptr = _stack_ends([rows.indptr for rows, _, _ in parts])
+
+    def stack_ends(ends: list[Array]) -> Array:
+        return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in ends]))])
+
+    indptr = stack_ends([rows.indptr for rows, _, _ in parts])
     data = np.concatenate([rows.data for rows, _, _ in parts])
     matrix = sp.csr_matrix((data, np.concatenate(indices), indptr), shape=(len(indptr) - 1, width))
     known = [offsets for _, offsets, _ in parts if offsets is not None]
     labels = np.concatenate([labels for _, _, labels in parts])
-    return matrix, _stack_ends(known) if known else None, labels
-
-
-def _stack_ends(parts: Sequence[Array]) -> Array:
-    starts = np.cumsum([0, *(int(part[-1]) for part in parts)])
-    return np.concatenate(
-        [[0], *(part[1:] + start for part, start in zip(parts, starts[:-1], strict=True))]
-    )
+    return matrix, stack_ends(known) if known else None, labels
 
 
 def choose_examples(problem: Any, chosen: Array) -> Examples:
