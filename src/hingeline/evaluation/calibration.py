@@ -121,7 +121,7 @@ class CalibratedChain(BaseEstimator):
     model : ChainSSVM
         Fitted; it is not changed.
     method : {"isotonic", "sigmoid"}, default="isotonic"
-        Steps (wants some hundred predictions), or a logistic curve (two parameters).
+        Steps (needs some hundred predictions), or a logistic curve (two parameters).
 
     Attributes
     ----------

@@ -123,9 +123,8 @@ def encoder_to_json(encoder: Any, arrays: dict[str, Array], name: str) -> dict[s
     """Class and state of a feature encoder; its arrays go to ``arrays`` below ``name``."""
     kind = type(encoder).__name__
     if kind not in ENCODERS or not isinstance(encoder, encoder_class(kind)):
-        raise NotStorable(
-            f"{name} is a {kind}, which is none of Hingeline's own encoders ({', '.join(ENCODERS)})"
-        )
+        own = f"Hingeline's own encoders ({', '.join(ENCODERS)})"
+        raise NotStorable(f"{name} is a {kind}, which is not one of {own}")
     try:
         meta, parts = encoder.to_state()
     except NotFittedError:  # a constructor parameter: its own parameters are all there is
@@ -484,7 +483,7 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
 
 
 def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-    """Certificate and curve; a certificate of other weights is none."""
+    """Certificate and curve; a certificate of other weights does not count."""
     flags = dict.fromkeys(("converged_", "oracle_exact_", "oracle_bounds_"), bool)
     kinds: dict[str, type] = {**flags, "stop_reason_": str}
     stored, report = header["certificate"], header["weights"]

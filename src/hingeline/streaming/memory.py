@@ -147,7 +147,7 @@ def restore_planes(
     ws = empty_working_set(compiled.lengths, np.maximum(used, 1))
     scratch = np.zeros(compiled.scratch_size)
     if not insert_all(compiled.problem, form, ws, used, y, scratch):
-        raise ValueError("a plane of the stored state is there twice, or is no plane")
+        raise ValueError("a plane of the stored state is there twice, or is not a plane")
     slots = spread(ws.slot, ws.used)
     ws.alpha[slots] = mass
     ws.drift[slots] = drift
@@ -164,7 +164,7 @@ class LiveWeights:
     """
 
     def __init__(self, shape: Any, n_columns: int, n_labels: int) -> None:
-        """``shape`` is the estimator; the constant feature is none of its columns."""
+        """``shape`` is the estimator; the constant feature is not one of its columns."""
         self.shape = shape
         self.n_columns, self.n_labels = n_columns, n_labels
         self.copies = 0  # how often everything had to move
@@ -186,12 +186,8 @@ class LiveWeights:
         """Zeros with room for as many labels as a row holds."""
         return aligned_zeros(self.shape._make_layout(self.n_columns, self.stride, self.stride).size)
 
-    def restart_average(self) -> None:
-        """Forget the iterates before this moment."""
-        self._u = aligned_zeros(len(self._u))
-
     def make_room(self, n_columns: int, n_labels: int) -> None:
-        """Let there be so many features and labels, at least as many as before."""
+        """Make room for so many features and labels, at least as many as before."""
         columns, stride = self.n_columns, self.stride
         if n_columns > columns:
             columns = n_columns + (n_columns + ("intercept" in self.layout)) // 2

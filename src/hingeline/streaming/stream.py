@@ -2,9 +2,10 @@
 
 A stream keeps blocks of examples with their multipliers. A call of ``partial_fit`` without
 ``passes`` makes one block of them and solves the problem of all to a certificate. With ``passes``
-only the new examples are visited, from the weights of all, and become a block of their own:
-nothing that was seen before is copied or read. With ``memory`` the examples kept are few and all
-are visited: when others are forgotten, the multipliers of these must follow.
+the new examples are visited, from the weights of all, and become a block of their own; then those
+of the call before have their second and last visit. Nothing older is copied or read. With
+``memory`` the examples kept are few and all are visited: when others are forgotten, the
+multipliers of these must follow.
 
 The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
 come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
@@ -90,8 +91,8 @@ class Stream:
                     "multipliers for partial_fit to go on from: save it with state=True, call fit "
                     "with all data, or partial_fit on sklearn.base.clone(model) to begin anew."
                 )
+            self.blocks = [owner._stored.restore(owner)]
             stored = owner.__dict__.pop("_stored")
-            self.blocks = [stored.restore(owner)]
             self.visits, self.fresh = stored.visits, stored.fresh
 
     def __len__(self) -> int:
@@ -124,9 +125,8 @@ class Stream:
         before = self.blocks[-1].settings
         for name in names:
             if name in before and getattr(self.owner, name) != before[name]:
-                remedy = CARRY_OVER
-                if name in ("fit_intercept", "boundary"):
-                    remedy = "call fit on all examples."
+                lasting = name in ("fit_intercept", "boundary")
+                remedy = "call fit on all examples." if lasting else CARRY_OVER
                 raise ValueError(
                     f"{name} was {before[name]!r} for the examples before and is "
                     f"{getattr(self.owner, name)!r} now: {remedy}"
@@ -421,7 +421,7 @@ class Stream:
         live = self.live
         if live is not None:
             live.make_room(self.owner.n_features_in_, len(self.owner.classes_))
-            live.restart_average()
+            live.u[:] = 0.0
         self.visits = 0.0
         self.fresh -= int(np.count_nonzero(gone[len(gone) - self.fresh :]))
         for block in self.blocks:
