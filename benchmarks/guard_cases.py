@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +44,16 @@ INFERENCE = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "ic
 
 #: What every fit shares; few passes are enough to go through every branch of a solver.
 COMMON: dict[str, Any] = {"tol": 1e-4, "max_iter": 8, "random_state": 0}
+
+
+def make_chain(**params: Any) -> hl.ChainSSVM:
+    """Return the estimator at the C that the digests were recorded with."""
+    given = {} if params.get("slack") == "nu" else {"C": 0.1}
+    return hl.ChainSSVM(**{**given, **params})
+
+
+#: Strings as one feature each, or as many as there are in a list.
+PLAIN = partial(make_chain, features=DictEncoder())
 
 
 class Fitted(NamedTuple):
@@ -173,7 +184,7 @@ def multiclass() -> Iterator[Case]:
 @family
 def chain() -> Iterator[Case]:
     """ChainSSVM: formulations with and without boundary weights."""
-    make, data = hl.ChainSSVM, sequences()
+    make, data = make_chain, sequences()
     for boundary in (True, False):
         axes = {"boundary": (boundary,), **FORMULATIONS}
         yield from combine("chain", make, data, **axes)
@@ -186,7 +197,7 @@ def chain() -> Iterator[Case]:
 @family
 def chain_inputs() -> Iterator[Case]:
     """ChainSSVM: every kind of input, and what it predicts beside labels."""
-    make, (X, y) = hl.ChainSSVM, sequences()
+    make, (X, y) = make_chain, sequences()
     stacked, lengths = np.vstack(X), [len(x) for x in X]
     solvers = {"solver": ("auto", "bcfw"), "boundary": (True, False)}
     yield from combine("chain csr", make, ([sp.csr_matrix(x) for x in X], y), **solvers)
@@ -198,7 +209,9 @@ def chain_inputs() -> Iterator[Case]:
     T = [[(word, word[0]) for word in text] for text in W]
     texts = {"strings": W, "dicts": D, "tuples": T, "lists": [[[w, w[0]] for w in t] for t in W]}
     for name, given in texts.items():
-        yield from combine(f"chain {name}", make, (given, labels), **solvers)
+        kind = PLAIN if name in ("strings", "lists") else make
+        yield from combine(f"chain {name}", kind, (given, labels), **solvers)
+    yield one("chain words", make, (W, labels), {})
     pairs = ["0[0]", "0[-1]|0[0]"]
     encoders = {
         "templates": TokenTemplates(pairs),
@@ -270,7 +283,7 @@ def crf() -> Iterator[Case]:
         yield Case(name, fit(sequences(), params))
     for C in (0.1, 10.0):
         yield Case(f"crf C={C}", fit(sequences(), {"C": C}))
-    yield Case("crf strings", fit(words(), {}))
+    yield Case("crf strings", fit(words(), {"features": DictEncoder()}))
     yield Case("crf csr", fit(([sp.csr_matrix(x) for x in sequences()[0]], sequences()[1]), {}))
 
 
@@ -406,10 +419,10 @@ def semisupervised() -> Iterator[Case]:
         return run
 
     def svm(n_jobs: int) -> Any:
-        return hl.ChainSSVM(C=0.1, max_iter=30, random_state=0, n_jobs=n_jobs)
+        return PLAIN(C=0.1, max_iter=30, random_state=0, n_jobs=n_jobs)
 
     def field(n_jobs: int) -> Any:
-        return hl.ChainCRF(C=1.0, max_iter=15, n_jobs=n_jobs)
+        return hl.ChainCRF(features=DictEncoder(), C=1.0, max_iter=15, n_jobs=n_jobs)
 
     settings: dict[str, Params] = {
         "default": {},
@@ -461,8 +474,8 @@ def streams() -> Iterator[Case]:
     """partial_fit: certified, by passes, with a memory; forgetting; labels that come late."""
     kinds: dict[str, tuple[Any, Data]] = {
         "multiclass": (hl.MulticlassSSVM, rows(0, 30)),
-        "chain": (hl.ChainSSVM, sequences(0, 15)),
-        "chain strings": (hl.ChainSSVM, words(0, 15)),
+        "chain": (make_chain, sequences(0, 15)),
+        "chain strings": (PLAIN, words(0, 15)),
     }
 
     def stream(kind: str, params: Params, given: Params, forget: Params) -> Callable[[int], Fitted]:
@@ -506,7 +519,7 @@ def streams() -> Iterator[Case]:
 
 PATH_DATA: dict[str, tuple[Any, Data]] = {
     "multiclass": (hl.MulticlassSSVM, rows()),
-    "chain": (hl.ChainSSVM, sequences()),
+    "chain": (make_chain, sequences()),
     "graph": (hl.GraphSSVM, graphs("forest")),
     "loopy graph": (hl.GraphSSVM, graphs("large")),
     "labels": (hl.MultilabelSSVM, label_sets()),

@@ -1,7 +1,5 @@
 """``hingeline info``: what is in a model file."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence
@@ -18,10 +16,7 @@ from hingeline.evaluation.inspection import top_features, transition_table, writ
 from hingeline.evaluation.metrics import align
 from hingeline.modelfile.files import read_header
 
-WHY_NO_GAP = (
-    "the labels of unlabelled sequences were chosen together with the weights, which is not a "
-    "convex problem, so there is no certificate"
-)
+WHY_NO_GAP = "the labels of unlabelled sequences were chosen with the weights, which is not convex"
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
     "dev": "the best on the held-out data",
@@ -32,15 +27,11 @@ _RULES = {
 
 def info(
     model: app.Model,
-    top: Annotated[
-        int, Option(min=0, help="List this many of the strongest features of each label.")
-    ] = 0,
+    top: Annotated[int, Option(min=0, help="List the n strongest features of each label.")] = 0,
     transitions: Annotated[
         bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
     ] = False,
-    weights: Annotated[
-        Path | None, Option(help="Write all weights as a table (.tsv, .tsv.gz).")
-    ] = None,
+    weights: Annotated[Path | None, Option(help="Write all weights (.tsv or .tsv.gz).")] = None,
     as_json: app.Json = False,
 ) -> None:
     """Show what a model file holds: parameters, labels, certificate, and where it came from."""
@@ -85,6 +76,7 @@ def info(
 def _facts(estimator: Any) -> dict[str, Any]:
     return {
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
+        **({"C": _plain(estimator.C_)} if hasattr(estimator, "C_") else {}),
         "labels": [str(label) for label in estimator.classes_.tolist()],
         "features": int(estimator.n_features_in_),
         "primal": _plain(estimator.primal_objective_),

@@ -1,7 +1,5 @@
 """What a fit shows while it runs, and what it leaves besides the model."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -90,14 +88,13 @@ class FitProgress(Progress):
         ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
         self.update(task, completed=1.0, state=ending)
         if self.disable:
-            why = found["stop_reason"].removeprefix("callback: ")
-            self.say(f"{title}: {why} after {seconds:.1f} s, {ending}")
+            self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
         return seconds
 
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
         """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
         task = self.add_task("preparing", total=None, state="")
-        copy = clone(estimator)
+        copy = clone(estimator).set_params(max_iter=8)  # the late steps over all planes included
         with _exit_on_interrupt(), self.show_warnings():
             copy.fit(X, y)
             copy.predict(X)
@@ -201,7 +198,7 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
     Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
     """
-    facts: dict[str, Any] = {"C": float(model.C)}
+    facts: dict[str, Any] = {"C": model.C_}
     if hasattr(model, "nu_"):
         risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
@@ -260,8 +257,15 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
+def _reason(result: dict[str, Any]) -> str:
+    """Why a fit ended, in the words of the command line."""
+    reason: str = result["stop_reason"].removeprefix("callback: ")
+    limits = [name for name in ("max_iter", "max_time") if reason.startswith(name)]
+    return f"stopped by --{limits[0].replace('_', '-')}" if limits else reason
+
+
 def _bound_text(result: dict[str, Any]) -> str:
-    reason = result["stop_reason"].removeprefix("callback: ")
+    reason = _reason(result)
     if "why_no_gap" in result:
         return f"no certificate (not convex{', interrupted' * (reason == 'interrupted')})"
     gap = _gap_text(result["relative_gap"], result["restricted_gap"])

@@ -1,7 +1,5 @@
 """True and predicted outputs: checked, with the loss of each, and what the page says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -75,9 +73,12 @@ def compare(
     if single:
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     pairs = pair_labels(y_true, y_pred)
-    word = "zero_one" if single else "hamming"
-    cost = check_loss(model.loss, word, len(model.classes_), vector=not single)
-    return _finish(pairs, find_losses(pairs, model.classes_, cost), evaluation, single, tokens)
+    word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
+    cost = check_loss(model.loss, word, len(model.classes_), vector=not single, whole=whole)
+    losses = find_losses(pairs, model.classes_, cost)
+    if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
+        losses = np.minimum(losses, cost[0, 0])
+    return _finish(pairs, losses, evaluation, single, tokens)
 
 
 def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
@@ -105,10 +106,8 @@ def _finish(
     if evaluation is None:
         evaluation = evaluate(true, predicted, scheme=None if single else "auto")
     elif evaluation.n_tokens != len(pairs.true):
-        raise ValueError(
-            f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}: "
-            "pass the labels that were evaluated, or leave one of the two out."
-        )
+        what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
+        raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
     return Outcome(single, evaluation, true, predicted, losses, _check_tokens(tokens, true, single))
 
 
@@ -170,9 +169,6 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
             what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
             raise ValueError(f"{what} labels: they must have one length.")
     return found
-
-
-# Evaluation --------------------------------------------------------------------------------------
 
 
 def describe_evaluation(outcome: Outcome | None) -> Content | None:
@@ -288,9 +284,6 @@ def merge_labels(confusion: Array, kept: Array) -> Array:
     out = np.zeros((len(kept) + 1, len(kept) + 1), dtype=np.int64)
     np.add.at(out, (number[:, None], number[None, :]), confusion)
     return out
-
-
-# Errors ------------------------------------------------------------------------------------------
 
 
 def describe_errors(outcome: Outcome | None, n_errors: int) -> Content | None:

@@ -110,7 +110,7 @@ class Stream:
             able = self._solver_class().name
             text = f"passes= works with solver {able!r}, not with {solver!r}: leave it out."
             require(solver in ("auto", able), text)
-            finite = not math.isinf(owner.C)
+            finite = math.inf != owner.C
             require(finite, "passes= needs a finite C: leave it out for a hard margin.")
             text = "class_weight='balanced' changes with every batch, which passes= cannot follow"
             fixed = not isinstance(owner.class_weight, str)
@@ -227,6 +227,8 @@ class Stream:
         problem = owner._make(rows, offsets, labels, live.stride)
         if self.blocks:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
+        else:
+            owner.C_ = owner._choose_C(problem)
         compiled, form = owner._compile(problem), self._make_form(weights, labels)
         none = empty_working_set(compiled.lengths, gram=False)
         new = DualMemory(compiled, form, none, weights, owner._settings())
@@ -266,7 +268,7 @@ class Stream:
     def _make_form(self, weights: Array, labels: Array) -> Formulation:
         owner = self.owner
         weighted = owner._weigh(weights, labels)
-        return make_formulation(float(owner.C), owner.slack, owner.rescale, weighted)
+        return make_formulation(owner.C_, owner.slack, owner.rescale, weighted)
 
     @staticmethod
     def _refuse_other_costs(before: Array, now: Array) -> None:
