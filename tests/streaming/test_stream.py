@@ -344,7 +344,9 @@ def test_encoders_grow_with_the_model(features):
 
 
 def test_an_encoder_that_learned_more_does_not_disturb_a_copy():
-    model = ChainSSVM(random_state=0).partial_fit([["a", "b"]], [["A", "B"]], passes=1)
+    model = ChainSSVM(features=DictEncoder(), random_state=0).partial_fit(
+        [["a", "b"]], [["A", "B"]], passes=1
+    )
     copy = model.with_weights(model.weights_)
     model.partial_fit([["c", "a"]], [["B", "A"]], passes=1)
     assert copy.emission_coef_.shape == (2, 2)

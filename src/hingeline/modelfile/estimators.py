@@ -123,8 +123,8 @@ def encoder_to_json(encoder: Any, arrays: dict[str, Array], name: str) -> dict[s
     """Class and state of a feature encoder; its arrays go to ``arrays`` below ``name``."""
     kind = type(encoder).__name__
     if kind not in ENCODERS or not isinstance(encoder, encoder_class(kind)):
-        own = f"Hingeline's own encoders ({', '.join(ENCODERS)})"
-        raise NotStorable(f"{name} is a {kind}, which is not one of {own}")
+        ours = f"Hingeline's own encoders ({', '.join(ENCODERS)})"
+        raise NotStorable(f"{name} is a {kind}, which is not one of {ours}")
     try:
         meta, parts = encoder.to_state()
     except NotFittedError:  # a constructor parameter: its own parameters are all there is
