@@ -57,7 +57,6 @@ from hingeline.core.formulations import (
     Formulation,
     add_hinge,
     most_violated,
-    most_violated_sum,
     plane_offset,
     plane_scale,
     total_slack_cost,
@@ -66,6 +65,7 @@ from hingeline.core.primitives import (
     PADDING,
     Compiled,
     all_add,
+    decode_excess,
     output_length,
     plane_add,
     plane_loss,
@@ -281,13 +281,17 @@ def add_worst(problem: Any, form: Formulation, i: int, y: Array, h: float, g: Ar
 def cut_worst_sum(
     problem: Any, form: Formulation, order: Array, w: Array, g: Array, violation: Array
 ) -> float:
-    """The most violated outputs, where the hinge is a sum of score and loss."""
+    """The most violated outputs, where the hinge is a sum of score and loss.
+
+    Violations are what decoding says at most; the cut is made of the outputs found.
+    """
     buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     b = 0.0
     for i in order:
         y = buffer[: output_length(problem, i)]
-        h = most_violated_sum(problem, form, i, w, 1.0, y)
-        violation[i] = max(h, 0.0)
+        excess = decode_excess(problem, i, w, 1.0, y)
+        h = plane_loss(problem, i, y) - plane_score(problem, i, y, w)
+        violation[i] = max(h + excess, 0.0)
         b += add_worst(problem, form, i, y, h, g)
     return b
 
@@ -440,7 +444,7 @@ class OneSlack(CertifiedSolver):
             if slack == "max" or self.violators != "all":
                 yield "max_outputs"
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "found_primal")
 
     def _begin(self, start: CutMemory | None) -> None:
         compiled, form = self.compiled, self.form
@@ -464,6 +468,7 @@ class OneSlack(CertifiedSolver):
         self.offsets = np.zeros(n_blocks)
         self.cuts = empty_cuts(size)
         self.decoding = True  # in the next round
+        self.found_primal = math.inf  # of the best weights, where decoding has bounds only
         caps = form.cap[self.active]
         unit = caps.mean() if form.summed else caps.sum()
         self.epsilon = float(unit) * (self.options.epsilon or 0.0)
@@ -510,10 +515,17 @@ class OneSlack(CertifiedSolver):
         elif best is not None and not self.published and math.isfinite(self._best_primal):
             point = np.asarray(best + self.options.step * (self.w - best))
         g, b, primal = self._cut_at(point, decode)
-        if decode:
+        slack = b - float(g @ point)
+        if decode and (self.exact or self.restricted):
+            self.keep(point, primal)
+        elif decode and 0.5 * float(point @ point) + slack < self.found_primal:
+            # The best weights are those for the outputs found: where bounds are least nothing
+            # may be learnt (they are tight at w = 0), and no cut brings them down.
+            self.found_primal = 0.5 * float(point @ point) + slack
+            self._best_primal = math.inf
             self.keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
-        excess = b - float(g @ point) - self.cuts.slack_at(point)
+        excess = slack - self.cuts.slack_at(point)
         if self.options.epsilon is not None:
             left = excess if self.published else self._distance()
             if decode and left <= self.epsilon:
@@ -555,7 +567,7 @@ class OneSlack(CertifiedSolver):
     # Stopping and tolerances ---------------------------------------------------------------
 
     def _distance(self) -> float:
-        return self._best_primal - self.dual()
+        return min(self._best_primal, self.found_primal) - self.dual()
 
     def _tolerance(self) -> float:
         """What the inner solve may leave."""
