@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM
+from hingeline import ChainCRF, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM
 
 PRICES = (1e-12, 1e-6, 1.0, 1e6, 1e12)
 SIZES = (1e-100, 1e-6, 1.0, 1e6, 1e100)
@@ -126,6 +126,7 @@ def test_squares_that_overflow_are_refused(size, solver):
         (ChainSSVM(solver=solver), [x * size for x in chains], labels),
     ]
     if solver == "auto":
+        fits.append((ChainCRF(), [x * size for x in chains], labels))
         fits.append((MultilabelSSVM(edges="none"), X * size, np.eye(3, dtype=int)[y]))
         fits.append((MultilabelSSVM(), X * size, np.eye(3, dtype=int)[y]))
     with warnings.catch_warnings():
@@ -164,3 +165,53 @@ def test_weights_of_an_early_pass_are_kept():
         model = MulticlassSSVM(C=1e4, solver="subgradient", max_iter=1).fit(X, y)
     assert model.primal_objective_ > 1e4 * len(y)
     assert model.weights_.any()
+
+
+UNITS = (2.0**-40, 2.0**40)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("inference", ["lp", "ad3", "icm"])
+def test_graphs_in_other_units(inference):
+    """Losses and C times a power of two: the same run, with weights times that."""
+    rng = np.random.default_rng(0)
+    pairs = list(itertools.combinations(range(5), 2))
+    X = [Graph(0.1 * rng.normal(size=(5, 3)), pairs) for _ in range(5)]
+    Y = [rng.permutation([0, 0, 1, 1, 2]) for _ in X]
+
+    def fit(unit):
+        model = GraphSSVM(
+            unit,
+            loss=(unit, "hamming"),
+            inference=inference,
+            solver="sdm",
+            max_iter=8,
+            random_state=0,
+        )
+        return model.fit(X, Y)
+
+    base = fit(1.0)
+    sure = base.certify(X)
+    for unit in UNITS:
+        model = fit(unit)
+        np.testing.assert_array_equal(model.weights_, unit * base.weights_)
+        assert model.integrality_gap_ == unit**2 * base.integrality_gap_
+        found = model.certify(X)
+        np.testing.assert_array_equal(found.exact, sure.exact)
+        np.testing.assert_array_equal(found.bounds, unit * sure.bounds)
+        settled = model.certify(X, settle=True)
+        np.testing.assert_array_equal(settled.scores, unit * base.certify(X, settle=True).scores)
+
+
+def test_hard_margins_in_other_units():
+    """Classes 1 and 2 cost nothing instead of each other: their scores meet, up to rounding."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(12, 4)), 2, axis=0)
+    y = np.where(X[:, 0] > 0.0, 0, np.arange(24) % 2 + 1)
+    costs = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    for unit in (1.0, *UNITS):
+        model = MulticlassSSVM(np.inf, loss=(unit, costs), random_state=0).fit(X, y)
+        assert model.converged_
+        if unit == 1.0:
+            base = model
+        np.testing.assert_allclose(model.weights_, unit * base.weights_, rtol=1e-9)

@@ -283,7 +283,8 @@ class Stream:
         began = time.perf_counter()
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
         kind = self._solver_class()
-        options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
+        asked = {**(owner.solver_options or {}), **owner._own_options(kind)}
+        options = {k: v for k, v in asked.items() if k in option_names(kind)}
         # Steps over all planes at once would need all examples, and no average knows of them.
         for name in ("cg_steps", "newton_weights"):
             if name in option_names(kind):
