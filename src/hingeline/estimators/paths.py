@@ -140,10 +140,9 @@ def C_path(
     Path
         Its risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
     """
-    default = signature(type(estimator)).parameters["C"].default
-    values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
-    slack = "max" if estimator.slack == "nu" else estimator.slack
-    model = _start(estimator, slack=slack, nu=None)
+    slack = "max" if getattr(estimator, "slack", "nu") == "nu" else estimator.slack
+    model = _start(estimator, slack=slack, nu=None)  # at the default C
+    values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * model.C if Cs is None else Cs)
     points = []
     for C in values:
         seconds = _fit(model, {"C": float(C)}, X, y, fit_params)
