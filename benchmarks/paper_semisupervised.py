@@ -33,6 +33,7 @@ from harness import (
     argument_parser,
     console,
     entry_point,
+    kept_rows,
     print_table,
     result_path,
     timed,
@@ -160,10 +161,7 @@ def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
 def measure(part: str, options: argparse.Namespace) -> list[Row]:
     """All runs that are asked for and not there yet."""
     name = f"paper_semisupervised_{part}{'_context' if options.context else ''}"
-    path = result_path(name, options.quick)
-    rows: list[Row] = []
-    if options.resume and path.is_file():
-        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
     done = {(row["labelled"], row["partition"], row["system"]): row for row in rows}
     names = ["published"] if options.published else options.partitions
     for partition, size in product(names, options.sizes or SIZES[part]):
