@@ -142,7 +142,7 @@ class GraphModel:
         n = len(problem.graph)
         states = np.zeros(problem.node_offset[-1], dtype=np.int32)
         bounds, values, tight = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
-        self._over_examples(graph.decode_all, problem, 0.0, states, bounds, values, tight)
+        self._over_examples(graph.decode_all, problem, states, bounds, values, tight)
         return states, np.maximum(bounds, values), values, tight
 
     def predict(self: Any, X: Any) -> Any:

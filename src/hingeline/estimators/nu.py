@@ -175,7 +175,10 @@ class Choice:
                 self._try(nu)
         best = min(
             range(len(self.trials)),
-            key=lambda k: (round(self.trials[k].held_out_loss, 12), -self.trials[k].nu),
+            key=lambda k: (
+                round(self.trials[k].held_out_loss / self.highest, 12),
+                -self.trials[k].nu,
+            ),
         )
         return self.trials[best].nu, self.duals[best]
 

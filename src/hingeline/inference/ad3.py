@@ -93,6 +93,15 @@ def _project_pair(
 
 
 @helper
+def _push_joint(force: Array, starts: Array, begin: int, end: int, k: int, amount: float) -> None:
+    """Add to the force on the states that make joint state k."""
+    for p in range(end - 1, begin - 1, -1):
+        here = starts[p + 1] - starts[p]
+        force[starts[p] + k % here] += amount
+        k //= here
+
+
+@helper
 def _project(
     scored: Scored, state: _State, c: int, messages: Array, rho: float, tol: float, moves: int
 ) -> None:
@@ -108,11 +117,7 @@ def _project(
     states = starts[end] - last  # of the last variable, whose joint states are neighbours
     for k in range(size):
         if weight[w + k] > 0.0:
-            rest = k
-            for p in range(end - 1, begin - 1, -1):
-                here = starts[p + 1] - starts[p]
-                force[starts[p] + rest % here] -= rho * weight[w + k]
-                rest //= here
+            _push_joint(force, starts, begin, end, k, -rho * weight[w + k])
     for _ in range(moves):
         best = 0
         worst = 0
@@ -147,14 +152,8 @@ def _project(
         step = min(weight[w + worst], (high - low) / (2.0 * rho * differ))
         weight[w + best] += step
         weight[w + worst] = max(weight[w + worst] - step, 0.0)
-        a = best
-        b = worst
-        for p in range(end - 1, begin - 1, -1):
-            here = starts[p + 1] - starts[p]
-            force[starts[p] + a % here] -= rho * step
-            force[starts[p] + b % here] += rho * step
-            a //= here
-            b //= here
+        _push_joint(force, starts, begin, end, best, -rho * step)
+        _push_joint(force, starts, begin, end, worst, rho * step)
     for e in range(starts[begin], starts[end]):
         state.q[e] = near[e] - (force[e] + messages[e]) / rho
 

@@ -103,23 +103,11 @@ def _max_marginal(
 
 @finite_helper
 def _largest_difference(a: Array, b: Array) -> float:
-    """``max_k a[k] − b[k]``, in four chains that need not wait for each other."""
-    count = b.shape[0]
-    m0 = a[0] - b[0]
-    m1 = m2 = m3 = m0
-    for k in range(count // 4):
-        v0 = a[4 * k] - b[4 * k]
-        v1 = a[4 * k + 1] - b[4 * k + 1]
-        v2 = a[4 * k + 2] - b[4 * k + 2]
-        v3 = a[4 * k + 3] - b[4 * k + 3]
-        m0 = v0 if v0 > m0 else m0
-        m1 = v1 if v1 > m1 else m1
-        m2 = v2 if v2 > m2 else m2
-        m3 = v3 if v3 > m3 else m3
-    for k in range(count // 4 * 4, count):
-        v0 = a[k] - b[k]
-        m0 = v0 if v0 > m0 else m0
-    return max(max(m0, m1), max(m2, m3))
+    """``max_k a[k] − b[k]``."""
+    best = a[0] - b[0]
+    for k in range(1, b.shape[0]):
+        best = max(best, a[k] - b[k])
+    return best
 
 
 @finite_helper

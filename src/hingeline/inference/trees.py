@@ -19,8 +19,11 @@ Array = np.ndarray[Any, Any]
 
 
 @helper
-def _sort_factors(graph: Topology, order: Array, upper: Array) -> None:
-    """Factors from the roots outwards, and the place in its scope where each one was reached."""
+def _sort_factors(graph: Topology, order: Array, upper: Array) -> int:
+    """Factors from the roots outwards, and the place in its scope where each one was reached.
+
+    How many there are: those over no variables are constants.
+    """
     n = graph.n_states.shape[0]
     seen = np.zeros(n, dtype=np.bool_)
     done = np.zeros(order.shape[0], dtype=np.bool_)
@@ -50,11 +53,7 @@ def _sort_factors(graph: Topology, order: Array, upper: Array) -> None:
                         seen[j] = True
                         queue[tail] = j
                         tail += 1
-    for c in range(order.shape[0]):  # factors over no variables are constants
-        if not done[c]:
-            order[count] = c
-            upper[count] = 0
-            count += 1
+    return count
 
 
 @helper
@@ -112,24 +111,20 @@ def max_product(scored: Scored, y: Array) -> None:
     m = graph.scope_start.shape[0] - 1
     order = np.empty(m, dtype=np.int64)
     upper = np.empty(m, dtype=np.int64)
-    _sort_factors(graph, order, upper)
+    count = _sort_factors(graph, order, upper)
     beliefs = scored.unary.copy()
     message = np.empty(most_states(graph))
-    for place in range(m - 1, -1, -1):
+    for place in range(count - 1, -1, -1):
         c = order[place]
-        start = graph.scope_start[c]
-        if graph.scope_start[c + 1] > start:
-            _scan(scored, c, upper[place], -1, beliefs, message)
-            i = graph.scope[start + upper[place]]
-            for s in range(graph.n_states[i]):
-                beliefs[graph.unary_start[i] + s] += message[s]
+        _scan(scored, c, upper[place], -1, beliefs, message)
+        i = graph.scope[graph.scope_start[c] + upper[place]]
+        for s in range(graph.n_states[i]):
+            beliefs[graph.unary_start[i] + s] += message[s]
     top_sum(graph, beliefs, y)  # right for the roots; what is below them follows
-    for place in range(m):
+    for place in range(count):
         c = order[place]
         start = graph.scope_start[c]
         end = graph.scope_start[c + 1]
-        if end == start:
-            continue
         above = y[graph.scope[start + upper[place]]]
         joint = _scan(scored, c, upper[place], above, beliefs, message)
         for p in range(end - 1, start - 1, -1):

@@ -11,7 +11,7 @@ come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
-``_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
+``_own_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
 solves a problem; and ``_store``.
 """
 

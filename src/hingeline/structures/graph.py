@@ -487,7 +487,6 @@ def decode_all(
     problem: GraphProblem,
     order: Array,
     w: Array,
-    loss_scale: float,
     y_out: Array,
     bounds: Array,
     values: Array,
@@ -496,7 +495,7 @@ def decode_all(
     """Best state found of every variable; by graph a bound on the best value, and if it is met."""
     for i in order:
         y = y_out[problem.node_offset[i] : problem.node_offset[i + 1]]
-        bounds[i], scored = search(problem, i, w, loss_scale, y)
+        bounds[i], scored = search(problem, i, w, 0.0, y)
         values[i] = assignment_score(scored, y)
         tight[i] = meets(scored, y, bounds[i], TIGHT)
 
