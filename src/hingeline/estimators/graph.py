@@ -357,18 +357,17 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         for x in graphs:
             node_types.append(np.zeros(x.n_nodes, int) if x.node_types is None else x.node_types)
             node_weights.append(np.ones(x.n_nodes) if x.node_weights is None else x.node_weights)
-            scopes: Any = x.edges
-            factor_templates.append(
-                np.zeros(x.n_edges, int) if x.edge_types is None else x.edge_types
-            )
+            sets = [x.edges]
+            types = np.zeros(x.n_edges, int) if x.edge_types is None else x.edge_types
+            factor_templates.append(types)
             if featured and x.n_edges:
                 values.append(x.edge_features.ravel())
             for j, name in enumerate(self.factor_orders_):
-                if name in x.factors:
-                    own = x.factors[name]
-                    scopes = [*scopes, *own]
-                    factor_templates.append(np.full(len(own), self.n_edge_types_ + j))
-                    values.append(np.ones(len(own)))
+                if len(x.factors.get(name, ())):
+                    sets.append(x.factors[name])
+                    factor_templates.append(np.full(len(sets[-1]), self.n_edge_types_ + j))
+                    values.append(np.ones(len(sets[-1])))
+            scopes = x.edges if len(sets) == 1 else [s for own in sets for s in own.tolist()]
             topologies.append(make_topology(np.full(x.n_nodes, k), scopes))
         orders = [*[2] * self.n_edge_types_, *self.factor_orders_.values()]
         widths = np.ones(len(orders), dtype=int)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import rel_entr
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
@@ -106,25 +107,15 @@ def mutual_information(indicator: Array, weights: Array) -> Array:
 
 
 def chow_liu(indicator: Array, weights: Array) -> Array:
-    """The maximum spanning tree of mutual information (Prim), as pairs (labels − 1, 2).
+    """The maximum spanning tree of mutual information, as pairs (labels − 1, 2).
 
     C. Chow, C. Liu, *Approximating discrete probability distributions with dependence trees*
     (1968).
     """
-    n_labels = indicator.shape[1]
-    information = mutual_information(indicator, weights)
-    pairs = []
-    best = information[0].copy()
-    partner = np.zeros(n_labels, dtype=np.int64)
-    outside = np.ones(n_labels, dtype=bool)
-    outside[0] = False
-    for _ in range(n_labels - 1):
-        k = int(np.argmax(np.where(outside, best, -np.inf)))
-        pairs.append(sorted((int(partner[k]), k)))
-        outside[k] = False
-        closer = information[k] > best
-        best[closer], partner[closer] = information[k][closer], k
-    return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    # SciPy's tree is the least one, and 0 stands for no edge.
+    tree = minimum_spanning_tree(-1.0 - mutual_information(indicator, weights)).tocoo()
+    pairs = np.sort(np.column_stack([tree.row, tree.col]), axis=1)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int64)
 
 
 @share_docs

@@ -31,6 +31,7 @@ from hingeline.structures.graph_blocks import (
     factor_scores,
     find_row,
     find_table,
+    group_end,
     variable_scores,
 )
 
@@ -129,16 +130,6 @@ def _list_columns(marks: Array, named: Array) -> int:
 
 
 @helper
-def _end_of_row(problem: GraphProblem, lo: int, v: int, n: int) -> int:
-    """End of the variables from v on that share a row."""
-    r = problem.row[lo + v]
-    last = v + 1
-    while last < n and problem.row[lo + last] == r:
-        last += 1
-    return last
-
-
-@helper
 def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
     first = problem.graphs.node_ptr[problem.graph[i]]
@@ -153,7 +144,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
     named = np.empty(stride, dtype=np.int64)
     v = 0
     while v < n:
-        last = _end_of_row(problem, lo, v, n)
+        last = group_end(problem, i, v, n)
         for u in range(v, last):
             column = problem.column_start[problem.node_template[first + u]]
             for j in range(m):
@@ -198,7 +189,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
     named = np.empty(stride, dtype=np.int64)
     v = 0
     while v < n:
-        last = _end_of_row(problem, lo, v, n)
+        last = group_end(problem, i, v, n)
         for u in range(v, last):
             column = problem.column_start[problem.node_template[first + u]]
             for j in range(m):
@@ -340,7 +331,7 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
     sums = np.empty(stride)
     v = 0
     while v < n:
-        last = _end_of_row(problem, lo, v, n)
+        last = group_end(problem, i, v, n)
         column, begin, end = find_row(problem, i, v)
         if last == v + 1 and 2 * graph.n_states[v] <= stride:  # most columns are others' own
             variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
