@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
@@ -29,7 +30,7 @@ def report(
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     from hingeline.report.page import write_report
 
-    estimator = files.load_model(model)
+    estimator = hingeline.load(model)
     files.refuse_sets("report", estimator)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):

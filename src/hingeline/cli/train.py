@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,11 +64,11 @@ def train(
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[
-        str | None, Option(help="A held-out file: stop when its score no longer rises.")
+        str | None, Option(help="Stop when the score on this held-out file no longer rises.")
     ] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
     checkpoint: Annotated[
-        Path | None, Option(help="Keep the state of the fit in this file, to go on from it.")
+        Path | None, Option(help="Keep the state of the fit in this file, for --resume.")
     ] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
@@ -191,10 +192,8 @@ def _check_checkpoint(
         except (ModelFileError, OSError):
             kind = None
         if kind != "checkpoint":
-            raise ValueError(
-                f"--checkpoint: {path} exists and is not a checkpoint: name another file, or "
-                "remove it."
-            )
+            what = f"--checkpoint: {path} exists and is not a checkpoint"
+            raise ValueError(f"{what}: name another file, or remove it.")
 
 
 # The fit ------------------------------------------------------------------------------------------
@@ -209,9 +208,8 @@ def make_encoder(
     if format not in files.WORDS:
         return DictEncoder(min_count=min_count or 1)
     if hash_bits is not None and (min_count or 1) > 1:
-        raise ValueError(
-            "--min-count counts features by name, and --hash-bits keeps no names: use one of them."
-        )
+        what = "--min-count counts features by name, and --hash-bits keeps no names"
+        raise ValueError(f"{what}: use one of them.")
     templates = "default"
     if template is not None:
         with open_text(template) as text:
@@ -262,10 +260,9 @@ class _Fits:
         if self.checkpoint is not None:
             callbacks += [self._say_resumed, self.checkpoint]
         title = f"training, C={C:g}" if estimator.nu is None else f"training, nu={estimator.nu}"
+        learn = partial(estimator.fit, samples.X, samples.y)
         with blame(self.name):
-            self.progress.fit(
-                title, estimator, lambda: estimator.fit(samples.X, samples.y), callbacks
-            )
+            self.progress.fit(title, estimator, learn, callbacks)
         row: dict[str, Any] = {"C": float(C), "relative_gap": outcome_of(estimator)["relative_gap"]}
         if held_out is not None:
             row["dev"] = self._score(estimator, held_out.X, held_out.y)

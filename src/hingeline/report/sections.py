@@ -89,17 +89,12 @@ class Matrix:
         return "sheet sideways" if width > SIDEWAYS else "sheet"
 
 
-def find_level(share: float) -> int:
-    """Step of shading of a share of the darkest; the root makes small shares visible."""
-    if not share > 0.0:
-        return 0
-    return min(LEVELS, max(1, math.ceil(LEVELS * math.sqrt(share) - 1e-9)))
-
-
 def pick_shade(share: float, colour: str) -> str:
-    """Class of a shaded cell; the colour is ``"b"`` for blue or ``"o"`` for orange."""
-    step = find_level(share)
-    return f"{colour}{step}" if step else ""
+    """Class of a cell by its share of the darkest; ``"b"`` is for blue and ``"o"`` for orange."""
+    if not share > 0.0:
+        return ""
+    # The root makes small shares visible.
+    return f"{colour}{min(LEVELS, max(1, math.ceil(LEVELS * math.sqrt(share) - 1e-9)))}"
 
 
 # The certificate ---------------------------------------------------------------------------------
@@ -161,32 +156,27 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     the share of the optimum is at most ``(P − D)/D``. The model's own relative gap, which ``tol``
     is compared with, is a share of P and a little smaller.
     """
+    why = ""
     if math.isnan(facts.gap):
+        why = f"No gap is certified: {facts.reason}."
         if not facts.bounded:
-            return "no bound", (
-                "No gap is certified: the structure's decoding is not exact, so nothing bounds "
-                "the optimum."
-            )
-        if not math.isnan(facts.restricted_gap):
+            why = "No gap is certified: decoding is not exact, so nothing bounds the optimum."
+        elif not math.isnan(facts.restricted_gap):
             share = percent_at_most(relative(facts.restricted_gap, facts.restricted))
-            return "no bound", (
+            why = (
                 "No gap of the whole problem is certified, because its slack is a sum over more "
                 f"outputs than can be listed. Over the outputs found, at most {share} of the "
                 "objective can still be gained."
             )
-        return "no bound", f"No gap is certified: {facts.reason}."
-    if math.isinf(facts.primal):
-        return "no bound", (
-            "No gap is certified: no weights were found that keep every margin, as C = ∞ demands."
-        )
-    if facts.gap <= 0.0:
+    elif math.isinf(facts.primal):
+        why = "No gap is certified: no weights keep every margin, as C = ∞ demands."
+    elif facts.gap <= 0.0:
         return f"0{SPACE}%", "The objective is certified to be the optimum, up to rounding."
-    dual = facts.primal - facts.gap
-    if dual <= 0.0:
-        return "no bound", (
-            f"The optimum is certified to be at most {significant(facts.primal)}, but no bound "
-            "from below is above zero yet."
-        )
+    elif (dual := facts.primal - facts.gap) <= 0.0:
+        known = f"The optimum is certified to be at most {significant(facts.primal)}"
+        why = f"{known}, but no bound from below is above zero yet."
+    if why:
+        return "no bound", why
     most = percent_at_most(facts.gap / dual)
     sentence = f"The objective is certified to be at most {most} above the optimum."
     if facts.integrality > 0.0:
@@ -211,7 +201,6 @@ def describe_model(model: Any, facts: Facts) -> Content:
     told = math.isnan(facts.gap) and facts.bounded  # the sentence has said why
     if not facts.converged and not told:
         sentence += f" The fit did not converge ({stopped})."
-    share = facts.relative_gap
     weights = np.asarray(model.weights_)
     rows = {
         "stopped": stopped,
@@ -226,10 +215,9 @@ def describe_model(model: Any, facts: Facts) -> Content:
     if not math.isnan(facts.restricted_gap):
         rows["primal over the outputs found"] = significant(facts.restricted, 6)
         rows["gap over the outputs found"] = significant(facts.restricted_gap, 3)
-    percentage = f"{significant(100 * share, 3)}{SPACE}% of the primal"
-    rows["relative gap"] = percentage if math.isfinite(share) else "none"
-    rows["time"] = facts.time
-    rows["passes"] = count(facts.n_iter) if facts.n_iter else "none"
+    percentage = f"{significant(100 * facts.relative_gap, 3)}{SPACE}% of the primal"
+    rows["relative gap"] = percentage if math.isfinite(facts.relative_gap) else "none"
+    rows |= {"time": facts.time, "passes": count(facts.n_iter) if facts.n_iter else "none"}
     if facts.history:
         last = facts.history[-1]
         rows |= {"decodes": count(last.oracle_calls), "planes": count(last.planes)}
@@ -241,10 +229,8 @@ def describe_model(model: Any, facts: Facts) -> Content:
         for name, value in model.get_params(deep=False).items()
     ]
     classes = model.classes_.tolist() if hasattr(model, "classes_") else []
-    return {
-        "lead": sentence,
-        "certificate": list(rows.items()),
-        "parameters": parameters,
+    content = {"lead": sentence, "certificate": list(rows.items()), "parameters": parameters}
+    return content | {
         "classes": classes[:MOST_CLASSES],
         "n_classes": count_of(len(classes), "class", "classes"),
         "more": count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else "",
@@ -322,8 +308,7 @@ def _certificates(history: Sequence[HistoryRow]) -> Table | None:
         work = [count(row.passes), decimal(row.time, 2), count(row.oracle_calls), count(row.planes)]
         primal = decimal(row.primal, decimals) if math.isfinite(row.primal) else "∞"
         dual = decimal(row.dual, decimals) if math.isfinite(row.dual) else "–"
-        gap = percent(share, fine) if math.isfinite(share) else "–"
-        cells.append([*work, primal, dual, gap])
+        cells.append([*work, primal, dual, percent(share, fine) if math.isfinite(share) else "–"])
     head = ("pass", "seconds", "decodes", "planes", "primal", "dual", "relative gap")
     return Table(caption, head, cells, words=())
 
@@ -358,33 +343,22 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
         "speak most against it."
     )
     if len(groups) > MOST_LABELS:
-        about += (
-            f" Only the {MOST_LABELS} of {count(len(groups))} labels with the largest weights are "
-            "shown."
-        )
+        shown = f"the {MOST_LABELS} of {count(len(groups))} labels with the largest weights"
+        about += f" Only {shown} are shown."
         sizes = np.array([max(abs(row.weight) for row in found) for _, found in groups])
         groups = [groups[k] for k in np.sort(np.argsort(-sizes, kind="stable")[:MOST_LABELS])]
     largest = max(abs(row.weight) for row in rows)
     decimals = decimals_for(largest, 3)
 
-    def bars(rows: Sequence[FeatureWeight], sign: int, kind: str) -> list[tuple[str, str, str]]:
-        return [
-            (
-                row.feature,
-                decimal(row.weight, decimals),
-                f"{kind}{math.ceil(LEVELS * abs(row.weight) / largest)}",
-            )
-            for row in rows
-            if sign * row.weight > 0
-        ]
+    def bar(row: FeatureWeight, kind: str) -> tuple[str, str, str]:
+        level = math.ceil(LEVELS * abs(row.weight) / largest)
+        return row.feature, decimal(row.weight, decimals), f"{kind}{level}"
 
-    cards = [
-        {
-            "label": label,
-            "sides": [("for", bars(found, 1, "p")), ("against", bars(found[::-1], -1, "m"))],
-        }
-        for label, found in groups
-    ]
+    cards = []
+    for label, found in groups:
+        good = [bar(row, "p") for row in found if row.weight > 0]
+        bad = [bar(row, "m") for row in reversed(found) if row.weight < 0]
+        cards.append({"label": label, "sides": [("for", good), ("against", bad)]})
     return {"about": about, "cards": cards}
 
 
@@ -400,11 +374,8 @@ def _nameless(model: Any, n: int) -> Content:
     )
     decimals = decimals_for(float(np.max(np.abs(weights), initial=0.0)), 3)
     rows = [[count(k), decimal(weights[k], decimals)] for k in shown]
-    caption = f"The {len(shown)} largest weights"
-    return {
-        "about": about,
-        "largest": Table(caption, ("entry", "weight"), rows, words=()) if rows else None,
-    }
+    table = Table(f"The {len(shown)} largest weights", ("entry", "weight"), rows, words=())
+    return {"about": about, "largest": table if rows else None}
 
 
 def _transitions(model: Any, blocks: Blocks) -> Matrix:
@@ -467,15 +438,14 @@ def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Conte
     """What is needed to make the model again."""
     table = None
     if files := hash_files(data):
+        head = ["data", "file", "bytes", "SHA-256"]
+        first = 0 if any(role for role, *_ in files) else 1
         rows = [
-            [role, name, "" if size is None else count(size), digest]
+            [role, name, "" if size is None else count(size), digest][first:]
             for role, name, size, digest in files
         ]
-        head = ["data", "file", "bytes", "SHA-256"]
-        if not any(role for role, *_ in files):
-            head, rows = head[1:], [row[1:] for row in rows]
-        words = [k for k, name in enumerate(head) if name != "bytes"]
-        table = Table("Data", head, rows, words=words, names=words, kind="files")
+        words = [k for k, name in enumerate(head[first:]) if name != "bytes"]
+        table = Table("Data", head[first:], rows, words=words, names=words, kind="files")
     facts = [] if date is None else [("date", show(date))]
     facts.append(("seed", seed_words(getattr(model, "random_state", None))))
     found = versions()
@@ -504,16 +474,15 @@ def seed_words(seed: Any) -> str:
 
 def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
     """(role, name, bytes or None, SHA-256) of each data file; ``data`` as for a report."""
-    if data is None:
-        return []
     if isinstance(data, Mapping):
         entries = [(str(role), value) for role, value in data.items()]
-    elif isinstance(data, (list, tuple, str, os.PathLike)):
-        entries = [("", value) for value in (data if isinstance(data, (list, tuple)) else [data])]
+    elif data is None or isinstance(data, (list, tuple)):
+        entries = [("", value) for value in data or ()]
+    elif isinstance(data, (str, os.PathLike)):
+        entries = [("", data)]
     else:
-        raise TypeError(
-            f"data must be a path, a list of paths or a dict of them, got {type(data).__name__}."
-        )
+        what = "data must be a path, a list of paths or a dict of them"
+        raise TypeError(f"{what}, got {type(data).__name__}.")
     found: list[tuple[str, str, int | None, str]] = []
     for role, value in entries:
         where = f"data[{role!r}]" if role else "data"
@@ -530,6 +499,6 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append((role, name, file.tell(), digest))
         except OSError as error:
-            text = f"{where}: cannot read {name}: {error.strerror or error}."
-            raise type(error)(text) from None
+            what = f"{where}: cannot read {name}: {error.strerror or error}."
+            raise type(error)(what) from None
     return found
