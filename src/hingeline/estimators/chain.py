@@ -57,9 +57,10 @@ class ChainModel:
         Weights for the first and the last label of a sequence.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
-        of it is fitted with the model. None: numbers are taken as they are, tables and tuples of
-        strings go through ``TokenTemplates()``, dicts, lists of strings and strings through
-        ``DictEncoder()``.
+        of it is fitted with the model. None: numbers are taken as they are; words go through
+        ``TokenTemplates()``, as strings, tables, or tuples or lists of columns; dicts, sets and
+        lists of features through ``DictEncoder()``. Lists of strings are features where each has
+        one with a name (``"suffix=ing"``), or where some are longer than others.
     n_jobs : int, optional
         Threads; the weights do not depend on it.
 

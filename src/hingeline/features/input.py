@@ -243,7 +243,8 @@ def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Arra
 def _choose_encoder(X: Any, lengths: Any) -> Any:
     """The encoder for X, from its first token that tells; None for numbers.
 
-    Tuples of strings are rows of columns, as in a table; lists and sets of strings are attributes.
+    Words, alone or in columns (tuples, or lists that are all as long), go through templates; dicts,
+    sets and lists of named features (``"suffix=ing"``) or of any number of them are features.
     """
     from hingeline.features.dicts import DictEncoder
     from hingeline.features.templates import TokenTemplates
@@ -254,22 +255,36 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
         return None
     if isinstance(X, np.ndarray) and X.dtype.kind not in "OU":
         return None
-    for sentence in [X] if lengths is not None else X:
+    sentences = [X] if lengths is not None else X
+    for sentence in sentences:
         if sp.issparse(sentence) or not hasattr(sentence, "__iter__"):
             return None
         if isinstance(sentence, (str, bytes, Mapping)):
             return None  # not a list of tokens; the check of sequences says so
         for token in sentence:
-            if isinstance(token, (str, bytes, dict, set, frozenset)):
+            if isinstance(token, str):
+                return TokenTemplates()
+            if isinstance(token, (bytes, dict, set, frozenset)):
                 return DictEncoder()
             if not isinstance(token, (list, tuple)):
                 return None
             if len(token):
-                text = isinstance(token[0], (str, bytes))
-                if text and isinstance(token, tuple):
-                    return TokenTemplates()
-                return DictEncoder() if text else None
+                if not isinstance(token[0], (str, bytes)):
+                    return None
+                columns = isinstance(token, tuple) or _are_columns(sentences, len(token))
+                return TokenTemplates() if columns else DictEncoder()
     return None
+
+
+def _are_columns(sentences: Any, width: int) -> bool:
+    """Whether lists of strings are columns of a table, not features: as many, and without names."""
+    named = True
+    for sentence in sentences:
+        for token in sentence:
+            if not isinstance(token, list) or len(token) != width:
+                return False
+            named = named and any(isinstance(text, str) and "=" in text[1:-1] for text in token)
+    return not named
 
 
 def _cut(X: Any, lengths: Any) -> Any:
