@@ -88,13 +88,13 @@ def _tables_score(
             continue
         a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
         t, table, values = find_table(problem, i, c)
-        if values < 0:
-            total += w[table + a] - w[table + b]
-            continue
         part = 0.0
-        for f in range(problem.table_features[t]):
-            part += problem.factor_values[values + f] * (w[table + a] - w[table + b])
-            table += problem.table_states[t]
+        if values < 0:
+            part = w[table + a] - w[table + b]
+        else:
+            for f in range(problem.table_features[t]):
+                part += problem.factor_values[values + f] * (w[table + a] - w[table + b])
+                table += problem.table_states[t]
         total += part
     return total
 
