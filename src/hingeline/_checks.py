@@ -1,10 +1,9 @@
 """Checks of parameters and inputs: one clear sentence each, before any kernel runs."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -184,8 +183,12 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
     for label, weight in class_weight.items():
         if not isinstance(weight, numbers.Real) or not math.isfinite(weight) or weight < 0:
             raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {weight!r}.")
-        if label in index:  # a fold may lack a label
+        if label in index:
             weights[index[label]] = float(weight)
+        else:  # a fold may lack a label
+            warnings.warn(
+                f"class_weight has {label!r}, which is no label here: is it misspelt?", stacklevel=4
+            )
     return weights
 
 
@@ -231,10 +234,8 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
         matrix = x.tocsr()
     else:
         if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
-            raise TypeError(
-                f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with "
-                "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
-            )
+            what = f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with sklearn's"
+            raise TypeError(f"{what} DictVectorizer, and pass arrays or sparse matrices.")
         try:
             dense = np.asarray(x)
         except ValueError as error:
@@ -257,9 +258,6 @@ def refuse_none(y: Any) -> None:
     for i, label in enumerate(y if isinstance(y, (list, tuple)) else ()):
         if label is None:
             raise ValueError(f"y[{i}] is None: every example needs a label.")
-
-
-# Parameters that encoders share -----------------------------------------------------------------
 
 
 def check_min_count(min_count: Any) -> None:

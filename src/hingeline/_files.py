@@ -1,7 +1,5 @@
 """Files that are there completely or not at all, and texts packed into arrays for them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

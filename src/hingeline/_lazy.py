@@ -1,7 +1,5 @@
 """Public names of a package that are imported when first used, so that commands start soon."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

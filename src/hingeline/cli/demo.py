@@ -1,7 +1,5 @@
 """``hingeline demo``: train, evaluate and report on built-in data."""
 
-from __future__ import annotations
-
 import math
 import time
 from functools import partial

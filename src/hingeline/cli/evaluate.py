@@ -1,7 +1,5 @@
 """``hingeline evaluate``: how good a model's predictions are."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 
@@ -24,14 +22,10 @@ def evaluate(
     scheme: Annotated[
         str, Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
     ] = "auto",
-    strict: Annotated[
-        bool, Option("--strict", help="Count only spans that are valid in the scheme.")
-    ] = False,
+    strict: Annotated[bool, Option("--strict", help="Count only valid spans.")] = False,
     bootstrap: app.Bootstrap = 0,
     labels: Annotated[bool, Option("--labels", help="Add a row for each label.")] = False,
-    confusion: Annotated[
-        bool, Option("--confusion", help="Add the most frequent confusions.")
-    ] = False,
+    confusion: Annotated[bool, Option("--confusion", help="Add the commonest confusions.")] = False,
     constraints: app.Constraints = None,
     n_jobs: app.NJobs = None,
     seed: app.Seed = 0,

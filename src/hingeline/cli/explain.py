@@ -1,7 +1,5 @@
 """``hingeline explain``: why a model predicts what it does."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Models, and files as models see them: inputs, labels, and what writes predictions back."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable
@@ -108,6 +106,11 @@ class Samples:
         """Tokens of all sequences."""
         return sum(map(len, self.X)) if isinstance(self.X, list) else int(self.X.offsets[-1])
 
+    @property
+    def width(self) -> int:
+        """Features, where they are numbers."""
+        return int(getattr(self.X, "matrix", self.X).shape[1])
+
     def size_text(self) -> str:
         """Its size in words."""
         kind, labels = self.layout.kind, self.layout.labels
@@ -119,9 +122,6 @@ class Samples:
 
 def _length(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-# Models -------------------------------------------------------------------------------------------
 
 
 def holds_sets(model: Any) -> bool:
@@ -210,9 +210,6 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     return samples
 
 
-# Files --------------------------------------------------------------------------------------------
-
-
 class File(NamedTuple):
     """A file whose format is known."""
 
@@ -263,10 +260,8 @@ def read_training(
             raise ValueError(f"{path} has no labels to learn from.")
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     if y is None:
-        raise ValueError(
-            f"{path} has no labels to learn from: put the file of labels beside it, named as "
-            "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
-        )
+        what = f"{path} has no labels to learn from: put the file of labels beside it"
+        raise ValueError(f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
     if name in _NUMBERED:
         layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
     if name in SETS:
@@ -332,10 +327,8 @@ def read_like(
     named = isinstance(data.X, list)
     if named != (width is None) and found.kind == "sequences":
         words = ("named", "numbered") if named else ("numbered", "named")
-        raise ValueError(
-            f"{path} has {words[0]} features ({found.name}), but the model was trained on "
-            f"{words[1]} ones ({layout.format}): convert the file (hingeline convert)."
-        )
+        what = f"{path} has {words[0]} features ({found.name}), but the model was trained on"
+        raise ValueError(f"{what} {words[1]} ones ({layout.format}): use hingeline convert.")
     return Samples(_features(data.X, numbering, width, grow), data.y, layout, data)
 
 
@@ -427,9 +420,6 @@ def source_of(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"name": Path(path).name, "sha256": digest}
-
-
-# Sets of labels -----------------------------------------------------------------------------------
 
 
 def _sets_by_name(

@@ -1,7 +1,5 @@
 """``hingeline info``: what is in a model file."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence
@@ -32,15 +30,11 @@ _RULES = {
 
 def info(
     model: app.Model,
-    top: Annotated[
-        int, Option(min=0, help="List this many of the strongest features of each label.")
-    ] = 0,
+    top: Annotated[int, Option(min=0, help="List the n strongest features of each label.")] = 0,
     transitions: Annotated[
         bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
     ] = False,
-    weights: Annotated[
-        Path | None, Option(help="Write all weights as a table (.tsv, .tsv.gz).")
-    ] = None,
+    weights: Annotated[Path | None, Option(help="Write all weights (.tsv or .tsv.gz).")] = None,
     as_json: app.Json = False,
 ) -> None:
     """Show what a model file holds: parameters, labels, certificate, and where it came from."""

@@ -1,7 +1,5 @@
 """``hingeline predict``: labels for a file, in the file's own format."""
 
-from __future__ import annotations
-
 import csv
 from itertools import islice
 from typing import Annotated, Any
@@ -21,16 +19,10 @@ def predict(
     context: typer.Context,
     model: app.Model,
     data: app.Input = "-",
-    output: Annotated[
-        str, Option("--output", "-o", help="Where to write; - is the standard output.")
-    ] = "-",
+    output: Annotated[str, Option("--output", "-o", help="File; - is the standard output.")] = "-",
     format: app.KnownFormat = "auto",
-    margin: Annotated[
-        bool, Option("--margin", help="Add each label's lead over the next best one.")
-    ] = False,
-    nbest: Annotated[
-        int, Option(min=1, help="Write the n best labellings of each sequence, with scores.")
-    ] = 1,
+    margin: Annotated[bool, Option("--margin", help="Add the lead over the next label.")] = False,
+    nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,
     n_jobs: app.NJobs = None,
 ) -> None:

@@ -1,7 +1,5 @@
 """What a fit shows while it runs, and what it leaves besides the model."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -97,7 +95,7 @@ class FitProgress(Progress):
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
         """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
         task = self.add_task("preparing", total=None, state="")
-        copy = clone(estimator)
+        copy = clone(estimator).set_params(max_iter=8)  # the late steps over all planes included
         with _exit_on_interrupt(), self.show_warnings():
             copy.fit(X, y)
             copy.predict(X)

@@ -1,7 +1,5 @@
 """``hingeline report``: a page about a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +18,7 @@ def report(
     model: app.Model,
     test: Annotated[str | None, Option(help="A labelled file to evaluate on.")] = None,
     output: Annotated[
-        Path | None,
-        Option("--output", "-o", help="The page to write.", show_default="MODEL.html"),
+        Path | None, Option("--output", "-o", help="The page to write.", show_default="MODEL.html")
     ] = None,
     format: app.KnownFormat = "auto",
     bootstrap: app.Bootstrap = 0,

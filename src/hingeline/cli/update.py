@@ -1,7 +1,5 @@
 """``hingeline update``: more data for a model that carries its training state."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from typer import Option

@@ -1,7 +1,5 @@
 """``hingeline warm-up``: compile kernels before anybody waits for them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

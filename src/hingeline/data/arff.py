@@ -1,7 +1,5 @@
 """ARFF with sets of labels, as Mulan and MEKA use it."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -17,9 +15,7 @@ import scipy.sparse as sp
 
 from hingeline.data.samples import MultilabelData, SparseRows
 from hingeline.data.text import (
-    ParseError,
-    Source,
-    Target,
+    File,
     TextSource,
     atomic_text,
     file_beside,
@@ -31,7 +27,7 @@ from hingeline.data.text import (
 # Mulan's XML file that names the labels of an ARFF file.
 
 
-def read_mulan_labels(source: Source) -> list[str]:
+def read_mulan_labels(source: File) -> list[str]:
     """Read the names of labels from Mulan's XML file, nested ones after those around them.
 
     XML that is malformed or declares a document type is refused: entities are not expanded.
@@ -61,11 +57,11 @@ def read_mulan_labels(source: Source) -> list[str]:
             raise text.error(what, error.lineno) from None
         if not names:
             what = "there is no <label name=…>; is this Mulan's list of labels?"
-            raise ParseError(text.name, None, what)
+            raise text.error(what, 0)
         return names
 
 
-def write_mulan_labels(target: Target, names: Sequence[str]) -> None:
+def write_mulan_labels(target: File, names: Sequence[str]) -> None:
     """Write names of labels as Mulan's XML file."""
     with atomic_text(target) as out:
         out.write('<?xml version="1.0" encoding="utf-8"?>\n')
@@ -182,7 +178,7 @@ def _read_attribute(text: TextSource, declaration: str) -> _Attribute:
         return _Attribute(name, {value: float(k) for k, value in enumerate(values)}, plain=False)
 
 
-def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None) -> MultilabelData:
+def read_arff(source: File, labels: File | Sequence[str] | int | None = None) -> MultilabelData:
     r"""Read an ARFF file, dense or sparse.
 
     Attributes may be numeric or nominal. A nominal value that is a number stands for itself if
@@ -233,14 +229,14 @@ def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]
     if isinstance(labels, (int, np.integer)):
         if abs(int(labels)) > len(names):
             what = f"labels is {labels}, but there are {len(names)} attributes; give fewer."
-            raise ParseError(text.name, None, what)
+            raise text.error(what, 0)
         return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
     numbers = dict(zip(names, columns, strict=True))
     if unknown := [label for label in labels if label not in numbers]:
         what = f"the label {shown(str(unknown[0]))} is not among the attributes"
-        raise ParseError(text.name, None, f"{what}; name the labels file of this file.")
+        raise text.error(f"{what}; name the labels file of this file.", 0)
     return [numbers[label] for label in dict.fromkeys(labels)]
 
 
@@ -259,13 +255,13 @@ def _read_rows(
         if sparse != row.startswith("{"):
             raise text.error("sparse rows {…} and dense rows are mixed; write all rows in one way.")
         columns, texts = _split_row(text, row, len(attributes))
-        pairs = list(zip(columns, texts, strict=True))
         try:
-            numbers = [convert[k](value) for k, value in pairs]
+            numbers = [convert[k](value) for k, value in zip(columns, texts, strict=True)]
             sure = "_" not in row and math.isfinite(sum(numbers))
         except (KeyError, ValueError):
             sure = False
         if not sure:  # the careful way finds what is wrong, or that nothing is
+            pairs = zip(columns, texts, strict=True)
             try:
                 numbers = [attributes[k].number(value) for k, value in pairs]
             except ValueError as error:
@@ -296,12 +292,11 @@ def _split_row(text: TextSource, row: str, width: int) -> tuple[Sequence[int], S
     if pairs is None or any(len(pair) != 2 for pair in pairs):
         what = f"{shown(row)} is not a row such as {{0 1, 3 2.5}}"
         raise text.error(f"{what}; correct the line.")
-    columns: list[int] = []
-    for column, _ in pairs:
-        if not column.isdecimal() or len(column) > 9 or int(column) >= width:
-            what = f"there is no attribute {shown(column)}, they are numbered 0 to {width - 1}"
-            raise text.error(f"{what}; correct the line.")
-        columns.append(int(column))
+    columns = [int(c) if c.isdecimal() and len(c) < 10 else -1 for c, _ in pairs]
+    if columns and not 0 <= min(columns) <= max(columns) < width:
+        wrong = next(c for (c, _), k in zip(pairs, columns, strict=True) if not 0 <= k < width)
+        what = f"there is no attribute {shown(wrong)}, they are numbered 0 to {width - 1}"
+        raise text.error(f"{what}; correct the line.")
     if len(set(columns)) < len(columns):
         again = next(k for k in columns if columns.count(k) > 1)
         raise text.error(f"attribute {again} occurs twice; give it once.")
@@ -313,7 +308,7 @@ _MAX_UNNAMED = 1_000_000
 _PLAIN = re.compile(r"[^\s'\",{}%\\?]+")
 
 
-def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> None:
+def write_arff(target: File, data: MultilabelData, relation: str = "data") -> None:
     """Write rows with labels as ARFF, labels last; sparse rows if X is sparse.
 
     Features and labels without names are called ``x1, x2, …`` and ``label0, label1, …``.
@@ -368,10 +363,7 @@ def _quote(name: str) -> str:
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-# Rows with Mulan's list of labels beside them -----------------------------------------------------
-
-
-def read_label_sets(source: Source, labels: Any = None) -> MultilabelData:
+def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
     """Rows and labels, the latter by default those of Mulan's XML file in the same folder."""
     if labels is None:
         endings = [f"{part}.arff{gz}" for part in ("", "-train", "-test") for gz in (".gz", "")]
@@ -383,7 +375,7 @@ def read_label_sets(source: Source, labels: Any = None) -> MultilabelData:
     return read_arff(source, labels)
 
 
-def write_label_sets(target: Target, data: MultilabelData) -> None:
+def write_label_sets(target: File, data: MultilabelData) -> None:
     """Rows with labels last, and for a path the XML file that names the labels."""
     data = data._replace(label_names=attribute_names(data)[1])
     write_arff(target, data)

@@ -1,7 +1,5 @@
 """CoNLL columns: one token per line, a blank line after each sentence (2000, 2002, 2003)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import chain, pairwise
@@ -9,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, atomic_text, open_text, shown
+from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
-
-Array = np.ndarray[Any, Any]
 
 _DOCSTART = b"-DOCSTART-"
 _BLANKS = re.compile(r"[ \t\n\r\v\f]")
@@ -23,7 +19,7 @@ _MAX_COLUMNS = 1000
 
 
 def read_conll(
-    source: Source, names: Sequence[str] | None = None, separator: str | None = None
+    source: File, names: Sequence[str] | None = None, separator: str | None = None
 ) -> TokenTable:
     r"""Read tokens in columns; a line with another number of columns than the first is refused.
 
@@ -32,8 +28,7 @@ def read_conll(
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    names : sequence of str, optional
-        Names of the columns. Default: ``word``, ``col1``, ``col2``, …
+    names : sequence of str, names of the columns; default: ``word``, ``col1``, ``col2``, …
     separator : str, optional
         ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
         ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
@@ -73,12 +68,11 @@ def read_conll(
             wrong = np.flatnonzero(~blank & (counts != builder.width))
             if len(wrong):
                 between = "spaces" if exact is None else shown(exact)
-                raise text.error(
-                    f"expected {builder.width} column{'s' if builder.width > 1 else ''} separated "
-                    f"by {between} as in the lines before, found {counts[wrong[0]]}; correct the "
-                    "line or name another separator.",
-                    first + int(wrong[0]),
-                )
+                k = int(wrong[0])
+                expected = f"{builder.width} column{'s' if builder.width > 1 else ''}"
+                what = f"expected {expected} separated by {between} as in the lines before"
+                remedy = "correct the line or name another separator."
+                raise text.error(f"{what}, found {counts[k]}; {remedy}", first + k)
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
     if builder is None:
@@ -87,7 +81,7 @@ def read_conll(
     return builder.table(given, sentence_offsets(np.concatenate(blanks)))
 
 
-def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array]:
+def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], np.ndarray[Any, Any]]:
     """The fields of all lines in a row, and how many there are in each line."""
     # One split of the whole block makes no list per line, which is what takes the time.
     joined = b"\n".join(lines)
@@ -104,7 +98,7 @@ def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array
     return flat, np.array(counts, dtype=np.int64)
 
 
-def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:
+def write_conll(target: File, table: TokenTable, separator: str | None = None) -> None:
     r"""Write tokens in columns, with a blank line after every sentence.
 
     The separator is by default a space, or a tab if a value is empty or has a space. One column of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable
 
 #: Columns of the table: those of the format but for the number of the word.
@@ -52,7 +52,7 @@ class ConlluDocument:
         return replace(self, table=self.table.with_column(name, values))
 
 
-def read_conllu(source: Source) -> ConlluDocument:
+def read_conllu(source: File) -> ConlluDocument:
     r"""Read a CoNLL-U file, UTF-8, gzipped or not.
 
     A line that has not ten columns, or a word whose number is not the next one, is refused.
@@ -115,7 +115,7 @@ def _check_other(text: TextSource, row: list[bytes], number: int) -> None:
         raise text.error(f"{what} (8.1); correct the first column.", number)
 
 
-def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
+def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
     """Write a CoNLL-U file.
 
     A document that was read is written byte for byte as it was, but for columns replaced (lines
@@ -165,12 +165,7 @@ def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
             raise ValueError(f"{what}: values must have no tab and no line end; change the value.")
 
 
-def read_conllu_table(source: Source) -> TokenTable:
-    """The words of a CoNLL-U file."""
-    return read_conllu(source).table
-
-
-def write_conllu_table(target: Target, table: TokenTable) -> None:
+def write_conllu_table(target: File, table: TokenTable) -> None:
     """Columns by CoNLL-U's names, else the first as form, the second as upos, others in misc."""
     if "form" in table.names:
         known = [name for name in table.names if name in COLUMNS]

@@ -1,27 +1,16 @@
 """CRFsuite's text: one token per line, its label and its attributes with their values."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from hingeline.data.samples import LabelledSequences, check_lengths
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
@@ -31,7 +20,7 @@ _WRITE = r"write \: for a colon and \\ for a backslash inside a name"
 _SEQUENCE, _TEXT = 160, 300
 
 
-def read_crfsuite(source: Source) -> LabelledSequences:
+def read_crfsuite(source: File) -> LabelledSequences:
     r"""Read ``label TAB attribute TAB attribute:value …``; an empty line ends a sequence.
 
     Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
@@ -104,16 +93,19 @@ def _parse_item(text: TextSource, item: str) -> tuple[str, float]:
     name = _ESCAPE.sub(r"\1", name) if "\\" in name else name
     if not name:
         raise text.error(f"{shown(item)} has no name before the colon; add it.")
-    scale = math.nan
-    with suppress(ValueError):
-        scale = float("nan" if "_" in (value or "") else value or 1)
+    if not value:
+        return name, 1.0
+    try:
+        scale = math.nan if "_" in value else float(value)
+    except ValueError:
+        scale = math.nan
     if not math.isfinite(scale):
         raise text.error(f"{shown(value)} in {shown(item)} is not a finite number; {_WRITE}.")
     return name, scale
 
 
 def write_crfsuite(
-    target: Target, X: Sequence[Sequence[Any]], y: Sequence[Sequence[Any]] | None = None
+    target: File, X: Sequence[Sequence[Any]], y: Sequence[Sequence[Any]] | None = None
 ) -> None:
     """Write labelled sequences of attributes.
 

@@ -1,7 +1,5 @@
 """Handwritten dates: sequences composed from the digit images that scikit-learn ships."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """All formats by name: reading any of them, guessing which a file has, and conversion."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -13,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from hingeline.data.samples import LabelledSequences, Vocabulary
-from hingeline.data.text import ParseError, Source, Target, TextSource, open_text
+from hingeline.data.text import File, ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
 
 
@@ -29,7 +27,7 @@ class Format:
     name: str
     kind: str
     read: Callable[..., Any]  # (source, **options)
-    write: Callable[[Target, Any], None] | None  # None for formats that are only read
+    write: Callable[[File, Any], None] | None  # None for formats that are only read
     title: str  # for a list of formats
     options: tuple[str, ...] = ()  # that ``read`` takes
 
@@ -53,7 +51,7 @@ def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
 FORMATS: dict[str, Format] = {entry.name: entry for entry in (
     Format("conll", "tokens", _late("conll.read_conll"), _late("conll.write_conll"),
            "CoNLL columns, one token per line (2000, 2002, 2003)", ("names", "separator")),
-    Format("conllu", "tokens", _late("conllu.read_conllu_table"),
+    Format("conllu", "tokens", lambda file: _late("conllu.read_conllu")(file).table,
            _late("conllu.write_conllu_table"), "CoNLL-U, the format of Universal Dependencies"),
     Format("crfsuite", "sequences", _late("crfsuite.read_crfsuite"),
            _late("crfsuite.write_crfsuite", 2),
@@ -77,10 +75,7 @@ FORMATS: dict[str, Format] = {entry.name: entry for entry in (
 # fmt: on
 
 #: Kinds that data of a kind can be turned into; of others none but their own.
-_REACHES = {
-    "trees": ("trees", "tokens", "sequences"),
-    "tokens": ("tokens", "sequences"),
-}
+_REACHES = {"trees": ("trees", "tokens", "sequences"), "tokens": ("tokens", "sequences")}
 
 
 def find_format(name: str) -> Format:
@@ -97,7 +92,7 @@ def targets_of(name: str) -> list[str]:
     return [f.name for f in FORMATS.values() if f.kind in kinds and f.write is not None]
 
 
-def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Format, Any]:
+def read_any(source: File, format: str = "auto", **options: Any) -> tuple[Format, Any]:
     """Read a file of any format: the format, and data of the format's kind.
 
     ``format`` is its name, or ``"auto"`` to guess it from the beginning of the file. Options are
@@ -117,8 +112,8 @@ def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Form
 
 
 def convert(
-    source: Source,
-    target: Target,
+    source: File,
+    target: File,
     to: str,
     *,
     format: str = "auto",
@@ -203,7 +198,7 @@ _ATTRIBUTE = re.compile(r"=|\[|\\:|:[-+]?[0-9.]+$")
 _MANY = 30
 
 
-def detect_format(source: Source) -> str:
+def detect_format(source: File) -> str:
     r"""Guess the format of a file from its beginning: a name in :data:`FORMATS`.
 
     Lines with ``qid:N`` are taken for SVM^hmm; two columns separated by tabs for CoNLL. Where no
@@ -313,10 +308,8 @@ def _token_format(text: TextSource, lines: list[str]) -> str:
         reason = reason if regular else "lines have different numbers of fields"
         raise text.error(f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
     if not regular:
-        raise text.error(
-            "no format fits, since lines have different numbers of columns, as in running text; "
-            "put one token on each line and a blank line after each sentence."
-        )
+        what = "no format fits, since lines have different numbers of columns, as in running text"
+        raise text.error(f"{what}; put one token on a line, and a blank line after a sentence.")
     if width > _MANY and all(map(_NUMBER.fullmatch, rows[0])):
         what = f"no format fits a table of {width} columns of numbers"
         raise text.error(f"{what}; write it as SVMlight or ARFF.")

@@ -1,7 +1,5 @@
 """Arrays and images: IDX, the format of MNIST, and the handwritten words of ``letter.data``."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.data.samples import FlatData, LabelledSequences
-from hingeline.data.text import Source, file_beside, open_text, shown
+from hingeline.data.text import File, file_beside, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +20,7 @@ _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E:
 _MAX_AXES = 8
 
 
-def read_idx(source: Source) -> Array:
+def read_idx(source: File) -> Array:
     """Read an IDX array, gzipped or not, in the byte order of the machine.
 
     Memory is taken as bytes arrive: a header that declares more than the file has allocates
@@ -47,17 +45,15 @@ def read_idx(source: Source) -> Array:
         if len(data) != expected:
             found = f"{len(data):,}" if len(data) < expected else "more"
             sizes = " × ".join(map(str, shape)) or "one"
-            raise text.error(
-                f"the header declares {sizes} elements, {expected:,} bytes in all, and there are "
-                f"{found}; fetch the file again."
-            )
+            what = f"the header declares {sizes} elements, {expected:,} bytes in all"
+            raise text.error(f"{what}, and there are {found}; fetch the file again.")
         if not math.prod(shape) and max(shape) >= 2**16:
             raise text.error(f"the header declares an empty array of shape {shape}.")
         flat = np.frombuffer(data, dtype=dtype, offset=start)
         return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
 
 
-def read_images(source: Source, labels: Source | None = None) -> FlatData:
+def read_images(source: File, labels: File | None = None) -> FlatData:
     """Images of an IDX file as rows of pixels, with the labels of another IDX file.
 
     By default that is the file beside the images that MNIST names alike
@@ -76,8 +72,6 @@ def read_images(source: Source, labels: Source | None = None) -> FlatData:
     X = images.reshape(len(images), -1) if images.size else np.zeros((0, 0))
     return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
 
-
-# letter.data: one letter per line with its pixels -------------------------------------------------
 
 #: Of a letter's image, 16 rows and 8 columns.
 _N_PIXELS = 128
@@ -103,7 +97,7 @@ class LetterWords:
         return [self.letters[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
 
 
-def read_letters(source: Source) -> LetterWords:
+def read_letters(source: File) -> LetterWords:
     """Read ``letter.data``: tab-separated id, letter, next id, word, position, fold, 128 pixels.
 
     A word ends where the next id is -1. A line with other fields, pixels other than 0 and 1, and a
@@ -149,7 +143,7 @@ def read_letters(source: Source) -> LetterWords:
     return LetterWords(pixels, letters, np.array(offsets), np.array(folds, dtype=np.int64))
 
 
-def read_letter_sequences(source: Source) -> LabelledSequences:
+def read_letter_sequences(source: File) -> LabelledSequences:
     """Pixels and letters of ``letter.data``, word by word, without the folds."""
     words = read_letters(source)
     return LabelledSequences(words.sequences(), words.labels())

@@ -1,7 +1,4 @@
-"""What readers of feature vectors return: labelled rows, label sets and labelled sequences.
-
-And a vocabulary, which numbers the names of attributes for formats that know numbers only.
-"""
+"""What readers return: labelled rows, label sets, labelled sequences, and a vocabulary."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.text import Source, Target, atomic_text, open_text, shown
+from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
@@ -152,7 +149,7 @@ class Vocabulary:
         return LabelledSequences(X, [[labels.get(label, label) for label in row] for row in data.y])
 
 
-def read_vocabulary(source: Source) -> Vocabulary:
+def read_vocabulary(source: File) -> Vocabulary:
     """Read a vocabulary: lines ``label TAB name`` and ``attribute TAB name``, in order."""
     names: dict[str, list[str]] = {"label": [], "attribute": []}
     with open_text(source) as text:
@@ -167,7 +164,7 @@ def read_vocabulary(source: Source) -> Vocabulary:
     return Vocabulary(tuple(names["attribute"]), tuple(names["label"]))
 
 
-def write_vocabulary(target: Target, vocabulary: Vocabulary) -> None:
+def write_vocabulary(target: File, vocabulary: Vocabulary) -> None:
     """Write a vocabulary for :func:`read_vocabulary`."""
     for name in (*vocabulary.labels, *vocabulary.attributes):
         if "\n" in name or "\r" in name:

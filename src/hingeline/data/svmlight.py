@@ -1,7 +1,5 @@
 """SVMlight and its relatives: LIBSVM, LIBSVM multi-label, SVM^hmm."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from itertools import groupby, pairwise
@@ -17,18 +15,9 @@ from hingeline.data.samples import (
     SparseRows,
     check_lengths,
 )
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
-Array = np.ndarray[Any, Any]
 ZeroBased = bool | Literal["auto"]
 
 #: Largest feature number, that of the C programs which share the format.
@@ -37,7 +26,7 @@ _MAX_INTEGER = 2.0**53
 
 
 def write_svmlight(
-    target: Target,
+    target: File,
     X: Any,
     y: Any,
     qid: Any = None,
@@ -61,12 +50,7 @@ def write_svmlight(
 
 
 def write_multilabel(
-    target: Target,
-    X: Any,
-    Y: Any,
-    *,
-    comments: Sequence[str] | None = None,
-    zero_based: bool = False,
+    target: File, X: Any, Y: Any, *, comments: Sequence[str] | None = None, zero_based: bool = False
 ) -> None:
     """Write rows with sets of labels as ``1,3,5 index:value …``; parameters as above.
 
@@ -81,7 +65,7 @@ def write_multilabel(
 
 
 def write_svmhmm(
-    target: Target,
+    target: File,
     X: SparseSequences,
     y: Sequence[Sequence[Any]],
     *,
@@ -104,11 +88,7 @@ def write_svmhmm(
 
 
 def _write_rows(
-    target: Target,
-    X: Any,
-    heads: list[str],
-    comments: Sequence[str] | None,
-    zero_based: bool,
+    target: File, X: Any, heads: list[str], comments: Sequence[str] | None, zero_based: bool
 ) -> None:
     matrix = sp.csr_matrix(X, copy=True)
     matrix.sum_duplicates()
@@ -221,7 +201,7 @@ class _Rows(SparseRows):
 
 
 def read_svmlight(
-    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+    source: File, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
 ) -> FlatData:
     r"""Read ``label index:value …``, the format of SVMlight, LIBSVM and LIBLINEAR.
 
@@ -265,7 +245,7 @@ def _number(text: bytes) -> float:
 
 
 def read_multilabel(
-    source: Source,
+    source: File,
     *,
     n_features: int | None = None,
     n_labels: int | None = None,
@@ -296,7 +276,7 @@ def read_multilabel(
 
 
 def read_svmhmm(
-    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+    source: File, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
 ) -> LabelledSequences:
     r"""Read ``TAG qid:N index:value …``, the format of SVM^hmm: one token per line.
 
@@ -320,11 +300,8 @@ def read_svmhmm(
         seen: set[int] = set()
         for qid, same in groupby(qids):
             if qid in seen:
-                raise text.error(
-                    f"qid:{qid} occurred before; put the lines of a sequence together and give "
-                    "each sequence a number of its own.",
-                    rows.lines[offsets[-1]],
-                )
+                what = f"qid:{qid} occurred before; put the lines of a sequence together"
+                raise text.error(f"{what} and number each anew.", rows.lines[offsets[-1]])
             seen.add(qid)
             offsets.append(offsets[-1] + sum(1 for _ in same))
         if b"" in rows.heads:

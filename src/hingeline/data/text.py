@@ -9,13 +9,15 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
 from hingeline._files import replacing
 
-#: What readers take: a path, ``"-"`` for standard input, an open file, or a :class:`TextSource`.
-Source = Any
+#: What readers and writers take: a path, ``"-"`` for standard input or output, or an open file;
+#: readers also take a :class:`TextSource`.
+File = Any
 
 #: Bytes of the longest line that is read.
 MAX_LINE = 2**20
@@ -53,38 +55,31 @@ class ParseError(ValueError):
         return f"{place}: {self.problem}"
 
 
+@dataclass(eq=False, repr=False)
 class TextSource:
     """A file that is read once, from front to back, and can be peeked into.
 
-    Gzip is recognised by its first bytes, whatever the name. Text is UTF-8, with or without a
-    byte order mark, with lines that end in LF or CRLF. Memory is bounded by the block read and
-    the longest line allowed, so a small file that unpacks to a huge one is refused. It is opened
-    by :func:`open_text`.
+    Opened by :func:`open_text`. Gzip is recognised by its first bytes. Text is UTF-8, with or
+    without a byte order mark, with lines that end in LF or CRLF. Memory is bounded, so a small
+    file that unpacks to a huge one is refused.
     """
 
-    def __init__(
-        self,
-        stream: IO[Any],
-        name: str,
-        *,
-        max_line: int = MAX_LINE,
-        max_expansion: float = MAX_EXPANSION,
-        owned: bool = False,
-    ) -> None:
-        self.name = name
-        self.max_line = max_line
-        self.max_expansion = max_expansion
-        self.bom = False  # known after the first line, as is how lines end
-        self.newline = "\n"
-        self.final_newline = True  # known after the last line
-        self._stream = stream
-        self._owned = owned  # whether to close the stream
-        self.line: int | None = None  # the line being read
-        self._ahead = b""
-        self._packed = b""
-        self._inflater: Any = None
-        self._started = False
-        self._bytes_in = self._bytes_out = self._bytes_kept = 0
+    stream: IO[Any]
+    name: str
+    max_line: int = MAX_LINE
+    max_expansion: float = MAX_EXPANSION
+    owned: bool = False  # whether to close the stream
+    bom: bool = False  # known after the first line, as is how lines end
+    newline: str = "\n"
+    final_newline: bool = True  # known after the last line
+    line: int | None = None  # the line being read
+    _ahead: bytes = b""
+    _packed: bytes = b""
+    _inflater: Any = None
+    _started: bool = False
+    _bytes_in: int = 0
+    _bytes_out: int = 0
+    _bytes_kept: int = 0
 
     def __enter__(self) -> TextSource:
         return self
@@ -94,12 +89,12 @@ class TextSource:
 
     def close(self) -> None:
         """Close the file if it was opened by :func:`open_text`."""
-        if self._owned:
-            self._stream.close()
+        if self.owned:
+            self.stream.close()
 
     def error(self, problem: str, line: int | None = None) -> ParseError:
-        """An error at a line of this file, by default the last one read, to be raised."""
-        return ParseError(self.name, self.line if line is None else line, problem)
+        """An error at a line of this file to raise; by default the last one read, 0 for none."""
+        return ParseError(self.name, self.line if line is None else line or None, problem)
 
     def keep(self, size: int) -> None:
         """Count memory taken for objects, which short lines of a small gzip file could fill."""
@@ -228,7 +223,7 @@ class TextSource:
                 return piece
 
     def _fetch(self) -> bytes:
-        piece = self._stream.read(_FETCH)
+        piece = self.stream.read(_FETCH)
         if isinstance(piece, str):
             # A lone surrogate becomes bytes that are not UTF-8, and is reported with its line.
             piece = piece.encode("utf-8", "surrogatepass")
@@ -239,7 +234,7 @@ class TextSource:
 
 
 def open_text(
-    source: Source, *, max_line: int = MAX_LINE, max_expansion: float = MAX_EXPANSION
+    source: File, *, max_line: int = MAX_LINE, max_expansion: float = MAX_EXPANSION
 ) -> TextSource:
     r"""Open a file for the readers of this package, all of which take its result.
 
@@ -269,10 +264,10 @@ def open_text(
     else:
         what = f"source must be a path, '-' or an open file, got {type(source).__name__}"
         raise TypeError(f"{what}: for text in memory pass io.StringIO(text).")
-    return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
+    return TextSource(stream, name, max_line, max_expansion, owned)
 
 
-def file_beside(source: Source, *replacements: tuple[str, str]) -> Path | None:
+def file_beside(source: File, *replacements: tuple[str, str]) -> Path | None:
     """A file in the same folder whose name follows from the source's, if there is one."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -293,12 +288,8 @@ def shown(value: str | bytes, limit: int = 40) -> str:
     return quoted if short else f"{repr(text[:limit])[:limit]}…{quoted[-1]}"
 
 
-#: What writers take: a path, ``"-"`` for standard output, or an open file.
-Target = Any
-
-
 @contextmanager
-def atomic_text(target: Target) -> Iterator[TextIO]:
+def atomic_text(target: File) -> Iterator[TextIO]:
     """Open a file for writing text; it appears under its name only when it is complete.
 
     Names that end in ``.gz`` are compressed, reproducibly. Standard output (``"-"``) and open

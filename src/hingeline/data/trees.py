@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 
 _TOKEN = re.compile(r"[()]|[^ \t\r\n\v\f()]+")
 _FORBIDDEN = re.compile(r"[ \t\r\n\v\f()]")
@@ -91,7 +91,7 @@ def _rebuild(flat: tuple[tuple[str, int, str | None], ...]) -> Tree:
     return done[0]
 
 
-def read_trees(source: Source) -> list[Tree]:
+def read_trees(source: File) -> list[Tree]:
     """Read bracketed trees, as many as there are, over as many lines as they take.
 
     An outer bracket without a label, as the Penn Treebank puts around each sentence, is removed.
@@ -107,7 +107,7 @@ def read_trees(source: Source) -> list[Tree]:
     return list(iter_trees(source))
 
 
-def iter_trees(source: Source) -> Iterator[Tree]:
+def iter_trees(source: File) -> Iterator[Tree]:
     """Read bracketed trees one by one; see :func:`read_trees`."""
     # Open nodes, outermost first; lists of equal length, because a file may open very many.
     labels: list[str | None] = []
@@ -142,10 +142,8 @@ def iter_trees(source: Source) -> Iterator[Tree]:
                     place[-1] = names.setdefault(token, token)
                 else:
                     beside = shown(str(word) if token == "(" else token)
-                    raise text.error(
-                        f"the word {beside} stands beside other parts of its node; give every word "
-                        "brackets and a label of its own."
-                    )
+                    what = f"the word {beside} stands beside other parts of its node"
+                    raise text.error(f"{what}; give every word brackets and a label of its own.")
         if lines:
             raise text.error("a bracket opens that is never closed; add ')'.", lines[-1])
 
@@ -163,7 +161,7 @@ def _close(text: TextSource, label: str | None, part: list[Tree] | str | None, d
     return part[0]
 
 
-def write_trees(target: Target, trees: Iterable[Tree]) -> None:
+def write_trees(target: File, trees: Iterable[Tree]) -> None:
     """Write trees in brackets, one per line.
 
     Labels and words must have no blanks and no brackets; the Penn Treebank writes ``-LRB-``.

@@ -28,6 +28,7 @@ from hingeline.estimators.allowed import (
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features.input import (
     find_classes,
+    find_empty,
     known_tokens,
     learn_tokens,
     more_tokens,
@@ -234,7 +235,14 @@ class ChainModel:
         Returns
         -------
         list of ndarray, one per sequence
+            That of a sequence without tokens is empty.
         """
+        empty = set(find_empty(X, lengths))
+        if empty:
+            rest = [i for i in range(len(X)) if i not in empty]
+            known = None if allowed is None else [allowed[i] for i in rest]
+            found = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
+            return [self.classes_[:0] if i in empty else next(found) for i in range(len(X))]
         problem = self._prepare(X, lengths, allowed)
         return np.split(self.classes_[self._decode(problem)], problem.offsets[1:-1])
 

@@ -161,6 +161,16 @@ class TransitionWeight(NamedTuple):
     weight: float
 
 
+class Rows(list[Any]):
+    """Named tuples, as a list that shows itself as a table."""
+
+    def __repr__(self) -> str:
+        if not self:
+            return "[]"
+        shown = [[f"{x:+.4f}" if isinstance(x, float) else x for x in row] for row in self]
+        return align([self[0]._fields, *shown], left=range(len(self[0]) - 1))
+
+
 def top_features(
     model: Any, n: int = 10, feature_names: Sequence[str] | None = None
 ) -> list[FeatureWeight]:
@@ -189,7 +199,7 @@ def top_features(
         for j in _both_ends(weights, n).tolist():
             name = CONSTANT if j == len(weights) - 1 else _name(names, j)
             rows.append(FeatureWeight(label, name, float(weights[j])))
-    return rows
+    return Rows(rows)
 
 
 def _name(names: Sequence[str] | None, j: int) -> str:
@@ -221,12 +231,12 @@ def transition_table(model: Any) -> list[TransitionWeight]:
         sources.insert(0, START)
         targets.append(END)
         weights = np.block([[blocks.start, np.nan], [blocks.move, blocks.end[:, None]]])
-    return [
+    return Rows(
         TransitionWeight(a, b, weight)
         for a, row in zip(sources, weights.tolist(), strict=True)
         for b, weight in zip(targets, row, strict=True)
         if (a, b) != (START, END)
-    ]
+    )
 
 
 class Contribution(NamedTuple):

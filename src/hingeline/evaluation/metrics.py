@@ -427,7 +427,7 @@ class Evaluation:
             if wrong[a, b]
         ]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"
         if self.scheme is not None:
             head += f", {self.scheme}, {self.mode} mode"

@@ -647,4 +647,6 @@ def as_table(X: Any) -> TokenTable:
             )
     elif len(X):
         raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
+    else:
+        raise ValueError("X is empty: there are no sequences.")
     return TokenTable.from_sentences(X)

@@ -1,7 +1,6 @@
 """Pictures, all drawn by matplotlib: training curves, paths, segmentations, weights of pairs.
 
-Figures are made without pyplot, so there is nothing to close. Where matplotlib is missing, each
-function raises an ImportError that says what to install. Files appear whole or not at all.
+Figures are made without pyplot, so there is nothing to close. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -91,9 +90,6 @@ def _tidy(axes: Axes) -> None:
     axes.tick_params(which="both", color=_MUTED, labelcolor=_MUTED)
     axes.xaxis.label.set_color(_TEXT)
     axes.yaxis.label.set_color(_TEXT)
-
-
-# The curve of a fit ------------------------------------------------------------------------------
 
 
 def plot_curve(
@@ -299,9 +295,6 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
 
 
-# A path ------------------------------------------------------------------------------------------
-
-
 def plot_path(
     path: ModelPath, target: str | os.PathLike[str] | None = None, title: str | None = None
 ) -> Figure:
@@ -338,8 +331,6 @@ def plot_path(
     _tidy(gaps)
     return _finish(figure, title or f"Path of {symbol}", file_name)
 
-
-# Labels of graphs --------------------------------------------------------------------------------
 
 #: Colours of the first labels; more are taken around the circle of hues.
 _COLOURS = (

@@ -1,7 +1,5 @@
 """True and predicted outputs: checked, with the loss of each, and what the page says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -105,10 +103,8 @@ def _finish(
     if evaluation is None:
         evaluation = evaluate(true, predicted, scheme=None if single else "auto")
     elif evaluation.n_tokens != len(pairs.true):
-        raise ValueError(
-            f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}: "
-            "pass the labels that were evaluated, or leave one of the two out."
-        )
+        what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
+        raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
     return Outcome(single, evaluation, true, predicted, losses, _check_tokens(tokens, true, single))
 
 
@@ -170,9 +166,6 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
             what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
             raise ValueError(f"{what} labels: they must have one length.")
     return found
-
-
-# Evaluation --------------------------------------------------------------------------------------
 
 
 def describe_evaluation(outcome: Outcome | None) -> Content | None:
@@ -288,9 +281,6 @@ def merge_labels(confusion: Array, kept: Array) -> Array:
     out = np.zeros((len(kept) + 1, len(kept) + 1), dtype=np.int64)
     np.add.at(out, (number[:, None], number[None, :]), confusion)
     return out
-
-
-# Errors ------------------------------------------------------------------------------------------
 
 
 def describe_errors(outcome: Outcome | None, n_errors: int) -> Content | None:

@@ -1,7 +1,5 @@
 """The report: one HTML page that needs nothing but itself."""
 
-from __future__ import annotations
-
 import numbers
 import os
 from collections.abc import Sequence
@@ -59,18 +57,16 @@ def render_report(
     The page has no scripts and fetches nothing. It holds what the arguments give: the model and
     its certificate always; scores, confusions and the most costly errors with ``evaluation`` or
     ``y_true`` and ``y_pred``; the command and hashes of the data files if they are given. The
-    same arguments give the same bytes.
+    same arguments give the same bytes. It needs Jinja2 and matplotlib (``hingeline[plot]``).
 
     Parameters
     ----------
     model : fitted ChainSSVM, MulticlassSSVM or SSVM
-    evaluation : Evaluation, optional
-        What :func:`hingeline.evaluation.metrics.evaluate` returned; the default is made from
-        ``y_true`` and ``y_pred`` if they are given, without intervals.
+    evaluation : Evaluation, as :func:`hingeline.evaluation.metrics.evaluate` returns it; default:
+        made from ``y_true`` and ``y_pred`` if they are given, without intervals
     y_true, y_pred : list of label sequences, or of labels for a MulticlassSSVM, optional
         True outputs, and those that the model predicts.
-    tokens : list of lists of str, or of str for a MulticlassSSVM, optional
-        What the labels are of; without it errors are shown by position.
+    tokens : list of lists of str, or of str for a MulticlassSSVM; what the labels are of, optional
     command : str or list of str, the command that made the model, optional
     data : path, list of paths, or dict, optional
         Data files, which are read to hash them. A dict maps a role, say ``"training"``, to a
@@ -81,11 +77,6 @@ def render_report(
     n_errors, n_features : int, default=20 and 15
         Most errors shown, and most features for and against each label.
     feature_names : sequence of str; default: the model's own names, or x0, x1, ...
-
-    Raises
-    ------
-    ImportError
-        If Jinja2 or matplotlib is missing: ``pip install 'hingeline[plot]'``.
     """
     for name, value in (("n_errors", n_errors), ("n_features", n_features)):
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
