@@ -16,10 +16,7 @@ from hingeline.evaluation.inspection import top_features, transition_table, writ
 from hingeline.evaluation.metrics import align
 from hingeline.modelfile.files import read_header
 
-WHY_NO_GAP = (
-    "the labels of unlabelled sequences were chosen together with the weights, which is not a "
-    "convex problem, so there is no certificate"
-)
+WHY_NO_GAP = "labels were chosen together with the weights, which is not a convex problem"
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
     "dev": "the best on the held-out data",
