@@ -198,7 +198,7 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
     Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
     """
-    facts: dict[str, Any] = {"C": float(model.C)}
+    facts: dict[str, Any] = {"C": model.C_}
     if hasattr(model, "nu_"):
         risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}

@@ -185,6 +185,8 @@ def describe_model(model: Any, facts: Facts) -> Content:
     percentage = f"{significant(100 * facts.relative_gap, 3)}{SPACE}% of the primal"
     rows["relative gap"] = percentage if math.isfinite(facts.relative_gap) else "none"
     rows |= {"time": facts.time, "passes": count(facts.n_iter) if facts.n_iter else "none"}
+    if getattr(model, "C", None) == "scale" and hasattr(model, "C_"):
+        rows["C, by the scale of the features"] = significant(model.C_, 3)
     if facts.history:
         last = facts.history[-1]
         rows |= {"decodes": count(last.oracle_calls), "planes": count(last.planes)}
