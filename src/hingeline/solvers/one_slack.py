@@ -515,17 +515,17 @@ class OneSlack(CertifiedSolver):
         elif best is not None and not self.published and math.isfinite(self._best_primal):
             point = np.asarray(best + self.options.step * (self.w - best))
         g, b, primal = self._cut_at(point, decode)
-        slack = b - float(g @ point)
+        slack, known = b - float(g @ point), self.cuts.slack_at(point)
+        # With bounds only, the best weights are those for the outputs found, now or before: where
+        # bounds are least nothing may be learnt (they are tight at w = 0), and no cut lowers them.
+        found = 0.5 * float(point @ point) + max(slack, known)
         if decode and (self.exact or self.restricted):
             self.keep(point, primal)
-        elif decode and 0.5 * float(point @ point) + slack < self.found_primal:
-            # The best weights are those for the outputs found: where bounds are least nothing
-            # may be learnt (they are tight at w = 0), and no cut brings them down.
-            self.found_primal = 0.5 * float(point @ point) + slack
-            self._best_primal = math.inf
+        elif decode and found < self.found_primal:
+            self.found_primal, self._best_primal = found, math.inf
             self.keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
-        excess = slack - self.cuts.slack_at(point)
+        excess = slack - known
         if self.options.epsilon is not None:
             left = excess if self.published else self._distance()
             if decode and left <= self.epsilon:
