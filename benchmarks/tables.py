@@ -150,13 +150,15 @@ def main() -> None:
     options = argument_parser(__doc__).parse_args()
     for warm_up in (Case(300, 5, 3, 1.0, True, 10.0), Case(300, 50, 3, 0.2, False, 1.0)):
         run_ours(*generate(warm_up), warm_up.C, 0.0)
-    rows = [run_case(case) for case in (GRID[:4] if options.quick else GRID)]
+    rows: list[dict[str, Any]] = []
+    for case in GRID[:4] if options.quick else GRID:
+        rows.append(run_case(case))
+        write_results("tables", rows, quick=options.quick)  # a long run may be cut short
     ratios = np.array([row["ratio"] for row in rows])
     console.print(
         f"CPU seconds of LIBLINEAR over ours at its primal: least {ratios.min():.2f}, "
         f"median {np.median(ratios):.2f}, ours slower in {int((ratios < 1.0).sum())} of {len(rows)}"
     )
-    write_results("tables", rows, quick=options.quick)
 
 
 if __name__ == "__main__":

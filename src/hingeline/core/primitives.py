@@ -52,6 +52,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -182,7 +183,7 @@ class Compiled:
         """Number of examples."""
         return len(self.lengths)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Numbers in the problem's arrays, 1 per example at least: what a look at all costs."""
         return max(sum(part.size for part in self.problem if isinstance(part, np.ndarray)), self.n)
