@@ -15,6 +15,7 @@ from hingeline._checks import (
     check_loss,
     check_sample_weight,
     effective_n_jobs,
+    one_of,
     positive,
 )
 from hingeline.core.primitives import Layout, Workers, pad_row
@@ -439,6 +440,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
 
     def _check_values(self) -> None:
         super()._check_values()
+        if isinstance(self.loss, str):
+            one_of("loss", self.loss, ("hamming", "zero_one"))
         if self._zero_one and (self.slack == "sum" or self.class_weight is not None):
             given = "slack='sum'" if self.slack == "sum" else "class_weight"
             raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
