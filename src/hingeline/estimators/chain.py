@@ -356,7 +356,8 @@ def scale_C(values: Array, n_tokens: int, constant: bool) -> float:
     Features s times as large give the same scores with weights s times as small: C/s² then makes
     the same model.
     """
-    norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
+    with np.errstate(over="ignore"):  # refused later
+        norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
     return SCALE / (norm if constant else norm + 1.0)
 
 

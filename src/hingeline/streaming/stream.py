@@ -12,7 +12,7 @@ come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
-``_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
+``_own_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
 solves a problem; and ``_store``.
 """
 
@@ -310,8 +310,9 @@ class Stream:
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
         kind = self._solver_class()
         # Steps over all planes at once would need all examples, and no average knows of them.
-        options = {"block": TOGETHER, **owner._options(kind), "cg_steps": 0, "newton_weights": 0}
-        options = {name: v for name, v in options.items() if name in option_names(kind)}
+        asked = {"block": TOGETHER, **(owner.solver_options or {}), **owner._own_options(kind)}
+        asked |= {"cg_steps": 0, "newton_weights": 0}
+        options = {name: v for name, v in asked.items() if name in option_names(kind)}
         add_multipliers(compiled.problem, form, block.multipliers, -1.0, live.u, drift=True)
         done, gain, nan = 0, math.nan, math.nan
         n_jobs = effective_n_jobs(owner.n_jobs)
