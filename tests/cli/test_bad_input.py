@@ -221,6 +221,8 @@ def test_one_label(models, folder):
         (["--format", "nope"], "no format 'nope'"),
         (["--solver", "nope"], "'sdm'"),
         (["--slack", "nope"], "'squared'"),
+        (["--loss", "nope"], "'hamming', 'zero_one'"),
+        (["--loss", "zero_one", "--slack", "sum"], "loss='zero_one'"),
         (["--rescale", "nope"], "'margin'"),
         (["--scheme", "nope"], "IOB2"),
         (["--dtype", "float8"], "float16"),

@@ -38,16 +38,15 @@ NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: C_u as printed: 1e-4, 3e-4, …, 1.
 PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-#: What is tried by default: the weight of an unlabelled sequence beside that of a labelled one.
-#: How large C_u must be depends on C_l: at C_l = 2 and u = 1000 values up to 1 hardly move weights.
-RELATIVE = (0.01, 0.03, 0.1, 0.3)
+#: What is tried by default: C_u/u, the cost of an unlabelled sequence. C_u up to 1 hardly moves the
+#: weights, and what it takes to move them depends on the features, not on C.
+PRICES = (0.01, 0.03, 0.1, 0.3)
 
 
 class AnnealingStep(NamedTuple):
     """One value of C_u. The four parts of the objective are as they enter it, weights included.
 
-    Plain predictions are those of the weights alone, without constraints, on the unlabelled
-    sequences; y* are the labels that switching found.
+    Plain predictions are those of the weights alone on the unlabelled sequences.
     """
 
     C_u: float  # 0: labelled sequences only
@@ -144,8 +143,7 @@ class Annealing:
         An interruption ends it; the steps that are complete are kept.
         """
         if schedule is None:
-            together = float(self.data.model.C) * (self.data.n - self.data.first)
-            schedule = [share * together for share in RELATIVE]
+            schedule = [price * (self.data.n - self.data.first) for price in PRICES]
         began = time.perf_counter()
         result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
@@ -203,7 +201,8 @@ class Annealing:
             search = ConstrainedLabels(
                 self.problem, first, weights, scale, self.penalties, self.workers
             )
-            labels = search.find_with_shares(self._prices)
+            # Learned shares weigh too little to be worth prices.
+            labels = search.find() if self.learned else search.find_with_shares(self._prices)
         if not settings.max_sweeps:
             return labels, 0
         found = switch_labels(

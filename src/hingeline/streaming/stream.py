@@ -11,7 +11,7 @@ come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
-``_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
+``_own_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
 solves a problem; and ``_store``.
 """
 
@@ -268,7 +268,8 @@ class Stream:
         began = time.perf_counter()
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
         kind = self._solver_class()
-        options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
+        asked = {**(owner.solver_options or {}), **owner._own_options(kind)}
+        options = {k: v for k, v in asked.items() if k in option_names(kind)}
         # Steps over all planes at once would need all examples, and no average knows of them.
         for name in ("cg_steps", "newton_weights"):
             if name in option_names(kind):
