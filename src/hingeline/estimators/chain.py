@@ -494,9 +494,9 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         classes : sequence, optional
             Labels that will come; the first call sorts them, later ones append them.
         passes : int, optional
-            Visit only the new sequences, so many times, instead of converging on all: a batch
-            then costs what it is, whatever was seen before. ``weights_`` is the average of the
-            iterates, without a certificate.
+            Visit the new sequences so many times, and those of the call before once more, instead
+            of converging on all: a call then costs what these cost, whatever was seen before.
+            ``weights_`` is the average of the iterates, without a certificate.
         memory : int, optional
             Keep at most so many sequences: those without mass are forgotten first (which changes
             no weight), the oldest first. A certificate is of the problem of those kept.
