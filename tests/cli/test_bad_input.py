@@ -335,7 +335,7 @@ def test_what_is_no_file_is_not_replaced(folder):
         os.close(reader)
     message = refused("train", folder / "train", "-m", folder / "m.hinge", "--checkpoint", pipe)
     assert "is not a checkpoint" in message
-    assert "no regular file" in refused("predict", pipe, folder / "test")
+    assert "not a regular file" in refused("predict", pipe, folder / "test")
 
 
 # Models -----------------------------------------------------------------------------------------

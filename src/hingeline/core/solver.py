@@ -425,6 +425,7 @@ class PlaneSolver(CertifiedSolver):
     by_example = True
     polishes = True
     inner_products = True  # whether the working set keeps those of an example's planes
+    repeats = 1  # how often a decoding pass decodes an example in a row, while it is violated
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
     accelerate: Any  # a step over all planes with mass
 
@@ -537,9 +538,11 @@ class PlaneSolver(CertifiedSolver):
         known = self.n_planes
         order = self.rng.permutation(self.active)
         for part in self.cut_into_blocks(order):
-            self.find(part, self.patience)
-            self.move(part, stage, self.gaps)
-        self.oracle_calls += len(order)
+            for _ in range(self.repeats):
+                self.find(part, self.patience)
+                self.move(part, stage, self.gaps)
+                self.oracle_calls += len(part)
+                part = part[self.violation[part] > 0.0]
         self.ws = make_room(self.ws, self.clock, self.patience)
         estimate = float(self.gaps.sum())
         passes = options.cached_passes

@@ -356,7 +356,8 @@ def scale_C(values: Array, n_tokens: int, constant: bool) -> float:
     Features s times as large give the same scores with weights s times as small: C/s² then makes
     the same model.
     """
-    norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
+    with np.errstate(over="ignore"):  # refused later
+        norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
     return SCALE / (norm if constant else norm + 1.0)
 
 
@@ -493,9 +494,9 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         classes : sequence, optional
             Labels that will come; the first call sorts them, later ones append them.
         passes : int, optional
-            Visit only the new sequences, so many times, instead of converging on all: a batch
-            then costs what it is, whatever was seen before. ``weights_`` is the average of the
-            iterates, without a certificate.
+            Visit the new sequences so many times, and those of the call before once more, instead
+            of converging on all: a call then costs what these cost, whatever was seen before.
+            ``weights_`` is the average of the iterates, without a certificate.
         memory : int, optional
             Keep at most so many sequences: those without mass are forgotten first (which changes
             no weight), the oldest first. A certificate is of the problem of those kept.

@@ -57,7 +57,6 @@ from hingeline.core.formulations import (
     Formulation,
     add_hinge,
     most_violated,
-    most_violated_sum,
     plane_offset,
     plane_scale,
     total_slack_cost,
@@ -66,6 +65,7 @@ from hingeline.core.primitives import (
     PADDING,
     Compiled,
     all_add,
+    decode_excess,
     output_length,
     plane_add,
     plane_loss,
@@ -282,11 +282,13 @@ def cut_worst(
     b = 0.0
     for i in order:
         y = buffer[: output_length(problem, i)]
+        excess = 0.0
         if any_hinge is not None:
             h = most_violated(problem, form, i, w, 1.0, y)
-        else:
-            h = most_violated_sum(problem, form, i, w, 1.0, y)
-        violation[i] = max(h, 0.0)
+        else:  # the violation is what decoding says at most, the cut is made of what it found
+            excess = decode_excess(problem, i, w, 1.0, y)
+            h = plane_loss(problem, i, y) - plane_score(problem, i, y, w)
+        violation[i] = max(h + excess, 0.0)
         if h > 0.0:
             loss = plane_loss(problem, i, y)
             plane_add(problem, i, y, form.cap[i] * plane_scale(form, loss), g)
@@ -426,7 +428,7 @@ class OneSlack(CertifiedSolver):
             if slack == "max" or self.violators != "all":
                 yield "max_outputs"
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "found_primal")
 
     def _begin(self, start: CutMemory | None) -> None:
         compiled, form = self.compiled, self.form
@@ -451,6 +453,7 @@ class OneSlack(CertifiedSolver):
         self.offsets = np.zeros(n_blocks)
         self.cuts = empty_cuts(size)
         self.decoding = True  # in the next round
+        self.found_primal = math.inf  # of the best weights, where decoding has bounds only
         caps = form.cap[self.active]
         unit = caps.mean() if form.summed else caps.sum()
         self.epsilon = float(unit) * (self.options.epsilon or 0.0)
@@ -495,10 +498,17 @@ class OneSlack(CertifiedSolver):
         elif best is not None and not self.published and math.isfinite(self._best_primal):
             point = np.asarray(best + self.options.step * (self.w - best))
         g, b, primal = self._cut_at(point, decode)
-        if decode:
+        slack, known = b - float(g @ point), self.cuts.slack_at(point)
+        # With bounds only, the best weights are those for the outputs found, now or before: where
+        # bounds are least nothing may be learnt (they are tight at w = 0), and no cut lowers them.
+        found = 0.5 * float(point @ point) + max(slack, known)
+        if decode and (self.exact or self.restricted):
+            self.keep(point, primal)
+        elif decode and found < self.found_primal:
+            self.found_primal, self._best_primal = found, math.inf
             self.keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
-        excess = b - float(g @ point) - self.cuts.slack_at(point)
+        excess = slack - known
         if self.options.epsilon is not None:
             left = excess if self.published else self._distance()
             if decode and left <= self.epsilon:
@@ -537,10 +547,14 @@ class OneSlack(CertifiedSolver):
         primal = 0.5 * float(point @ point) + total_slack_cost(self.form, self.violation)
         return self.sums.sum(axis=0), float(self.offsets.sum()), primal
 
+    def certify(self) -> float:
+        """Try the last weights, too, where their primal may count."""
+        return super().certify() if self.exact or self.restricted else self._best_primal
+
     # Stopping and tolerances ---------------------------------------------------------------
 
     def _distance(self) -> float:
-        return self._best_primal - self.dual()
+        return min(self._best_primal, self.found_primal) - self.dual()
 
     def _tolerance(self) -> float:
         """What the inner solve may leave."""
