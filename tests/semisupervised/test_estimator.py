@@ -165,7 +165,7 @@ def test_ways_to_choose_a_step(fitted):
     assert last.selected_ == 2
     free = model(select="violations").fit(X, y)
     costs = [step.violations for step in free.steps_]
-    assert costs[free.selected_] <= min(costs) + 0.1 * (costs[0] - min(costs))
+    assert costs[free.selected_] <= min(costs) + 0.02 * (costs[0] - min(costs))
     assert model().fit(X, y).selected_ == free.selected_
     assert all(math.isnan(step.dev_score) for step in free.steps_)
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline.constraints.learning import change_rule
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.blocks import fill_gram
 from hingeline.core.primitives import Workers
@@ -132,6 +133,11 @@ class Annealing:
     ) -> None:
         self.settings, self.data, self.penalties = settings, data, penalties
         self.learned = settings.weights == "learned"
+        rules = penalties.constraints
+        most = max((rule.weight for rule in rules if not rule.hard), default=1.0)
+        # Plain predictions may break hard rules, which then count like the heaviest soft one.
+        soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in rules]
+        self._counted = Penalties(soft, data.words, penalties.classes, unknown="ignore")
         self.workers, self.rng, self.dev = workers, rng, dev
         self.problem: ChainProblem = data.make_problem(0, data.n)
         self._solver = WarmSolver(data.model, self.problem)
@@ -258,7 +264,7 @@ class Annealing:
             alternations=rounds,
             settled=settled,
             changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
-            violations=self.penalties.total(plain),
+            violations=self._counted.total(plain),
             agreement=float(np.mean(labels == plain)),
             stability=float(np.mean(before == plain)) if path.results else math.nan,
             dev_score=score,
@@ -285,11 +291,11 @@ class Annealing:
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
-    """Choose a step without labels: the first that removes nine tenths of the violations.
+    """Choose a step without labels: the first that removes 98 % of the violations.
 
     The violations are those of plain predictions; all that any step removes of them, counted from
     the supervised solution, is the whole. Later steps only move the predictions further.
     """
     costs = np.array([step.violations for step in steps])
-    reach = costs.min() + 0.1 * (costs[0] - costs.min())
+    reach = costs.min() + 0.02 * (costs[0] - costs.min())
     return int(np.argmax(costs <= reach))

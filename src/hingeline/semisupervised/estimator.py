@@ -178,7 +178,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         sequence costs 0.01, 0.03, 0.1 and 0.3, where a labelled one costs C.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
-        first step that removes nine tenths of the violations that any step removes, which needs
+        first step that removes 98 % of the violations that any step removes, which needs
         no labels; or the last. Violations are those of plain predictions on the unlabelled
         sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
     weights : {"learned", "given"}, default="learned"
