@@ -50,14 +50,6 @@ def learn_constraints(
     list of Constraint
         Constraints on one sequence have another ``weight``, those on all sequences other bounds,
         too, and are absent where fewer than three sequences are labelled.
-
-    Examples
-    --------
-    >>> from hingeline.constraints import StartsWith
-    >>> X, Y = [["a", "b"]] * 8, [["A", "B"]] * 6 + [["B", "B"]] * 2
-    >>> learned = learn_constraints([StartsWith("A"), StartsWith("B")], X, Y)
-    >>> [round(rule.weight, 2) for rule in learned]
-    [1.82, 0.76]
     """
     found: list[Constraint] = []
     for rule in constraints:
