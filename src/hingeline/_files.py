@@ -8,16 +8,17 @@ import shutil
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
+
+from hingeline._checks import Array
 
 try:
     import fcntl
 except ImportError:  # Windows: temporary files of killed processes stay
     fcntl = None  # type: ignore[assignment]
 
-Array = np.ndarray[Any, Any]
 
 #: Bytes of a file's name that its temporary one begins with; names may have 255.
 _SHARE = 200

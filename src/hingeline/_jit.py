@@ -85,8 +85,6 @@ _PACKAGE = Path(__file__).resolve().parent
 _KEEP_DAYS = 30
 
 
-# What compiled code is made from -----------------------------------------------------------------
-
 #: Plain function -> the ``fastmath`` it is compiled with where kernels call it.
 _HELPERS: dict[Callable[..., Any], Any] = {}
 #: Plain function -> what builds the code that kernels run instead.
@@ -281,9 +279,6 @@ def machine_code_key(dispatcher: Any, signature: Any) -> str:
     return walk.digest.hexdigest()[:32]
 
 
-# Where it is kept --------------------------------------------------------------------------------
-
-
 def _cache_folder() -> Path | None:
     """The folder of machine code, or None where nothing can be written."""
     if os.environ.get("HINGELINE_CACHE", "").lower() in {"0", "off", "no", "false"}:
@@ -395,7 +390,6 @@ def announce_compiling() -> AbstractContextManager[None]:
     return listen_to_compiling(say)
 
 
-# Compiling once ----------------------------------------------------------------------------------
 #
 # numba optimises each function together with all that it calls and makes machine code of it, so
 # that the innermost loops go through LLVM once for every function above them. Here a helper is
@@ -729,9 +723,6 @@ class _Compiler(CompilerBase):
 _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _Compiler}
 
 
-# The decorators ----------------------------------------------------------------------------------
-
-
 def _compile(function: F, folder: Path | None) -> F:
     dispatcher = numba.njit(nogil=True, fastmath=FASTMATH, **_OPTIONS)(function)
     dispatcher._cache = _KernelCache(dispatcher, folder)
@@ -826,9 +817,6 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
         return choose(first.instance_class) if isinstance(first, types.BaseNamedTuple) else None
 
     return _replace_in_kernels(stub, pick, FASTMATH)
-
-
-# A hint to the processor -------------------------------------------------------------------------
 
 
 def prefetch(array: Any, index: int) -> None:

@@ -9,8 +9,6 @@ What is done in blocks is built below, for kernels. The rest of a row (three col
 padded rows do not have) goes one by one, and so does the whole row in interpreted code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +17,8 @@ from llvmlite import ir
 from numba import types
 from numba.core.errors import TypingError
 
+from hingeline._checks import Array
 from hingeline._jit import built_as, helper
-
-Array = np.ndarray[Any, Any]
 
 #: Features whose products are summed apart, to keep the multipliers busy.
 _LANES = 4

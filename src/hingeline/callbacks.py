@@ -1,7 +1,5 @@
 """Ready-made callbacks: functions of a :class:`hingeline.PassState`, called after each pass."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import positive, require
+from hingeline._checks import Array, positive, require
 from hingeline.core.results import PassState
 from hingeline.modelfile.files import ModelFileError, read_model, write_model
-
-Array = np.ndarray[Any, Any]
 
 
 class EarlyStopping:

@@ -1,7 +1,5 @@
 """Tags for spans: what they say, which may follow which, and other schemes for the same spans."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The contract every structure must keep, as a function to call in your own tests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline.core import primitives as base
 from hingeline.structures.custom import Structure, compile_problem, is_compiled, methods_of
 
 __all__ = ["check_structure"]
-
-Array = np.ndarray[Any, Any]
 
 
 def check_structure(

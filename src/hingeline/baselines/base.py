@@ -1,7 +1,5 @@
 """What the semi-supervised baselines share: the fit around a method, and what it leaves."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass, field
@@ -10,14 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import effective_n_jobs
+from hingeline._checks import Array, effective_n_jobs
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
 from hingeline.semisupervised.estimator import FewLabelsEstimator
 from hingeline.semisupervised.starting import PartlyLabelled
-
-Array = np.ndarray[Any, Any]
 
 
 class BaselineRound(NamedTuple):

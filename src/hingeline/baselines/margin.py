@@ -21,8 +21,6 @@ a difference of convex functions. The convex-concave procedure fixes y* at the c
 which is a convex problem, solves it, and repeats.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace

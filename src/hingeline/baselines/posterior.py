@@ -18,8 +18,6 @@ Annealing for Semi-supervised Structured Output Learning*, AISTATS 2012. The tem
 flat distributions first, single labellings in the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial

@@ -31,8 +31,6 @@ lengths, orders, and segments of groups of several labels do not decompose into 
 labels and starts; they are left out and named in ``left_out``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,11 +38,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, minimize
 
+from hingeline._checks import Array
 from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledConstraints
 from hingeline.solvers.crf import ChainExpectations
 from hingeline.structures.chain import layout_of
-
-Array = np.ndarray[Any, Any]
 
 #: Costs above this are as good as infinite, and smaller numbers keep their digits beside it.
 LARGEST_COST = 1e4
@@ -115,8 +112,6 @@ class Relaxation:
         squared = np.isfinite(self.curve)
         linear = float(self.cap[~squared] @ excess[~squared])
         return linear + float(self.curve[squared] @ excess[squared] ** 2)
-
-    # What the constraints become -----------------------------------------------------------
 
     def _widen(self, table: Array) -> Array:
         out = np.zeros((len(table), self.stride))

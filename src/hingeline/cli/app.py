@@ -133,9 +133,6 @@ def _options(
     pass
 
 
-# Options that several commands have ---------------------------------------------------------------
-
-
 def _check_n_jobs(n_jobs: int | None) -> int | None:
     from hingeline._checks import effective_n_jobs  # SciPy takes its time
 

@@ -1,7 +1,5 @@
 """``hingeline check``, and constraints as other commands use them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from functools import partial

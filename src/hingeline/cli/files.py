@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import Array
 from hingeline.cli.app import blame, split_names
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import open_text
 from hingeline.features.tables import SparseSequences, TokenTable
 from hingeline.report.words import count_of
-
-Array = np.ndarray[Any, Any]
 
 #: Formats by what they hold.
 WORDS = ("conll", "conllu")

@@ -166,9 +166,6 @@ def _exit_on_interrupt() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-# What training leaves besides the model: where it came from, and a line about it ------------------
-
-
 def percent(share: float) -> str:
     """A share in per cent, by two digits."""
     return f"{brief(100 * share, 2)} %"

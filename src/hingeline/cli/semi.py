@@ -1,7 +1,5 @@
 """``hingeline semi``: few labels, text without labels, and constraints on it."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from pathlib import Path

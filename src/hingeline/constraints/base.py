@@ -9,8 +9,6 @@ A corpus constraint measures one number of all sequences and is violated by its 
 interval that ``equals``, ``at_least`` and ``at_most`` name, times ``scale``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
@@ -178,9 +176,6 @@ class CorpusConstraint(Constraint):
     def cost(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         """The penalty: weight included, ``inf`` where a hard constraint is broken."""
         return self.penalise(self.violation(X, Y))
-
-
-# Labels, words and bounds ----------------------------------------------------------------------
 
 
 def as_group(item: Any) -> Group:

@@ -6,8 +6,6 @@ and says how far from the best its labels may be; wide enough, it is exact. Pyth
 heeded by hill climbing from its labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -27,9 +25,6 @@ SWEEPS = 100
 LEAST_GAIN = 1e-9
 
 Floors = tuple[Array, Array]
-
-
-# Beam search ------------------------------------------------------------------------------------
 
 
 def search_by_beam(
@@ -221,9 +216,6 @@ def _are_same(a: Array, b: Array, matters: Array) -> bool:
     while s < matters.shape[0] and (a[s] == b[s] or not matters[s]):
         s += 1
     return s == matters.shape[0]
-
-
-# What callers see ------------------------------------------------------------------------------
 
 
 def constrained_decode(

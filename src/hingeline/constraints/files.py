@@ -17,8 +17,6 @@ A table's header names the kind of constraint, its keys are those of the Python 
     equals = 0.30
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import re

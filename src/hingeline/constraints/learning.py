@@ -13,8 +13,6 @@ the jackknife. The interval of two of them on either side costs nothing, and wha
 d errors costs d²/2, as under Gauss's distribution: a share says no more than a few sequences do.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from copy import copy

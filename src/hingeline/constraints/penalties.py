@@ -1,7 +1,5 @@
 """The penalty of a labelling: constraints as flat arrays, label switches from Python, reports."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Sequence
@@ -216,9 +214,6 @@ class _Builder:
         )
 
 
-# Penalties from Python ---------------------------------------------------------------------------
-
-
 @kernel
 def _switch_costs(
     compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, out: Array
@@ -363,9 +358,6 @@ class SwitchEvaluator:
         offsets = self._compiled.offsets
         if not (0 <= i < len(offsets) - 1 and 0 <= t < offsets[i + 1] - offsets[i]):
             raise IndexError(f"there is no position {t} in sequence {i}.")
-
-
-# Reports -----------------------------------------------------------------------------------------
 
 
 class CheckRow(NamedTuple):

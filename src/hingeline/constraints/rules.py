@@ -31,8 +31,6 @@ from hingeline.constraints.base import (
     write_match,
 )
 
-# Constraints on one sequence -------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class _WordRule(InstanceConstraint):
@@ -235,9 +233,6 @@ class Predicate(InstanceConstraint):
         return {"function": write_match(self.function)}
 
 
-# Constraints that list labels ------------------------------------------------------------------
-
-
 @dataclass(frozen=True, init=False)
 class _OfLabels(InstanceConstraint):
     """The labels come one by one; ``penalty=None`` is the form that the kind has by default."""
@@ -415,9 +410,6 @@ class MinLength(_OfLabels):
             for label in self.labels or dict.fromkeys(y)
             for n in run_lengths([a in as_group(label) for a in y])
         ]
-
-
-# Constraints on all sequences ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

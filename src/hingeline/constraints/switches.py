@@ -18,16 +18,13 @@ A hard constraint costs ``HARD`` (1e10) per unit of violation in these tables: f
 differences never meet ``inf − inf``, and above any soft penalty.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.constraints.base import VIOLATION_ROUNDING
-
-Array = np.ndarray[Any, Any]
 
 #: Kinds of corpus constraints.
 SHARE, SEGMENTS, CHANGES, ALL_SEGMENTS = 0, 1, 2, 3

@@ -21,13 +21,12 @@ Averaging. With iterates ``w_1 … w_K`` (one a visit) the average with weights 
 (``drift``), not per weight: it costs nothing at a visit and no second copy of the weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, kernel
 from hingeline.core.formulations import (
     Formulation,
@@ -47,8 +46,6 @@ from hingeline.core.primitives import (
     planes_score,
     truth,
 )
-
-Array = np.ndarray[Any, Any]
 
 FIRST_CAPACITY = 4
 
@@ -312,8 +309,6 @@ def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
     return ws
 
 
-# Visits -------------------------------------------------------------------------------------------
-
 _STEPS: dict[type, Callable[..., tuple[bool, float]]] = {}
 #: The same as entry points: structures in plain Python should not wait for these loops, too.
 _ENTRY_POINTS: dict[type, Callable[..., tuple[bool, float]]] = {}
@@ -436,9 +431,6 @@ def move_mass(
     return total, largest
 
 
-# Finding planes ----------------------------------------------------------------------------------
-
-
 @helper
 def slack_of_known(problem: Any, form: Formulation, ws: WorkingSet, i: int, w: Array) -> float:
     """The slack of example i over the planes it has."""
@@ -499,9 +491,6 @@ def find_planes(
             violation[i] = max(h, 0.0)
             if new:
                 insert(problem, form, ws, i, y, clock, patience, scratch)
-
-
-# Sums over all planes ----------------------------------------------------------------------------
 
 
 @kernel

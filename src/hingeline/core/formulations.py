@@ -34,12 +34,11 @@ Sequential Minimal Optimization*, Algorithm 1, line 5. The paper clips α to [0,
 rescaling, which contradicts its own dual (16); in our scaled planes the bound is ``Σ α ≤ C·s_i``.)
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
 from hingeline.core.primitives import (
     decode_by_loss,
@@ -48,8 +47,6 @@ from hingeline.core.primitives import (
     plane_loss,
     plane_score,
 )
-
-Array = np.ndarray[Any, Any]
 
 SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")

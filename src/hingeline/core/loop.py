@@ -9,8 +9,6 @@ Certificates are scheduled by counted work and by the estimated gap, never by th
 what they decode enters the working set: the same seed must give the same weights on any machine.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import sys
@@ -25,11 +23,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
+from hingeline._checks import Array
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, PassState, Result, relative
 from hingeline.core.solver import CertifiedSolver
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass

@@ -58,12 +58,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_class
 
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
 PADDING = 8
 
-Array = np.ndarray[Any, Any]
 
 PRIMITIVES: list[str] = []
 _IMPLEMENTATIONS: dict[type, dict[str, Callable[..., Any]]] = {}
@@ -113,9 +113,6 @@ all_inner = _primitive("all_inner")
 all_isotropy = _primitive("all_isotropy")
 all_prefetch = _primitive("all_prefetch")
 all_curvature = _primitive("all_curvature")
-
-
-# What a structure need not say --------------------------------------------------------------------
 
 
 def _no_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
@@ -189,7 +186,6 @@ class Compiled:
         return max(sum(part.size for part in self.problem if isinstance(part, np.ndarray)), self.n)
 
 
-# Threads over examples ---------------------------------------------------------------------------
 #
 # Kernels release the GIL and write only what belongs to their own examples, so an order of examples
 # may be cut anywhere: results do not depend on how many threads there are. Nothing is ever summed
@@ -237,9 +233,6 @@ class Workers:
                         future.result()
         for future in futures:
             future.result()
-
-
-# Where the weights of a structure lie ------------------------------------------------------------
 
 
 def pad_row(n: int) -> int:

@@ -7,8 +7,6 @@ the multipliers of another. A module is imported when one of its solvers is aske
 nobody loads the solvers of other structures. A new solver is one module and one line below.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Iterable, Mapping
@@ -86,9 +84,6 @@ def check(solver: Any, name: str, slack: str, rescale: str, C: Any) -> None:
         who = f"slack={slack!r}" if slack == "nu" else f"solver={name!r}"
         known = " or ".join(solver.rescalings)
         raise ValueError(f"{who} knows {known} rescaling only, not rescale={rescale!r}.")
-
-
-# Options -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

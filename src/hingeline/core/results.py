@@ -1,7 +1,5 @@
 """What a run leaves behind: its curve, the state a callback sees, and multipliers to go on from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,10 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
-
-Array = np.ndarray[Any, Any]
 
 
 class HistoryRow(NamedTuple):

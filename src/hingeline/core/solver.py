@@ -12,8 +12,6 @@ feasible, the best one gives ``D = (Σ α·b)²/(2‖w‖²)``; ``Σ α·b/‖w�
 what declares data inseparable.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from abc import ABC, abstractmethod
@@ -22,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
     FIRST_CAPACITY,
@@ -50,8 +49,6 @@ from hingeline.core.formulations import (
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
-
-Array = np.ndarray[Any, Any]
 
 #: A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
 LEAST_MARGIN = 1e-4
@@ -133,8 +130,6 @@ class CertifiedSolver(ABC):
         self._best_primal = math.inf
         self._begin(start)
 
-    # What a subclass provides --------------------------------------------------------------
-
     def _begin(self, start: Any) -> None:
         """Lay out the state; ``start`` is what :meth:`start_from` gave."""
         return
@@ -180,8 +175,6 @@ class CertifiedSolver(ABC):
     def set_tables(self, tables: dict[str, Array]) -> None:
         """Take over what :meth:`tables` gave; KeyError where something is missing."""
         return
-
-    # Multipliers, of solvers that keep them: see :class:`PlaneSolver` -----------------------
 
     multipliers: Callable[[], Multipliers]  # those of all examples
     add: Callable[[Array, float, Array], None]  # (masses, factor, out): out += factor·Σ mass·a·Δf
@@ -240,8 +233,6 @@ class CertifiedSolver(ABC):
                 )
         return None
 
-    # Stages --------------------------------------------------------------------------------
-
     def plan_stages(self, reach: float, most: int = 20) -> None:
         """Choose factors on C for the first sweeps; ``reach`` steps fill an average example.
 
@@ -274,8 +265,6 @@ class CertifiedSolver(ABC):
         self.multipliers().mass[:] *= factor
         self.w *= factor
         self.restart_average()
-
-    # The primal side -----------------------------------------------------------------------
 
     def _primal(self) -> float:
         """True primal of what ``self.w`` holds now."""
@@ -342,8 +331,6 @@ class CertifiedSolver(ABC):
         if self._best is None:
             return self.w, math.inf
         return self._best, self._best_primal
-
-    # The average ---------------------------------------------------------------------------
 
     def certify(self) -> float:
         """Certify the average or the last iterate, whichever led before; sometimes both."""
@@ -479,8 +466,6 @@ class PlaneSolver(CertifiedSolver):
         asked = self.options.patience
         return KEEP if asked is None else int(asked)
 
-    # Passes --------------------------------------------------------------------------------
-
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
         plain = self.form.root == 0 and self.form.rescaled == 0 and epsilon < 0.0
@@ -566,8 +551,6 @@ class PlaneSolver(CertifiedSolver):
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.
         self.find(np.arange(self.compiled.n), FREE_SLOTS_ONLY)
-
-    # State ---------------------------------------------------------------------------------
 
     def memory(self) -> WorkingSet:
         return self.ws

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-Array = np.ndarray[Any, Any]
+from hingeline._checks import Array
 
 #: Working days in a sequence.
 LENGTH = 8

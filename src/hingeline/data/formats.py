@@ -182,8 +182,6 @@ def tokens_to_sequences(table: TokenTable) -> LabelledSequences:
     return LabelledSequences(X, table.sentences(-1))
 
 
-# Which format a file has, from its first lines ---------------------------------------------------
-
 _PEEK = 2**16
 _MAX_LINES = 500
 _REMEDY = "name the format"

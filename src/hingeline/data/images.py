@@ -4,16 +4,14 @@ import math
 from array import array
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import Array
 from hingeline.data.samples import FlatData, LabelledSequences
 from hingeline.data.text import File, file_beside, open_text, shown
 from hingeline.features.tables import SparseSequences
-
-Array = np.ndarray[Any, Any]
 
 #: Third byte of the file -> type of the elements, big-endian.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -1,7 +1,5 @@
 """Short notes with people, places and dates, made up by a fixed recipe: text to try a tagger on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

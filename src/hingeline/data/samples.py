@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import Array
 from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import SparseSequences
-
-Array = np.ndarray[Any, Any]
 
 
 class FlatData(NamedTuple):

@@ -1,7 +1,5 @@
 """Which labels and moves are allowed: tag schemes, and what the caller says of single tokens."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline.schemes import (
     detect_from_arrays,
     explain_invalid,
@@ -18,7 +17,6 @@ from hingeline.schemes import (
 )
 from hingeline.structures.chain import ChainProblem
 
-Array = np.ndarray[Any, Any]
 Valid = tuple[Array, Array, Array]
 
 
@@ -88,9 +86,6 @@ def _first_invalid(scheme: str, classes: Array, labels: Array, offsets: Array) -
     i = int(np.searchsorted(offsets, np.argmin(fine), side="right")) - 1
     names = classes[labels[offsets[i] : offsets[i + 1]]].tolist()
     return f"y[{i}] is not valid {scheme}: {explain_invalid(names, scheme)[0]}"
-
-
-# Single tokens ----------------------------------------------------------------------------------
 
 
 def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:

@@ -1,7 +1,5 @@
 """What the estimators share: parameters, the run of a solver, and the certificate it leaves."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys
@@ -16,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import as_callbacks, check_common, effective_n_jobs
+from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
@@ -26,7 +24,6 @@ from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
 
-Array = np.ndarray[Any, Any]
 Class = TypeVar("Class", bound=type)
 
 #: Attributes that only a fit with ``slack="nu"`` leaves.

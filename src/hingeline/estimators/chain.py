@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import (
+    Array,
     check_class_weight,
     check_loss,
     check_sample_weight,
@@ -40,8 +41,6 @@ from hingeline.features.input import (
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
-
-Array = np.ndarray[Any, Any]
 
 #: ``C="scale"`` is this over the mean squared norm of a token; see ``benchmarks/defaults.py``.
 SCALE = 3.0
@@ -92,8 +91,6 @@ class ChainModel:
     features: Any = None
     n_jobs: int | None = None
 
-    # Weights by name -----------------------------------------------------------------------
-
     def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:
         constant, boundary = bool(self.fit_intercept), bool(self.boundary)
         return chain.layout(
@@ -127,8 +124,6 @@ class ChainModel:
             return names[: self.n_features_in_]
         numbered = [f"x{k}" for k in range(self.n_features_in_)]
         return np.array(getattr(self, "feature_names_in_", numbered), dtype=object)
-
-    # Sequences -----------------------------------------------------------------------------
 
     def _read(self, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
         """Tokens as rows, where sequences begin, and labels, whose classes are learnt."""
@@ -204,8 +199,6 @@ class ChainModel:
         if infeasible.any():
             where = int(np.argmax(infeasible))
             raise ValueError(explain_infeasible(problem, where, self.scheme_))
-
-    # Prediction ----------------------------------------------------------------------------
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Labels of every sequence.
@@ -580,8 +573,6 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         found = SummedSlack(*(np.empty(len(offsets) - 1) for _ in range(4)))
         self._over_sequences(chain_batch.summed_slack_all, problem, int(bins), *found)
         return found
-
-    # What a fit and a stream ask for -------------------------------------------------------
 
     _takes_scale = True
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import (
+    Array,
     check_jobs,
     check_sample_weight,
     check_switches,
@@ -21,8 +22,6 @@ from hingeline.estimators.base import BaseModel, refuse_overflow, share_docs
 from hingeline.estimators.chain import ChainModel
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import ChainProblem
-
-Array = np.ndarray[Any, Any]
 
 
 @share_docs

@@ -11,7 +11,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_finite, check_sample_weight
+from hingeline._checks import Array, check_finite, check_sample_weight
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.structures.custom import (
     Structure,
@@ -20,8 +20,6 @@ from hingeline.structures.custom import (
     methods_of,
     uniform_arrays,
 )
-
-Array = np.ndarray[Any, Any]
 
 
 @share_docs

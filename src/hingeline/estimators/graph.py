@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import (
+    Array,
     check_class_weight,
     check_loss,
     check_sample_weight,
@@ -32,8 +33,6 @@ from hingeline.inference.factor_graph import join, log2_assignments, make_topolo
 from hingeline.inference.map import ENUMERATION, INFERENCE
 from hingeline.structures import graph
 from hingeline.structures.graph_blocks import GraphProblem, decodes_exactly, layout, make_problem
-
-Array = np.ndarray[Any, Any]
 
 #: The default for ``slack="max"`` and graphs with loops ...
 LOOPY_DEFAULT = "soft-bcfw"
@@ -407,8 +406,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             found.append(plain_labels(own))
         return found
 
-    # Weights by name -----------------------------------------------------------------------
-
     @property
     def _layout(self) -> Layout:
         """Where the blocks of ``weights_`` lie: unary ones by feature, tables row by row."""
@@ -452,8 +449,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             name: self._view(f"factor/{name}").reshape((len(self.classes_),) * order)
             for name, order in self.factor_orders_.items()
         }
-
-    # Prediction ----------------------------------------------------------------------------
 
     def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")
@@ -521,8 +516,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         if total == 0.0:
             raise ValueError("there is no node to judge by: all are void or weigh nothing.")
         return right / total
-
-    # Storage -------------------------------------------------------------------------------
 
     def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
         return {

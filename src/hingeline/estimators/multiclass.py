@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
 from hingeline._checks import (
+    Array,
     as_csr,
     check_class_weight,
     check_loss,
@@ -22,8 +23,6 @@ from hingeline._checks import (
 from hingeline.core.primitives import Layout
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.structures import multiclass
-
-Array = np.ndarray[Any, Any]
 
 
 @share_docs
@@ -184,8 +183,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
             del self.feature_names_in_
         return checked
 
-    # What a fit and a stream ask for -------------------------------------------------------
-
     def _compile(self, problem: Any) -> Any:
         return multiclass.compile_problem(problem)
 
@@ -233,8 +230,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         if self.fit_intercept:
             return self._layout["intercept"].table(self.weights_)[0]
         return np.zeros(len(self.classes_))
-
-    # Prediction ----------------------------------------------------------------------------
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "weights_")

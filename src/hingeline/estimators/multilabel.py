@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline._checks import (
+    Array,
     as_csr,
     available_memory,
     check_class_weight,
@@ -30,8 +31,6 @@ from hingeline.features.graphs import check_pairs
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.inference.map import INFERENCE
 from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem
-
-Array = np.ndarray[Any, Any]
 
 #: Solvers of the relaxation keep so many bytes for every pair of labels of every example.
 PAIR_BYTES = 16
@@ -259,8 +258,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
             return ByLabel
         return super()._solver_class(compiled)
 
-    # Weights by name -----------------------------------------------------------------------
-
     @property
     def _layout(self) -> Layout:
         """Where the blocks of ``weights_`` lie."""
@@ -294,8 +291,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     def pairwise_coef_(self) -> Array:
         """(pairs, 2, 2), in the order of ``edges_``: a view."""
         return self._view("pairwise").reshape(-1, 2, 2)
-
-    # Prediction ----------------------------------------------------------------------------
 
     def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")
@@ -334,8 +329,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         return tags
-
-    # Storage -------------------------------------------------------------------------------
 
     def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
         arrays["edges"] = self.edges_

@@ -1,7 +1,5 @@
 """Fits of ``slack="nu"``: the admissible interval, what is stored, and the choice of ν."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Any, NamedTuple
@@ -9,14 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from hingeline._checks import effective_n_jobs
+from hingeline._checks import Array, effective_n_jobs
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import outside
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import Result, relative
 from hingeline.solvers.nu import Look, Margins, best_multiple
-
-Array = np.ndarray[Any, Any]
 
 #: One example in so many is held out by ``nu="auto"``.
 FIFTH = 5
@@ -105,9 +101,6 @@ def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
         primal=primal, gap=result.gap, scale=primal + nu * rho
     )
     return rho
-
-
-# Choosing ν --------------------------------------------------------------------------------------
 
 
 class NuTrial(NamedTuple):

@@ -1,7 +1,5 @@
 """Whole paths: one problem solved for many values of ν or C, each from the solution before."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Sequence
@@ -12,15 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from hingeline._checks import effective_n_jobs, positive
+from hingeline._checks import Array, effective_n_jobs, positive
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
 from hingeline.core.results import relative
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.nu import positive_part
 from hingeline.solvers.nu import TIE, Margins
-
-Array = np.ndarray[Any, Any]
 
 #: Points of a path where none are named.
 N_POINTS = 10

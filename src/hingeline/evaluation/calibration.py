@@ -16,13 +16,11 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import one_of, positive, require
+from hingeline._checks import Array, one_of, positive, require
 from hingeline.features.input import find_classes, number_labels, stack_labels
 from hingeline.inference.chain import against_rest
 from hingeline.schemes import is_tag, span_arrays
 from hingeline.structures import chain_batch as kernels
-
-Array = np.ndarray[Any, Any]
 
 METHODS = ("isotonic", "sigmoid")
 #: Parts of the held-out sequences for the estimate of the calibration error.

@@ -2,8 +2,6 @@
 transitions between labels, and why one prediction was made and not another.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 from collections.abc import Iterator, Sequence
@@ -14,12 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import numeric_matrix, positive, require
+from hingeline._checks import Array, numeric_matrix, positive, require
 from hingeline._files import replacing
 from hingeline.evaluation.metrics import align
 from hingeline.features.input import known_tokens, plain_labels
-
-Array = np.ndarray[Any, Any]
 
 #: Names of what is not a feature of the data.
 CONSTANT, START, END, TRANSITION = "(constant)", "(start)", "(end)", "(transition)"

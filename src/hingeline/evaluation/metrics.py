@@ -4,8 +4,6 @@
 (:func:`pair_labels`) and spans counted once (:func:`count_spans`): every score is made of these.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,10 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import one_of, require
+from hingeline._checks import Array, one_of, require
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
-
-Array = np.ndarray[Any, Any]
 
 AVERAGES = ("micro", "macro", "weighted")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")

@@ -13,10 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import Array
 from hingeline.features.input import Encoder, check_kind, get_meta, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences
-
-Array = np.ndarray[Any, Any]
 
 #: Numbers kept in a list before they move to an array.
 FLUSH = 2**16
@@ -229,8 +228,6 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         )
         matrix.sum_duplicates()
         return SparseSequences(matrix, offsets)
-
-    # Storage -------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The fitted encoder as metadata that JSON can hold, and arrays."""

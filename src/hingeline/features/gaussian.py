@@ -9,9 +9,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import Array
 from hingeline.features.tables import SparseSequences
-
-Array = np.ndarray[Any, Any]
 
 
 class Sequences:

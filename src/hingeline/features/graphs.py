@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import numeric_rows
-
-Array = np.ndarray[Any, Any]
+from hingeline._checks import Array, numeric_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

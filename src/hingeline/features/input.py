@@ -1,7 +1,5 @@
 """From what people have, text, dicts or numbers, to stacked tokens; what encoders share."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,11 +10,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_dtype, check_min_count, numeric_matrix
+from hingeline._checks import Array, check_dtype, check_min_count, numeric_matrix
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
-
-Array = np.ndarray[Any, Any]
 
 
 def check_lengths(lengths: Any, n_tokens: int) -> Array:
@@ -297,9 +293,6 @@ def _cut(X: Any, lengths: Any) -> Any:
         raise ValueError("X is cut into sequences already: leave lengths out.")
     offsets = check_lengths(lengths, X.shape[0] if hasattr(X, "shape") else len(X))
     return [X[lo:hi] for lo, hi in pairwise(offsets.tolist())]
-
-
-# What encoders share ------------------------------------------------------------------------------
 
 
 class Encoder(  # type: ignore[call-arg]

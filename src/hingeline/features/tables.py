@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-Array = np.ndarray[Any, Any]
+from hingeline._checks import Array
 
 
 def choose(offsets: Array, which: Any) -> tuple[Array, Array]:

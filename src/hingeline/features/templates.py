@@ -19,18 +19,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hingeline._checks import Array
 from hingeline.features.input import Encoder, check_kind, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
 
-Array = np.ndarray[Any, Any]
 Value = str | None
 Function = Callable[[str], Value]
 
 #: Column numbers are int32.
 MOST_BITS = 30
-
-# Functions of words -------------------------------------------------------------------------------
 
 
 class _Classes(dict[int, str]):
@@ -137,8 +135,6 @@ def check_call(name: str, argument: str | int | None) -> Call:
             raise ValueError(f"{argument!r} is not a regular expression: {error}") from None
     return Call(name, argument)
 
-
-# Templates ----------------------------------------------------------------------------------------
 
 #: Templates look at most this far from their token.
 FARTHEST = 1000
@@ -392,9 +388,6 @@ def _translate(regex: str, where: str) -> str:
     return "".join(out)
 
 
-# The encoder --------------------------------------------------------------------------------------
-
-
 def default_templates(n_columns: int) -> list[str]:
     """The templates of ``templates="default"``, by column number.
 
@@ -577,8 +570,6 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
                 f"templates must be 'default', the text of a template file or a list of strings, "
                 f"got {self.templates!r}."
             )
-
-    # Storage -------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The fitted encoder as metadata that JSON can hold, and arrays."""

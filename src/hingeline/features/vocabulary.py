@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline.features.input import get_array, get_ends, get_strings, pack_strings
 from hingeline.features.tables import TokenTable
 
 if TYPE_CHECKING:
     from hingeline.features.templates import Call, Template
 
-Array = np.ndarray[Any, Any]
 Edges = tuple[list[Array], list[Array]]
 
 #: Keys stay below this.
@@ -419,8 +419,6 @@ class Vocabulary(Layout):
             form = "{}".join(p.replace("{", "{{").replace("}", "}}") for p in group.literals)
             out[columns] = [*map(form.format, *texts)] if texts else group.literals[0]
         return out
-
-    # Storage -------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, Array]:
         """Values once, features as rising keys; columns where these do not rise with the keys."""

@@ -17,12 +17,11 @@ moves is made that grows with the iterations. From time to time one pass of bloc
 copy of the messages into a bound and labels.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import (
     Scored,
@@ -41,8 +40,6 @@ from hingeline.inference.messages import (
     node_beliefs,
     sweep,
 )
-
-Array = np.ndarray[Any, Any]
 
 #: Iterations between two bounds, and between two changes of the penalty.
 _CHECK = 10

@@ -6,16 +6,11 @@ forward maxima are stored; the winning predecessor is searched again on the way 
 costs one row per position instead of a second select in the innermost loop.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper, prefetch
 from hingeline._simd import add_max, max_plus, max_plus_chosen, row_max, rows_dot
-
-Array = np.ndarray[Any, Any]
 
 
 @helper

@@ -13,13 +13,11 @@ The arithmetic is done as written, so that equal numbers in other places of memo
 results. Sums over labels therefore run in the outer loop, and the inner ones still vectorise.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper, strict_helper
 from hingeline.inference.chain import continuations
 
@@ -57,7 +55,6 @@ from hingeline.inference.chain import continuations
 # numbers, hence right up to a factor 1 ± κ, κ being ε times the number of operations on the way;
 # the bounds contain it. So they hold for the scores as they are given, to the last bit.
 
-Array = np.ndarray[Any, Any]
 
 EPS = 2.0**-52
 #: Scores that are multiples of 1/GRAIN are added without rounding.

@@ -11,16 +11,13 @@ is Dinic's: arcs that lead one step nearer to the sink, by a search backwards fr
 along them. Each path empties an arc or a terminal to exactly zero, so it ends in spite of rounding.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Scored
-
-Array = np.ndarray[Any, Any]
 
 
 class Network(NamedTuple):

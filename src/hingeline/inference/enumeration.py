@@ -12,16 +12,11 @@ assignment, all of them on neighbouring numbers. The last variable is maximised 
 time and memory are those of all assignments divided by its number of states.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper
 from hingeline.inference.factor_graph import Scored, assignment_score
-
-Array = np.ndarray[Any, Any]
 
 
 @helper

@@ -10,8 +10,6 @@ fastest. ``table_start`` may point several factors at one table, so that factors
 read the weights themselves and nothing is copied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,9 +17,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from hingeline._checks import Array
 from hingeline._jit import helper, strict_helper
-
-Array = np.ndarray[Any, Any]
 
 #: Single changes must gain more than this, relative to the scores compared, so that ties end.
 GAIN = 1e-13
@@ -212,9 +209,6 @@ def improve(scored: Scored, y: Array, max_sweeps: int) -> None:
                 break
 
 
-# Graphs laid out -----------------------------------------------------------------------------
-
-
 def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Topology:
     """One graph of variables with so many states; ``scopes`` are the variables of each factor."""
     states = np.ascontiguousarray(n_states, dtype=np.int32)
@@ -254,9 +248,6 @@ def join(graphs: Sequence[Topology]) -> Topologies:
 def starts_of(sizes: Array) -> Array:
     """Where pieces of these sizes begin, one after the other, and where the last one ends."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-
-
-# What graphs are like, each of them ------------------------------------------------------------
 
 
 def are_forests(graphs: Topologies) -> Array:

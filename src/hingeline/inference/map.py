@@ -15,13 +15,12 @@ Which methods a problem needs is known from its graphs before anything is compil
 the *type* of its :class:`Oracle`: kernels contain no other methods.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
 from hingeline.inference.ad3 import alternating_directions
 from hingeline.inference.cut import graph_cut, is_submodular
@@ -40,8 +39,6 @@ from hingeline.inference.factor_graph import (
 )
 from hingeline.inference.messages import block_descent, keep_better, message_start
 from hingeline.inference.trees import max_product
-
-Array = np.ndarray[Any, Any]
 
 AUTO, MAX_PRODUCT, ENUMERATION, GRAPH_CUT, LP, AD3, ICM = range(7)
 INFERENCE = {
@@ -122,9 +119,6 @@ def make_oracle(graphs: Topologies, inference: int) -> Oracle:
         codes = set(INFERENCE.values())  # rare: one set of kernels for all of these
     used = (Used() if code in codes else Unused() for code in range(MAX_PRODUCT, ICM + 1))
     return Oracle(methods, *used)
-
-
-# Methods, compiled where they are used ---------------------------------------------------------
 
 
 @helper

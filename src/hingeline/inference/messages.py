@@ -20,12 +20,9 @@ that the bound after a pass is the sum of the variables' best beliefs. Like all 
 stop above the optimum of the relaxation: see :mod:`hingeline.inference.ad3`.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper
 from hingeline.inference.factor_graph import (
     Scored,
@@ -38,8 +35,6 @@ from hingeline.inference.factor_graph import (
     table_size,
     top_sum,
 )
-
-Array = np.ndarray[Any, Any]
 
 #: Passes between two roundings improved by single changes.
 _ROUND_EVERY = 8

@@ -5,14 +5,13 @@ gap), whatever the graph, which has at least one variable; :func:`solve` the opt
 polytope. Plain Python with sparse matrices: milliseconds for a few variables, seconds for hundreds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from hingeline._checks import Array
 from hingeline.inference.factor_graph import (
     Scored,
     Topology,
@@ -20,8 +19,6 @@ from hingeline.inference.factor_graph import (
     starts_of,
     table_size,
 )
-
-Array = np.ndarray[Any, Any]
 
 
 def map_milp(scored: Scored) -> tuple[float, Array]:

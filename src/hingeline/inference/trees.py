@@ -6,16 +6,11 @@ have no cycle is the graph of variables and factors, so that two factors share a
 Entries may be ``-inf``.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Scored, Topology, most_states, table_size, top_sum
-
-Array = np.ndarray[Any, Any]
 
 
 @helper

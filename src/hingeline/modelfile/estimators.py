@@ -15,8 +15,6 @@ everything else is an object with one key that names its type: ``{"float": "inf"
 file), ``{"type": "float32"}`` (a type of numbers) and ``{"encoder": {...}}`` (a feature encoder).
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math
@@ -31,13 +29,11 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import check_finite, one_of, require
+from hingeline._checks import Array, check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow
 from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
 from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
-
-Array = np.ndarray[Any, Any]
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
 ENCODERS = ("DictEncoder", "TokenTemplates")
@@ -65,9 +61,6 @@ STATE = "state/"
 _COUNTS = ("passes", "oracle_calls", "planes")
 #: More threads than this are a mistake in a file, and would take memory.
 MAX_JOBS = 4096
-
-
-# Values as JSON with their types ------------------------------------------------------------------
 
 
 class NotStorable(TypeError):
@@ -149,9 +142,6 @@ def encoder_from_json(stored: Any, arrays: Mapping[str, Array]) -> Any:
 def encoder_class(kind: str) -> Any:
     """The class of an encoder, imported when a file needs it."""
     return getattr(importlib.import_module("hingeline.features"), kind)
-
-
-# Saving ------------------------------------------------------------------------------------------
 
 
 def save(
@@ -338,9 +328,6 @@ def versions() -> dict[str, str]:
     for name in ("hingeline", "numpy", "scipy", "sklearn", "numba"):
         found[name] = str(getattr(sys.modules.get(name), "__version__", "unknown"))
     return found
-
-
-# Loading -----------------------------------------------------------------------------------------
 
 
 def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:

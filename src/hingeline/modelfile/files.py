@@ -19,8 +19,6 @@ differs from process to process, maps a file or takes twice its size, and accept
 refused here (unknown keys, dimensions without limit, booleans that are neither 0 nor 1).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -34,10 +32,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import require
+from hingeline._checks import Array, require
 from hingeline._files import replacing
-
-Array = np.ndarray[Any, Any]
 
 UNKNOWN = "its format is not known here"
 _PACKED = "file; decompress it first if a model is inside"
@@ -194,9 +190,6 @@ def _parse_integer(digits: str) -> int:
     # Converting them takes time that grows with the square.
     require(len(digits) <= MAX_DIGITS, f"a number has more than {MAX_DIGITS} digits")
     return int(digits)
-
-
-# Files -------------------------------------------------------------------------------------------
 
 
 def write_model(

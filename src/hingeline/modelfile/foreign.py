@@ -1,18 +1,15 @@
 """Models of other programs as fitted estimators: CRFsuite's text dump, LIBLINEAR's text model."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import Any, NoReturn
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM
 from hingeline.modelfile.estimators import encoder_class
-
-Array = np.ndarray[Any, Any]
 
 #: Solvers of LIBLINEAR whose models are classifiers.
 LIBLINEAR_CLASSIFIERS = (
@@ -80,9 +77,6 @@ class Lines:
             self.fail(f"a weight must be a number, got {text[:40]!r}.")
         self.demand(math.isfinite(value), f"a weight must be finite, got {text[:40]!r}.")
         return value
-
-
-# CRFsuite ----------------------------------------------------------------------------------------
 
 
 def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
@@ -221,9 +215,6 @@ def _splits(body: str, sources: dict[str, int], labels: dict[str, int], longest:
                 found.append(source * len(labels) + label)
         at = body.rfind(_ARROW, 0, at + len(_ARROW) - 1)
     return found
-
-
-# LIBLINEAR ---------------------------------------------------------------------------------------
 
 
 def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:

@@ -6,22 +6,18 @@ computed from them when the state is needed, in the estimator that was saved jus
 that is loaded, so that both go on bit for bit alike, and a file cannot claim what is not so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import require
+from hingeline._checks import Array, require
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.results import DualMemory
 from hingeline.estimators.allowed import keeps_to, moves_of
 from hingeline.streaming.memory import choose_planes, list_planes, restore_planes
 from hingeline.streaming.stream import examples_of
-
-Array = np.ndarray[Any, Any]
 
 #: Array -> kinds of numbers allowed; ``offsets`` is there for sequences only.
 _TYPES: dict[str, tuple[str, ...]] = {
@@ -36,9 +32,6 @@ _PRODUCTS = 256
 _FREE_PRODUCTS = 2**20
 #: Sums of multipliers may exceed their bound by this share, which is rounding.
 _EXCESS = 1e-9
-
-
-# Saving ------------------------------------------------------------------------------------------
 
 
 def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -76,9 +69,6 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     _ = model.weights_
     stream.blocks, stream.live = [state.restore(model)], None  # made again, as after loading
     return meta, arrays
-
-
-# Loading -----------------------------------------------------------------------------------------
 
 
 class StoredState:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._files import check_target, replacing
 from hingeline.core.results import HistoryRow
 from hingeline.estimators.paths import Path as ModelPath
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = np.ndarray[Any, Any]
 
 #: File formats of pictures, by the ending of the name.
 FORMATS = ("png", "svg")

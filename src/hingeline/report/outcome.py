@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import check_loss
+from hingeline._checks import Array, check_loss
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate, pair_labels
 from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
 from hingeline.report.words import brief, count, count_of, decimal, find_direction, percent
-
-Array = np.ndarray[Any, Any]
 
 #: Most rows of scores, and most pairs of confused labels.
 MOST_SCORES, MOST_PAIRS = 50, 12

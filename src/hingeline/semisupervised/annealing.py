@@ -14,8 +14,6 @@ label switching reaches (:mod:`.switching`). Where constraints have learned weig
 units of the score, and the penalty enters P times ``C_u/u``, as the slack does.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time
@@ -25,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline.constraints.learning import change_rule
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.blocks import fill_gram
@@ -34,7 +33,6 @@ from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled,
 from hingeline.semisupervised.switching import measure_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem
 
-Array = np.ndarray[Any, Any]
 NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: C_u as printed: 1e-4, 3e-4, …, 1.

@@ -1,7 +1,5 @@
 """Sequence labelling from few labels, many unlabelled sequences and what is known of them."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import effective_n_jobs, one_of, positive
+from hingeline._checks import Array, effective_n_jobs, one_of, positive
 from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.learning import learn_constraints
 from hingeline.constraints.penalties import Penalties, as_constraints
@@ -28,8 +26,6 @@ from hingeline.semisupervised.starting import (
     find_words,
     prepare,
 )
-
-Array = np.ndarray[Any, Any]
 
 NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "

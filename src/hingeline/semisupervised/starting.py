@@ -8,8 +8,6 @@ segments, starts much lower, with prices on labels where their shares in the cor
 switching then adds what the beam leaves out, the slack and the other corpus-level constraints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import check_class_weight, check_sample_weight
+from hingeline._checks import Array, check_class_weight, check_sample_weight
 from hingeline._jit import kernel
 from hingeline.constraints.decode import climb_with_predicates, drop_corpus, search_by_beam
 from hingeline.constraints.penalties import Penalties
@@ -32,8 +30,6 @@ from hingeline.features.tables import TokenTable
 from hingeline.structures.chain import ChainProblem, layout_of, position_scores
 from hingeline.structures.chain_batch import decode_all
 
-Array = np.ndarray[Any, Any]
-
 #: Hypotheses of the beam.
 BEAM_WIDTH = 8
 #: Prices of labels are changed so often in one call, by this times the logarithm of how far a share
@@ -43,9 +39,6 @@ PRICE_STEP = 0.3
 SHARE_TOLERANCE = 0.002
 #: What a forbidden label or move costs in the beam, where it must be finite.
 BEAM_FORBIDDEN = 1e13
-
-
-# Sequences some of which have labels -----------------------------------------------------------
 
 
 @dataclass
@@ -215,9 +208,6 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
 def _is_numeric(tokens: Any) -> bool:
     is_array = isinstance(tokens, np.ndarray)
     return sp.issparse(tokens) or (is_array and tokens.dtype.kind not in "OU")
-
-
-# Labels to switch from -----------------------------------------------------------------------
 
 
 @kernel

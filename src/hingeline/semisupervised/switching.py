@@ -20,12 +20,11 @@ valid, so that a sweep costs about two Viterbi passes. In random order both are 
 each accepted switch.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import commit_switch, sum_penalties, switch_costs
@@ -41,8 +40,6 @@ from hingeline.inference.chain import (
     uniform_cost,
 )
 from hingeline.structures.chain import ChainProblem, moves, position_scores
-
-Array = np.ndarray[Any, Any]
 
 #: A switch must lower the objective by more than this share of its terms.
 SWITCH_ROUNDING = 1e-10
@@ -64,9 +61,6 @@ class Switching(NamedTuple):
 def is_lower(change: float, scale: float, maximum: float, penalty: float) -> bool:
     """Whether a change of the objective is a decrease that rounding does not explain."""
     return change < -SWITCH_ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
-
-
-# Sweeps --------------------------------------------------------------------------------------
 
 
 @helper
@@ -258,9 +252,6 @@ def switch_labels(
             break
     reached, penalty = objective()
     return Switching(labels, slack, penalty, reached, start_objective, switches, sweeps)
-
-
-# After the labels have changed ----------------------------------------------------------------
 
 
 @kernel

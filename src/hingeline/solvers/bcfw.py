@@ -44,14 +44,13 @@ and a step goes to the best plane that the example then knows: with ``block=1`` 
 Block and order are the same for any number of threads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.core.blocks import (
     Mass,
@@ -84,7 +83,6 @@ from hingeline.solvers.sdm import Accelerator
 # the gain ``γ·slope − ½γ²‖Σ d·a·Δf‖²`` is never negative. The slope of the plain direction is the
 # example's share of the duality gap. With ``AWAY`` the steeper of the first two is taken.
 
-Array = np.ndarray[Any, Any]
 
 PLAIN, AWAY, PAIRWISE = range(3)
 KINDS = {"plain": PLAIN, "away": AWAY, "pairwise": PAIRWISE}
@@ -209,9 +207,6 @@ def _step(
 
 
 register_rule(FrankWolfe, _step)
-
-
-# As published: one decode, one plain step, no inner products ---------------------------------
 
 
 @kernel
@@ -389,8 +384,6 @@ class BCFW(PlaneSolver):
         if self.options.published and not self.fresh:
             self._measure()
 
-    # A pass --------------------------------------------------------------------------------
-
     def sweep(self) -> float:
         """One pass that decodes, and passes over known planes as long as they are worth it."""
         self.clock += 1
@@ -462,8 +455,6 @@ class BCFW(PlaneSolver):
         gain, _ = self.move(order, self.form, gaps, averaged=self.averaged)
         gaps[order] = np.maximum(gaps[order], 0.0)
         return gain
-
-    # State ---------------------------------------------------------------------------------
 
     def _measure(self) -> None:
         """``‖w_i‖²`` from planes and multipliers."""

@@ -21,14 +21,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import Array
 from hingeline._jit import finite_helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers
-
-Array = np.ndarray[Any, Any]
 
 #: Passes between two looks at all examples.
 PASSES = 10
@@ -296,8 +295,6 @@ class ByLabel(CertifiedSolver):
         self.primals[better] = primals[better]
         self.duals = np.fmax(self.duals, duals)
         self.oracle_calls += self.compiled.n
-
-    # State ---------------------------------------------------------------------------------
 
     def _flat(self, u: Array) -> Array:
         """Weights as the structure lays them out: u for a label's presence, −u for its absence."""

@@ -10,8 +10,6 @@ P is strongly convex, and the distributions of w itself are a feasible point of 
 ``P(w) − D = ½‖∇P(w)‖²``: the certificate costs nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import Array
 from hingeline._jit import kernel, strict_helper
 from hingeline.core.loop import warn_unfinished
 from hingeline.core.primitives import Workers
@@ -31,7 +30,6 @@ from hingeline.structures.chain_batch import add_by_feature, expect_all
 # Written here because SciPy's L-BFGS-B spends more time on bounds that are not there than a chain
 # needs for its gradient, and sums by a BLAS whose threads get into the way of ours.
 
-Array = np.ndarray[Any, Any]
 
 #: Pairs of steps and changes of the gradient that are remembered.
 MEMORY = 10

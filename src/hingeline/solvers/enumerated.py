@@ -14,8 +14,6 @@ that is better). Late in a run few examples are worth a visit, which is LIBLINEA
 section 4).
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator
@@ -24,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_class, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Mass, WorkingSet, step
@@ -50,8 +49,6 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.sdm import Accelerator, Pair
-
-Array = np.ndarray[Any, Any]
 
 #: Multipliers may miss the bound of their sum by this share of it.
 CAP_ROUNDING = 1e-12
@@ -611,8 +608,6 @@ class EnumeratedSDM(CertifiedSolver):
         )
         self.visits += len(order)
         self.oracle_calls += len(order)
-
-    # State ---------------------------------------------------------------------------------
 
     def multipliers(self) -> Multipliers:
         mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()

@@ -29,13 +29,12 @@ Without it ε starts large and is halved whenever a pass adds planes to fewer th
 examples, until the certified gap meets ``tol``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline.core.blocks import KEEP, WorkingSet, make_room, planes
 from hingeline.core.formulations import Formulation, example_gap
@@ -43,8 +42,6 @@ from hingeline.core.primitives import planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import PlaneSolver
 from hingeline.solvers.sdm import Accelerator
-
-Array = np.ndarray[Any, Any]
 
 
 @kernel

@@ -20,20 +20,17 @@ programming* (1976); X. Li, D. Sun, K.-C. Toh, *A highly efficient semismooth Ne
 Lagrangian method for solving Lasso problems* (2018).
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation, total_slack_cost
 from hingeline.core.solver import CertifiedSolver
-
-Array = np.ndarray[Any, Any]
 
 #: A proximal point is good enough where its error is this share of the gap.
 SHARE = 0.1

@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import Formulation
@@ -61,7 +62,6 @@ from hingeline.solvers.sdm import SDM, Accelerator, Pair
 # Scaling. Over all multiples c of w, with ρ/c fixed, the least value of (7) is ``−½q²/‖w‖²``, at
 # ``c = q/‖w‖²``: a primal value needs no ρ, only a direction and a ratio.
 
-Array = np.ndarray[Any, Any]
 
 #: Outputs count as tied, and examples as on the margin, where a change of ρ by this share decides.
 TIE = 1e-3
@@ -500,8 +500,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
         """``L = Σ β·l``."""
         return self._rho * self.linear()
 
-    # The pass ------------------------------------------------------------------------------
-
     def sweep(self) -> float:
         """One pass of the inner solver at the ρ that the passes before suggest."""
         if self.clock > 0 and (self._far() or self._inner < MATTERS * self._outer):
@@ -526,8 +524,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
         ahead = self.steering.heading(self.level(), self._before, self.nu)
         return abs(ahead) > FAR and ahead * (self.level() - self.nu) > 0.0
 
-    # The dual side -------------------------------------------------------------------------
-
     def repair(self) -> None:
         super().repair()
         self.mix(self._rho * self.w, self.level())
@@ -542,8 +538,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
         self._best = np.zeros_like(self.w)
         self._best_primal = self._best_rho = 0.0
         return TOO_LOW
-
-    # The primal side -----------------------------------------------------------------------
 
     def keep(self, weights: Array, primal: float, factor: float = 1.0) -> bool:
         """Remember the best multiple of the weights, whose hinges are in ``violation``."""

@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
@@ -99,7 +100,6 @@ from hingeline.solvers.sdm import pair_steps
 # bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, twice that while a cut is
 # added, and ``8·K²``.
 
-Array = np.ndarray[Any, Any]
 
 #: Up to so many weights the g of cuts are rows of an array, beyond of a sparse matrix.
 SHORT = 2**17
@@ -155,8 +155,6 @@ class Cuts(NamedTuple):
         vectors, gram = factor * self.vectors, self.gram * (factor * factor)
         rest = (self.offset * factor, self.beta.copy(), np.zeros_like(self.stamp))
         return Cuts(vectors, gram, *rest)
-
-    # The small dual ------------------------------------------------------------------------
 
     def linear(self) -> float:
         """``Σ β·b``."""
@@ -215,8 +213,6 @@ class Cuts(NamedTuple):
         length = min(1.0, float(own.min()), (1.0 - total) / rise if rise > 0.0 else np.inf)
         self.beta[face] = np.where(own <= length, 0.0, np.maximum(before + length * step, 0.0))
         return length < 1.0
-
-    # Snapshots -----------------------------------------------------------------------------
 
     def tables(self) -> dict[str, Array]:
         """The whole state, as named arrays."""
@@ -551,8 +547,6 @@ class OneSlack(CertifiedSolver):
         """Try the last weights, too, where their primal may count."""
         return super().certify() if self.exact or self.restricted else self._best_primal
 
-    # Stopping and tolerances ---------------------------------------------------------------
-
     def _distance(self) -> float:
         return min(self._best_primal, self.found_primal) - self.dual()
 
@@ -572,8 +566,6 @@ class OneSlack(CertifiedSolver):
         if decoded:
             return since < 0
         return since % self.options.kappa2 == 0 or excess <= self._tolerance()
-
-    # State ---------------------------------------------------------------------------------
 
     def _set_weights(self) -> None:
         self.w = aligned_zeros(self.compiled.n_weights)

@@ -29,14 +29,13 @@ dual. The set only grows, so primal values of different moments are not compared
 adds nothing to it: the set defines the estimator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper, kernel
 from hingeline.core.blocks import (
     KEEP,
@@ -89,7 +88,6 @@ from hingeline.solvers.sdm import SDM, Accelerator
 # With ``"all"`` a certificate enumerates every violated output, and is the true one. Otherwise
 # the slack is summed over the outputs found: the primal of the *restricted* problem (OP5).
 
-Array = np.ndarray[Any, Any]
 
 SCHEDULES = ("improved", "published")
 #: With ``"all"``, so many outputs more than are known are looked at in a sweep.
@@ -544,8 +542,6 @@ class SDCD(PlaneSolver):
         known = (self.compiled.problem, self.form, self.ws)
         asked = (self._wanted(), self.clock, patience)
         self.workers.map(lambda part, scratch: look(*known, part, self.w, *asked, scratch), order)
-
-    # Certificates --------------------------------------------------------------------------
 
     def _find_violations(self) -> None:
         everyone = np.arange(self.compiled.n)

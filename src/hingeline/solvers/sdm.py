@@ -17,8 +17,6 @@ sequential dual method for large scale multi-class linear SVMs* (2008); P. Balam
 The schedule is :meth:`hingeline.core.solver.PlaneSolver.sweep`, the rule is :class:`Pair`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,13 +24,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.core.blocks import Mass, WorkingSet, register_rule
 from hingeline.core.formulations import Formulation, cut_back
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver, PlaneSolver
-
-Array = np.ndarray[Any, Any]
 
 
 @helper

@@ -23,14 +23,13 @@ the other; points of both sides are mixed to meet it (:mod:`hingeline.solvers.nu
 from above is that of the largest losses.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import longest_output
@@ -38,8 +37,6 @@ from hingeline.core.primitives import decode, output_length, plane_add, plane_lo
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.solvers.nu import Margins, NuCertificate, best_multiple
-
-Array = np.ndarray[Any, Any]
 
 #: Entries of the kernel's state.
 STEPS, TOTAL, RHO, MEAN_RHO, MASS, LINEAR, HINGES = range(7)
@@ -130,8 +127,6 @@ class Subgradient(CertifiedSolver):
 
     def _descend(self, *given: Any) -> None:
         self.compiled.bind(descend)(self.compiled.problem, self.form.cap, *given)
-
-    # The two sides -------------------------------------------------------------------------
 
     def _level(self) -> float:
         """``Σ β·l`` of the mean of planes."""

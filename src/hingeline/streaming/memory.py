@@ -10,13 +10,12 @@ The average of the iterates (see :mod:`hingeline.solvers.sdm`) goes on from batc
 drift per plane are therefore all there is to keep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
@@ -30,8 +29,6 @@ from hingeline.core.blocks import (
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.solvers.enumerated import add_all
-
-Array = np.ndarray[Any, Any]
 
 #: Multipliers of a block: planes, or a dense (examples, outputs) table.
 Multipliers = WorkingSet | Array

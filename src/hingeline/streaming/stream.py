@@ -16,8 +16,6 @@ Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``;
 solves a problem; and ``_store``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math
@@ -31,7 +29,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline._checks import effective_n_jobs, positive, require
+from hingeline._checks import Array, effective_n_jobs, positive, require
 from hingeline._jit import announce_compiling
 from hingeline.core.blocks import empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
@@ -53,8 +51,6 @@ from hingeline.streaming.memory import (
     restore_planes,
     sum_masses,
 )
-
-Array = np.ndarray[Any, Any]
 
 #: Rows, offsets of sequences (None where every row is an example) and labels.
 Examples = tuple[sp.csr_matrix, Array | None, Array]
@@ -97,8 +93,6 @@ class Stream:
 
     def __len__(self) -> int:
         return sum(len(block.weights) for block in self.blocks)
-
-    # Input ---------------------------------------------------------------------------------
 
     def check(self, passes: Any, memory: Any) -> None:
         """Refuse what a stream cannot do."""
@@ -145,8 +139,6 @@ class Stream:
                 known.pop(name, None)
             known.update(before)
             raise
-
-    # Learning ------------------------------------------------------------------------------
 
     def learn(
         self,
@@ -208,8 +200,6 @@ class Stream:
 
     def _stack(self, parts: Sequence[Examples], width: int) -> Examples:
         return stack_examples(parts, width, bool(self.owner.fit_intercept))
-
-    # A few passes --------------------------------------------------------------------------
 
     def _solver_class(self) -> type[PlaneSolver]:
         return SDCD if self.owner.slack == "sum" else SDM
@@ -336,8 +326,6 @@ class Stream:
         row = HistoryRow(nan, done, solver.oracle_calls, nan, nan, nan, gain, solver.n_planes)
         return kept, row, solver.visits
 
-    # Weights under way ---------------------------------------------------------------------
-
     def go_live(self) -> LiveWeights:
         """The weights of the multipliers kept, as they change from call to call."""
         if self.live is None:
@@ -377,8 +365,6 @@ class Stream:
             Result(nothing, nan, nan, nan, nan, passes, False, True, True, False, reason, history)
         )
         del self.owner.__dict__["weights_"]
-
-    # Forgetting ----------------------------------------------------------------------------
 
     def forget(self, which: Any, keep_last: int | None) -> None:
         """Leave examples behind; see :meth:`hingeline.ChainSSVM.forget`."""
@@ -473,9 +459,6 @@ def read_choice(which: Any, n: int) -> Array:
     return chosen
 
 
-# Labels and features that were not there at first -----------------------------------------------
-
-
 def check_columns(now: int, before: int, name: str) -> None:
     """Refuse fewer features than before; more of them come behind those known."""
     if now < before:
@@ -501,9 +484,6 @@ def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
         both = np.empty(len(every), dtype=object)
         both[:] = every
     return both
-
-
-# Rows of examples, in blocks --------------------------------------------------------------------
 
 
 def examples_of(problem: Any) -> Examples:

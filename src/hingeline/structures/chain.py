@@ -9,13 +9,12 @@ then A, then the start weights a and the end weights b. The loss is a sum over p
 ``cost[true label, predicted label]`` (Hamming: 0 on the diagonal, 1 elsewhere).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, prefetch
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
@@ -31,7 +30,6 @@ from hingeline.inference.chain import (
 
 # Sequences laid out for the kernels, and the masks that forbid some of their outputs.
 
-Array = np.ndarray[Any, Any]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

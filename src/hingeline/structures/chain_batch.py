@@ -1,12 +1,10 @@
 """Kernels over many sequences for prediction; parts of ``order`` may run in threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import kernel, strict_helper
 from hingeline.inference.chain import (
     best_without_span,
@@ -31,8 +29,6 @@ from hingeline.structures.chain import (
 )
 
 # Slack summed over all outputs, for many sequences; parts of ``order`` may run in threads.
-
-Array = np.ndarray[Any, Any]
 
 
 #: Bins of a certificate: what the bound exceeds the sum by is mostly below 1e-4 of it.

@@ -4,8 +4,6 @@ Methods are plain Python (they work at once) or ``@njit`` static methods (compil
 solver source). The choice is made by looking: if all methods are compiled, so are the solvers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -13,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import is_jitted
 
+from hingeline._checks import Array
 from hingeline._jit import uncached
 from hingeline.core import primitives
 from hingeline.core.primitives import Compiled
-
-Array = np.ndarray[Any, Any]
 
 _REQUIRED = ("joint_feature", "loss", "decode")
 _OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss", "decode_best")

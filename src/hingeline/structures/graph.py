@@ -5,12 +5,9 @@ elsewhere the value is an upper bound, and ``decode_excess`` says how far the ou
 from the best. What a graph problem is, and where its weights lie: :mod:`.graph_blocks`.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Compiled, register
@@ -35,8 +32,6 @@ from hingeline.structures.graph_blocks import (
     variable_scores,
 )
 
-Array = np.ndarray[Any, Any]
-
 #: Rows are read as a whole where at least one column in so many is wanted.
 SPARSE_COLUMNS = 6
 #: A share of the size of the scores below which an excess is rounding.
@@ -58,7 +53,6 @@ def compile_problem(problem: GraphProblem) -> Compiled:
     )
 
 
-# Planes: parts that differ from the truth, for one plane or all of an example -------------------
 #
 # Variables that share a row of features are visited together, and the row's features once for all
 # planes. A factor is met at the first variable of its scope that differs, so that the cost is
@@ -215,9 +209,6 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
                 _tables_add(problem, i, v, gold, ys[j], steps[j], w)
 
 
-# Distances between planes -----------------------------------------------------------------------
-
-
 @helper
 def _column_sqnorm(
     problem: GraphProblem, row: Array, sign: Array, after: Array, head: int, scratch: Array
@@ -311,9 +302,6 @@ def plane_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Arr
                     a, b = joint_index(graph, c, y), joint_index(graph, c, z)
                     total += _collect(problem, i, c, a, b, counts, clear == 1)
     return total
-
-
-# Decoding -------------------------------------------------------------------------------------
 
 
 @helper

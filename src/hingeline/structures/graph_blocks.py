@@ -25,13 +25,12 @@ block's marginals, which sums to 0, changes them by ``−c_i·Σ_s d(s)·φ(s)``
 states of one block are disjoint copies of the same vector x, so that ``‖Σ d(s)·φ(s)‖² = ‖x‖²‖d‖²``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Block, Compiled, Layout, pad_row, stack_blocks
@@ -46,8 +45,6 @@ from hingeline.inference.factor_graph import (
     table_size,
 )
 from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, make_oracle
-
-Array = np.ndarray[Any, Any]
 
 #: Assignments of all examples together that are enumerated without being asked for.
 CHEAP_ASSIGNMENTS = 2.0**20
@@ -276,9 +273,6 @@ def mean_loss(problem: GraphProblem, cap: Array) -> float:
     return found if found > 0.0 else 1.0
 
 
-# Variables -----------------------------------------------------------------------------------
-
-
 @helper
 def find_row(problem: GraphProblem, i: int, v: int) -> tuple[int, int, int]:
     """Column of state 0 of variable v, and where its features begin and end."""
@@ -364,9 +358,6 @@ def variable_loss(problem: GraphProblem, i: int, v: int, s: int) -> float:
 def true_state(problem: GraphProblem, i: int, v: int) -> int:
     """True state of variable v."""
     return problem.labels[problem.node_offset[i] + v]
-
-
-# Factors -------------------------------------------------------------------------------------
 
 
 @helper

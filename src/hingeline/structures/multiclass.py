@@ -5,18 +5,14 @@
 of them are the working set: ``all_scores`` reads every class in one sweep over x.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
-
-Array = np.ndarray[Any, Any]
-
 
 #: Weight vectors longer than this do not stay in a core's own cache.
 FAR = 65536

@@ -32,12 +32,11 @@ for factors of any kind, in :mod:`hingeline.solvers.relaxed.pairs` for pairs of 
 With ``cap`` 0 a visit leaves the weights as they are.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, table_size
 from hingeline.structures.graph_blocks import (
@@ -62,8 +61,6 @@ from hingeline.structures.graph_blocks import (
     variable_scores,
     variable_square,
 )
-
-Array = np.ndarray[Any, Any]
 
 FRANK_WOLFE, PROJECTED = range(2)
 #: Rounds of projection and line search that a factor gets in a visit.
@@ -139,9 +136,6 @@ def block_gap(theta: Array, mu: Array, at: int, n: int) -> tuple[float, int]:
         if theta[s] > theta[best]:
             best = s
     return max(theta[best] - mean, 0.0), best
-
-
-# Variables -----------------------------------------------------------------------------------
 
 
 @helper
@@ -294,9 +288,6 @@ def visit_variable(
             scratch.change[s] *= -cap
         variable_add(problem, i, v, n, scratch.change, w)
     return cap * gain
-
-
-# Factors of any kind ---------------------------------------------------------------------------
 
 
 @helper

@@ -40,14 +40,13 @@ that of the relaxation. It goes down to ``2ε Σ_i c_i Σ_blocks log(states)`` a
 ``max_iter`` or ``max_time``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.registry import SolverOptions, option
@@ -84,8 +83,6 @@ from hingeline.structures.graph_blocks import (
     true_state,
     variable_loss,
 )
-
-Array = np.ndarray[Any, Any]
 
 #: Entries of the steps' state.
 STEPS, TOTAL, MASS, FIRST = range(4)

@@ -24,12 +24,11 @@ full precision, and hands on more at each factor: what it leaves is a better bou
 here is kept from pass to pass.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology
 from hingeline.structures.graph_blocks import (
@@ -42,8 +41,6 @@ from hingeline.structures.graph_blocks import (
     row_scores,
     variable_loss,
 )
-
-Array = np.ndarray[Any, Any]
 
 
 class Tables(NamedTuple):

@@ -14,19 +14,16 @@ Messages and weights in turn: factor c has its scores from ``4c`` on in its tabl
 messages of the example, variable v its beliefs from ``2v`` on.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology
 from hingeline.solvers.relaxed.blocks import DualPoint, Scratch
 from hingeline.structures.graph_blocks import BinaryPairs, Blocks, place_messages
-
-Array = np.ndarray[Any, Any]
 
 
 class Pair(NamedTuple):
@@ -355,9 +352,6 @@ def couple_pair(mu: Four, variables: Array, pair: Pair) -> Four:
         s2 + share * a_wrong * b,
         s3 + share * a_wrong * b_wrong,
     )
-
-
-# Messages and weights in turn -------------------------------------------------------------------
 
 
 @helper

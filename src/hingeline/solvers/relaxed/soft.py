@@ -55,8 +55,6 @@ of messages takes 16, where there is one. Steps are taken by what was stored, so
 not build up in w. Of pages that no step has touched, most systems keep none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -64,6 +62,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
@@ -109,8 +108,6 @@ from hingeline.structures.graph_blocks import (
     variable_loss,
 )
 
-Array = np.ndarray[Any, Any]
-
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
 #: ρ by default, over the mean loss of a wrong label.
@@ -129,9 +126,6 @@ FRACTIONAL_FROM = 1e-6
 HINGE, LINEAR, PENALTY, CENTRE, FRACTIONAL = range(5)
 
 
-# Factors of an example, by their kind ------------------------------------------------------------
-
-
 def _by_kind(name: str) -> Any:
     """Let kernels contain what one kind of factors needs, by the class of ``blocks.factors``."""
     modules: dict[type, Any] = {AnyFactors: any_factors, BinaryPairs: binary_pairs}
@@ -146,9 +140,6 @@ def _by_kind(name: str) -> Any:
 visit_factors = _by_kind("visit_factors")
 evaluate_factors = _by_kind("evaluate_factors")
 add_factors = _by_kind("add_factors")
-
-
-# Evaluations: nothing moves mass for good. Those of examples run in threads ---------------------
 
 
 @helper
@@ -320,9 +311,6 @@ def add_weights(
                 row_add(problem, i, v, scratch.steps, w)
             v = end
         add_factors(kind, problem, blocks, graph, i, cap[i], coupled, point, w, scratch)
-
-
-# Passes ------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -578,8 +566,6 @@ class SoftBCFW(CertifiedSolver):
         """Blocks that are known to have something to gain."""
         return int(np.count_nonzero(self.gaps))
 
-    # Passes --------------------------------------------------------------------------------
-
     def sweep(self) -> float:
         """Passes over the blocks; the gaps met in them, or the gap of the evaluation after them."""
         self.clock += 1
@@ -678,8 +664,6 @@ class SoftBCFW(CertifiedSolver):
         """The gap below which blocks are left out until the next evaluation."""
         return float(self.options.skip) * float(self.gaps.mean(dtype=np.float64))
 
-    # Objectives ------------------------------------------------------------------------------
-
     def _evaluate(self, weights: Array, out: Array, rounds: int = 0) -> None:
         """Gaps of all blocks and sums over those of each example, in threads."""
         least = self._least_gap() if rounds > 0 else 0.0
@@ -769,8 +753,6 @@ class SoftBCFW(CertifiedSolver):
         part = min(linear / square, 1.0) if square > 0.0 else 1.0
         self.relaxed_bound = max(self.relaxed_bound, part * linear - 0.5 * part**2 * square)
 
-    # Certificates ----------------------------------------------------------------------------
-
     def certify(self) -> float:
         """The primal of the weights made anew from the marginals."""
         self._rebuild_weights()
@@ -812,8 +794,6 @@ class SoftBCFW(CertifiedSolver):
             half = 0.5 * float(weights @ weights)
             found["structured_objective_"] = half + float(self.form.cap @ hinges)
         return found
-
-    # State ---------------------------------------------------------------------------------
 
     def _rebuild_weights(self) -> None:
         self.w = aligned_zeros(self.compiled.n_weights)
