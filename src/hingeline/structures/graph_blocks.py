@@ -284,6 +284,21 @@ def factor_add(
 
 
 @helper
+def state_add(
+    problem: GraphProblem, i: int, c: int, size: int, state: int, step: float, w: Array
+) -> None:
+    """Add ``step`` times the features of factor c to one joint state of its template."""
+    at = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c] + state
+    if problem.factor_start.shape[0] == 0:
+        w[at] += step
+        return
+    p = problem.factor_offset[i] + c
+    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
+        w[at] += step * problem.factor_values[q]
+        at += size
+
+
+@helper
 def factor_square(problem: GraphProblem, i: int, c: int) -> float:
     """``‖x‖²`` of the features of factor c."""
     if problem.factor_start.shape[0] == 0:

@@ -77,15 +77,11 @@ from hingeline.solvers.nu import Margins
 from hingeline.solvers.relaxed import blocks as any_factors
 from hingeline.solvers.relaxed import pairs as binary_pairs
 from hingeline.solvers.relaxed.blocks import (
-    FRANK_WOLFE,
-    PROJECTED,
-    DualPoint,
+    Dual,
     Scratch,
     block_gap,
     make_scratch,
     reparametrise,
-    visit_factor,
-    visit_variable,
     visit_variables,
 )
 from hingeline.structures.graph_blocks import (
@@ -115,8 +111,10 @@ Array = np.ndarray[Any, Any]
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
 #: ρ by default, over the mean loss of a wrong label.
 DEFAULT_RHO = 0.3
-#: Blocks drawn at a time.
-BLOCKS_DRAWN = 1 << 18
+#: Units drawn at a time, and parts of a pass that goes by gaps.
+UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
+#: Pairs of binary variables in a unit.
+PAIRS_TOGETHER = 64
 #: Iterates of a pass that enter the average.
 AVERAGED_ITERATES = 32
 #: Sweeps before proximal ones: far from the optimum plain steps gain more.
@@ -127,6 +125,13 @@ PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0
 FRACTIONAL_FROM = 1e-6
 #: Columns of what the evaluation of an example gives.
 HINGE, LINEAR, PENALTY, CENTRE, FRACTIONAL = range(5)
+
+
+class Units(NamedTuple):
+    """Blocks that are visited together; those of unit k end where k + 1 begins."""
+
+    starts: Array  # int64
+    owners: Array  # int32: the example of each
 
 
 # Factors of an example, by their kind ------------------------------------------------------------
@@ -153,53 +158,43 @@ add_factors = _by_kind("add_factors")
 
 @helper
 def evaluate_example(
-    problem: Any,
-    blocks: Blocks,
-    i: int,
-    cap: float,
-    kappa: float,
-    w: Array,
-    point: DualPoint,
-    scratch: Scratch,
-    out: Array,
+    problem: Any, dual: Dual, i: int, cap: float, w: Array, scratch: Scratch, out: Array
 ) -> None:
     """Sums over the blocks of example i, and the gap of each of them, at these weights.
 
     ``out`` gets ``Σ max θ̂`` relative to the truth, ``Σ μ·l``, ``Σ ‖μ_c^v − μ_v‖²``,
     ``Σ δ̄·(μ_v − μ_c^v)`` and how many variables are fractional.
     """
+    blocks = dual.blocks
     graph = topology(problem.graphs, problem.graph[i])
     n_variables = graph.n_states.shape[0]
-    unary = blocks.unary_at[i]
-    block = blocks.block_at[i]
-    for k in range(unary, blocks.unary_at[i + 1]):
-        point.sums[k] = 0.0
+    for k in range(blocks.unary_at[i], blocks.unary_at[i + 1]):
+        dual.sums[k] = 0.0
     hinge, penalty, centred = evaluate_factors(
-        blocks.factors, problem, blocks, graph, i, cap, kappa, w, point, scratch
+        blocks.factors, problem, dual, graph, i, cap, w, scratch
     )
     linear = 0.0
     fractional = 0
-    v = 0
-    while v < n_variables:
-        end = group_end(problem, i, v, n_variables)
-        row_scores(problem, i, v, w, scratch.columns)
-        for u in range(v, end):
-            n = graph.n_states[u]
-            at = unary + graph.unary_start[u]
-            column = first_column(problem, i, u)
-            largest = 0.0
-            for s in range(n):
-                scratch.margins[s] = scratch.columns[column + s]
-                linear += point.mu[at + s] * variable_loss(problem, i, u, s)
-                largest = max(largest, point.mu[at + s])
-            if largest < 1.0 - FRACTIONAL_FROM:
-                fractional += 1
-            hinge -= scratch.margins[true_state(problem, i, u)]
-            reparametrise(problem, graph, i, u, n, kappa, point, at, scratch.margins)
-            gap, best = block_gap(scratch.margins, point.mu, at, n)
-            hinge += scratch.margins[best]
-            point.gaps[block + u] = cap * gap
-        v = end
+    end = 0
+    for u in range(n_variables):
+        if u == end:
+            end = group_end(problem, i, u, n_variables)
+            row_scores(problem, i, u, w, scratch.columns)
+        n = graph.n_states[u]
+        at = blocks.unary_at[i] + graph.unary_start[u]
+        column = first_column(problem, i, u)
+        largest = 0.0
+        for s in range(n):
+            scratch.margins[s] = scratch.columns[column + s]
+            linear += dual.mu[at + s] * variable_loss(problem, i, u, s)
+            largest = max(largest, dual.mu[at + s])
+        if largest < 1.0 - FRACTIONAL_FROM:
+            fractional += 1
+        hinge -= scratch.margins[true_state(problem, i, u)]
+        reparametrise(problem, dual, graph, i, u, at, scratch.margins)
+        gap, best = block_gap(scratch.margins, dual.mu, at, n)
+        hinge += scratch.margins[best]
+        dual.gaps[blocks.block_at[i] + u] = cap * gap
     out[HINGE] = hinge
     out[LINEAR] = linear
     out[PENALTY] = penalty
@@ -217,14 +212,12 @@ def put_back(kept: Array, values: Array, at: int) -> None:
 @kernel
 def evaluate(
     problem: Any,
-    blocks: Blocks,
+    dual: Dual,
     order: Array,
     cap: Array,
-    kappa: float,
     rounds: int,
     least: float,
     w: Array,
-    point: DualPoint,
     out: Array,
 ) -> None:
     """Evaluate each of these examples; ``out[i]`` gets what :func:`evaluate_example` says.
@@ -234,46 +227,49 @@ def evaluate(
     are made for the given weights. Blocks whose gap is below ``least`` keep theirs. The marginals
     are put back where they were; their sums must be right.
     """
-    kind = blocks.factors
-    scratch = make_scratch(blocks, problem.n_columns)
+    blocks = dual.blocks
+    scratch = make_scratch(problem, dual)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
+        n_variables = graph.n_states.shape[0]
         more = 1 if rounds > 0 else 0  # nothing is set aside where nothing moves
         a, b = blocks.unary_at[i], blocks.unary_at[i + more]
         c, d = blocks.mass_at[i], blocks.mass_at[i + more]
         e, f = blocks.block_at[i], blocks.block_at[i + more]
-        mu, sums = point.mu[a:b].copy(), point.sums[a:b].copy()
-        mass, gaps = point.mass[c:d].copy(), point.gaps[e:f].copy()
+        mu, sums = dual.mu[a:b].copy(), dual.sums[a:b].copy()
+        mass, gaps = dual.mass[c:d].copy(), dual.gaps[e:f].copy()
         for _ in range(rounds):
-            put_back(gaps, point.gaps, e)
+            put_back(gaps, dual.gaps, e)
+            n_factors = graph.scope_start.shape[0] - 1
             visit_factors(
-                kind, problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, scratch
+                blocks.factors, problem, dual, graph, i, 0, n_factors, least, 0.0, True, w, scratch
             )
-            visit_variables(
-                problem, blocks, graph, i, least, 0.0, kappa, PROJECTED, w, point, scratch
-            )
-        evaluate_example(problem, blocks, i, cap[i], kappa, w, point, scratch, out[i])
-        put_back(mu, point.mu, a)
-        put_back(sums, point.sums, a)
-        put_back(mass, point.mass, c)
-        put_back(gaps, point.gaps, e)
+            v = 0
+            while v < n_variables:
+                end = group_end(problem, i, v, n_variables)
+                visit_variables(problem, dual, graph, i, v, end, least, 0.0, True, w, scratch)
+                v = end
+        evaluate_example(problem, dual, i, cap[i], w, scratch, out[i])
+        put_back(mu, dual.mu, a)
+        put_back(sums, dual.sums, a)
+        put_back(mass, dual.mass, c)
+        put_back(gaps, dual.gaps, e)
 
 
 @kernel
-def move_centre(
-    problem: Any, blocks: Blocks, order: Array, kappa: float, step: float, point: DualPoint
-) -> None:
+def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
     """``δ̄ += step·κ(μ_c^v − μ_v)`` for these examples, and what is summed of it anew."""
-    scratch = make_scratch(blocks, problem.n_columns)
+    blocks = dual.blocks
+    scratch = make_scratch(problem, dual)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         unary = blocks.unary_at[i]
         for k in range(unary, blocks.unary_at[i + 1]):
-            point.centre_sums[k] = 0.0
+            dual.centre_sums[k] = 0.0
         for c in range(graph.scope_start.shape[0] - 1):
             size = table_size(graph, c)
             truth = true_joint(problem, graph, i, c)
-            load_masses(point.mass, factor_mass(blocks, problem, i, c), size, truth, scratch.now)
+            load_masses(dual.mass, factor_mass(blocks, problem, i, c), size, truth, scratch.now)
             stride = size
             for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
                 v = graph.scope[p]
@@ -283,24 +279,21 @@ def move_centre(
                 at = unary + graph.unary_start[v]
                 first = place_messages(blocks, problem, i, p)
                 for s in range(n):
-                    apart = scratch.margins[s] - point.mu[at + s]
-                    point.centre[first + s] += step * kappa * apart
-                    point.centre_sums[at + s] += point.centre[first + s]
+                    apart = scratch.margins[s] - dual.mu[at + s]
+                    dual.centre[first + s] += step * dual.kappa * apart
+                    dual.centre_sums[at + s] += dual.centre[first + s]
 
 
 @kernel
-def add_weights(
-    problem: Any, blocks: Blocks, cap: Array, coupled: bool, point: DualPoint, w: Array
-) -> None:
+def add_weights(problem: Any, dual: Dual, cap: Array, coupled: bool, w: Array) -> None:
     """``w += Ψμ``; ``coupled``: ``w += Ψ(μ' − μ)``, where the factors' marginals μ' agree."""
-    kind = blocks.factors
-    scratch = make_scratch(blocks, problem.n_columns)
+    blocks = dual.blocks
+    scratch = make_scratch(problem, dual)
     for i in range(cap.shape[0]):
         if cap[i] == 0.0:
             continue
         graph = topology(problem.graphs, problem.graph[i])
         n_variables = graph.n_states.shape[0]
-        unary = blocks.unary_at[i]
         v = n_variables if coupled else 0
         while v < n_variables:
             end = group_end(problem, i, v, n_variables)
@@ -308,105 +301,101 @@ def add_weights(
             for k in range(problem.n_columns):
                 scratch.steps[k] = 0.0
             for u in range(v, end):
-                at = unary + graph.unary_start[u]
+                at = blocks.unary_at[i] + graph.unary_start[u]
                 column = first_column(problem, i, u)
                 truth = true_state(problem, i, u)
                 for s in range(graph.n_states[u]):
-                    if s != truth and point.mu[at + s] != 0.0:
-                        scratch.steps[column + s] = -cap[i] * point.mu[at + s]
+                    if s != truth and dual.mu[at + s] != 0.0:
+                        scratch.steps[column + s] = -cap[i] * dual.mu[at + s]
                         some = True
-                scratch.steps[column + truth] = cap[i] * (1.0 - point.mu[at + truth])
+                scratch.steps[column + truth] = cap[i] * (1.0 - dual.mu[at + truth])
             if some:
                 row_add(problem, i, v, scratch.steps, w)
             v = end
-        add_factors(kind, problem, blocks, graph, i, cap[i], coupled, point, w, scratch)
+        add_factors(blocks.factors, problem, dual, graph, i, cap[i], coupled, w, scratch)
 
 
 # Passes ------------------------------------------------------------------------------------------
 
 
 @kernel
-def pass_examples(
-    problem: Any,
-    blocks: Blocks,
-    order: Array,
-    cap: Array,
-    kappa: float,
-    least: float,
-    steps: int,
-    every: int,
-    w: Array,
-    point: DualPoint,
-    total: Array,
-) -> float:
-    """Visit the blocks of these examples whose last gap is at least ``least``; what f_ρ gained.
+def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners: Array) -> int:
+    """Cut all blocks into units: first blocks and examples of them, or only how many there are.
 
-    After each ``every`` examples the weights are added to ``total``.
+    A unit is a run of variables that share a row of features, or up to ``together`` factors of an
+    example; one block where ``together`` is 0.
     """
-    kind = blocks.factors
-    scratch = make_scratch(blocks, problem.n_columns)
-    gain = 0.0
-    for k in range(order.shape[0]):
-        i = order[k]
-        graph = topology(problem.graphs, problem.graph[i])
-        gain += visit_variables(
-            problem, blocks, graph, i, least, cap[i], kappa, steps, w, point, scratch
-        )
-        gain += visit_factors(
-            kind, problem, blocks, graph, i, least, cap[i], kappa, steps, w, point, scratch
-        )
-        if (k + 1) % every == 0:
-            for j in range(w.shape[0]):
-                total[j] += w[j]
-    return gain
+    count = 0
+    for i in range(blocks.block_at.shape[0] - 1):
+        n = problem.node_offset[i + 1] - problem.node_offset[i]
+        end = blocks.block_at[i + 1] - blocks.block_at[i]
+        b = 0
+        while b < end:
+            if starts.shape[0] > 0:
+                starts[count] = blocks.block_at[i] + b
+                owners[count] = i
+            count += 1
+            if together == 0:
+                b += 1
+            elif b < n:
+                b = group_end(problem, i, b, n)
+            else:
+                b = min(b + together, end)
+    return count
 
 
 @kernel
-def pass_draws(
+def pass_units(
     problem: Any,
-    blocks: Blocks,
-    examples: Array,
-    draws: Array,
-    by_gap: bool,
+    dual: Dual,
+    units: Units,
+    order: Array,
     cap: Array,
-    kappa: float,
-    steps: int,
+    least: float,
+    exact: bool,
+    every: int,
     w: Array,
-    point: DualPoint,
+    total: Array,
 ) -> tuple[float, float]:
-    """One block of each of these examples, evenly or in proportion to the gaps.
+    """Visit the blocks of these units whose last gap is at least ``least``.
 
-    ``draws`` are numbers in [0, 1). Returns the gaps met, summed, and what f_ρ gained.
+    After each ``every`` units the weights are added to ``total``. Returns the gaps of the units,
+    summed, and what f_ρ gained.
     """
-    scratch = make_scratch(blocks, problem.n_columns)
-    gain = 0.0
-    met = 0.0
-    for k in range(examples.shape[0]):
-        i = examples[k]
-        first, end = blocks.block_at[i], blocks.block_at[i + 1]
-        block = first + int(draws[k] * (end - first))
-        if by_gap:
-            total = 0.0
-            for b in range(first, end):
-                total += point.gaps[b]
-            target = draws[k] * total
-            for b in range(first, end):
-                target -= point.gaps[b]
-                if target < 0.0:
-                    block = b
-                    break
+    blocks = dual.blocks
+    scratch = make_scratch(problem, dual)
+    gain = met = 0.0
+    for k in range(order.shape[0]):
+        i = units.owners[order[k]]
         graph = topology(problem.graphs, problem.graph[i])
-        local = block - first
         n = graph.n_states.shape[0]
-        if local < n:
-            gain += visit_variable(
-                problem, blocks, graph, i, local, cap[i], kappa, steps, w, point, scratch
+        lo, hi = units.starts[order[k]], units.starts[order[k] + 1]
+        first, end = lo - blocks.block_at[i], hi - blocks.block_at[i]
+        if first < n:
+            gain += visit_variables(
+                problem, dual, graph, i, first, end, least, cap[i], exact, w, scratch
             )
         else:
-            gain += visit_factor(
-                problem, blocks, graph, i, local - n, cap[i], kappa, steps, w, point, scratch
+            first, end = first - n, end - n
+            gain += visit_factors(
+                blocks.factors,
+                problem,
+                dual,
+                graph,
+                i,
+                first,
+                end,
+                least,
+                cap[i],
+                exact,
+                w,
+                scratch,
             )
-        met += point.gaps[block]
+        for b in range(lo, hi):
+            met += dual.gaps[b]
+        if (k + 1) % every == 0:
+            for j in range(w.shape[0]):
+                total[j] += w[j]
     return met, gain
 
 
@@ -452,7 +441,7 @@ class SoftBCFW(CertifiedSolver):
         steps: str | None = option(
             None,
             "exact solution of a block, or a step towards its best state; None: as the schedule",
-            words=("projected", "frank-wolfe"),
+            words=("exact", "plain"),
         )
         sampling: str | None = option(
             None,
@@ -503,12 +492,19 @@ class SoftBCFW(CertifiedSolver):
         self.blocks = lay_out_blocks(compiled, self.name)
         self.problem = compiled.problem._replace(oracle=NO_ORACLE)
         published = self.options.schedule == "published"
-        self.steps = self.options.steps or ("frank-wolfe" if published else "projected")
+        #: Only exact steps have a closed form for pairs.
+        self.exact_steps = (self.options.steps or ("plain" if published else "exact")) == "exact"
+        if not self.exact_steps:
+            self.blocks = self.blocks._replace(factors=AnyFactors())
         self.sampling = self.options.sampling or ("random" if published else "permutation")
-        #: Only projected steps have a closed form.
-        self.pass_blocks = self.blocks
-        if self.steps == "frank-wolfe":
-            self.pass_blocks = self.blocks._replace(factors=AnyFactors())
+        together = PAIRS_TOGETHER if isinstance(self.blocks.factors, BinaryPairs) else 1
+        together = 0 if published else together
+        none = Units(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
+        count = cut_units(self.problem, self.blocks, together, *none)
+        starts = np.full(count + 1, self.blocks.n, dtype=np.int64)
+        self.units = Units(starts, np.empty(count, dtype=np.int32))
+        cut_units(self.problem, self.blocks, together, *self.units)
+        self.active_units = np.flatnonzero(form.cap[self.units.owners] > 0.0)
         self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
@@ -532,7 +528,7 @@ class SoftBCFW(CertifiedSolver):
         #: ρ at which messages and weights bend the dual alike
         self.balance = 1.0 / max(mean_square(compiled.problem, form.cap), 1e-300)
         self.total = aligned_zeros(compiled.n_weights)  # of iterates, for their average
-        self.visits = 0
+        self._averaged = 0
         self.anchor = aligned_zeros(compiled.n_weights)  # weights that proximal passes stay near
         self._average_leads = True
         if start is not None:
@@ -564,9 +560,10 @@ class SoftBCFW(CertifiedSolver):
         return np.asarray(np.cumsum(states) - states + problem.labels)
 
     @property
-    def point(self) -> DualPoint:
+    def dual_point(self) -> Dual:
         """The marginals, as the kernels take them."""
-        return DualPoint(self.mu, self.sums, self.mass, self.gaps, self.centre, self.centre_sums)
+        arrays = self.mu, self.sums, self.mass, self.gaps, self.centre, self.centre_sums
+        return Dual(self.blocks, self.kappa, *arrays)
 
     @property
     def kappa(self) -> float:
@@ -586,7 +583,7 @@ class SoftBCFW(CertifiedSolver):
         if self.options.schedule == "published":
             return self._pass(self.form.cap, first=self.clock == 1)
         self.total[:] = 0.0
-        self.visits = 0
+        self._averaged = 0
         weights = self._proximal_passes() if self.clock > PLAIN_SWEEPS else None
         if weights is None:
             for k in range(self.options.passes):
@@ -594,15 +591,17 @@ class SoftBCFW(CertifiedSolver):
             weights = self.w
         both = self.clock % 4 == 0
         average = last = math.inf
-        if self.visits > 0:
-            self.total /= self.visits
-        if self.visits > 0 and (self._average_leads or both):
+        if self._averaged > 0:
+            self.total /= self._averaged
+        if self._averaged > 0 and (self._average_leads or both):
             average = self._evaluate_and_keep(self.total, self.rounds)
-        if self.visits == 0 or not self._average_leads or both:
+        if self._averaged == 0 or not self._average_leads or both:
             last = self._evaluate_and_keep(weights, self.rounds)
-        if both and self.visits > 0:
+        if both and self._averaged > 0:
             self._average_leads = average <= last
-        self.anchor[:] = self.total if self.visits > 0 and self.clock <= PLAIN_SWEEPS else weights
+        self.anchor[:] = (
+            self.total if self._averaged > 0 and self.clock <= PLAIN_SWEEPS else weights
+        )
         self._update_dual()
         return min(average, last) - self.lower_bound()
 
@@ -629,50 +628,54 @@ class SoftBCFW(CertifiedSolver):
         return weights
 
     def _pass(self, cap: Array, first: bool = False) -> float:
-        """As many visits as there are blocks, or one to each block worth it; the gaps met.
+        """As many visits as there are units, or one to each unit worth it; the gaps met.
 
         At the truth factors have nothing to gain until their variables move: the ``first`` pass
         takes all blocks alike. Later ones that choose by gaps know those of the weights they begin
         with, but for the improved schedule's permutations, whose gaps are those met last.
         """
-        steps = PROJECTED if self.steps == "projected" else FRANK_WOLFE
         self.oracle_calls += len(self.active)
-        ordered, published = self.sampling == "permutation", self.options.schedule == "published"
-        if not first and (self.sampling == "gap" or (ordered and published)):
-            self._evaluate(self.w, self.terms)
-        if ordered:
-            least = 0.0 if first else self._least_gap()
-            order = self.rng.permutation(self.active)
-            every = max(len(order) // AVERAGED_ITERATES, 1)
-            self.value += pass_examples(
-                *(self.problem, self.pass_blocks, order, cap, self.kappa, least, steps, every),
-                *(self.w, self.point, self.total),
-            )
-            self.visits += len(order) // every
-            return float(self.gaps.sum(dtype=np.float64))
+        ordered = self.sampling == "permutation"
         by_gap = self.sampling == "gap" and not first
-        met = 0.0
-        left = int(np.diff(self.blocks.block_at)[self.active].sum())
+        if by_gap or (ordered and not first and self.options.schedule == "published"):
+            self._evaluate(self.w, self.terms)
+        known, starts = self.active_units, self.units.starts[:-1]
+        least, met, left = 0.0, 0.0, len(known)
+        if ordered and not first:
+            least = self._least_gap()
+            known = known[np.maximum.reduceat(self.gaps, starts)[known] >= least]
+            left = len(known)
+        order = self.rng.permutation(known) if ordered else known
+        most = -(-left // PARTS_BY_GAP) if by_gap else UNITS_DRAWN
         while left > 0:
-            count = min(left, BLOCKS_DRAWN)
-            left -= count
-            share = np.diff(self.blocks.block_at).astype(np.float64)
+            part = order[-left:][:most]
+            left -= len(part)
             if by_gap:
-                share = np.add.reduceat(self.gaps, self.blocks.block_at[:-1], dtype=np.float64)
-            share[self.form.cap <= 0.0] = 0.0
-            upto = np.cumsum(share)
-            if upto[-1] <= 0.0:
-                break
-            examples = np.searchsorted(upto, self.rng.random(count) * upto[-1], side="right")
-            examples = np.minimum(examples, self.compiled.n - 1)
-            draws = self.rng.random(count)
-            some, gain = pass_draws(
-                *(self.problem, self.pass_blocks, examples, draws, by_gap, cap, self.kappa, steps),
-                *(self.w, self.point),
+                upto = np.cumsum(np.add.reduceat(self.gaps, starts, dtype=np.float64)[known])
+                if upto[-1] <= 0.0:
+                    break
+                drawn = np.searchsorted(upto, self.rng.random(len(part)) * upto[-1], side="right")
+                part = known[np.minimum(drawn, len(known) - 1)]
+            elif not ordered:
+                part = known[self.rng.integers(0, len(known), len(part))]
+            every = max(len(part) // AVERAGED_ITERATES, 1)
+            some, gain = pass_units(
+                *(
+                    self.problem,
+                    self.dual_point,
+                    self.units,
+                    part,
+                    cap,
+                    least,
+                    self.exact_steps,
+                    every,
+                ),
+                *(self.w, self.total),
             )
+            self._averaged += len(part) // every
             met += some
             self.value += gain
-        return met if not by_gap else float(self.gaps.sum(dtype=np.float64))
+        return float(self.gaps.sum(dtype=np.float64)) if by_gap or ordered else met
 
     def _least_gap(self) -> float:
         """The gap below which blocks are left out until the next evaluation."""
@@ -683,11 +686,9 @@ class SoftBCFW(CertifiedSolver):
     def _evaluate(self, weights: Array, out: Array, rounds: int = 0) -> None:
         """Gaps of all blocks and sums over those of each example, in threads."""
         least = self._least_gap() if rounds > 0 else 0.0
+        problem, dual, cap = self.problem, self.dual_point, self.form.cap
         self.workers.map(
-            lambda part, scratch: evaluate(
-                *(self.problem, self.blocks, part, self.form.cap, self.kappa, rounds, least),
-                *(weights, self.point, out),
-            ),
+            lambda part, scratch: evaluate(problem, dual, part, cap, rounds, least, weights, out),
             self.active,
         )
 
@@ -750,11 +751,9 @@ class SoftBCFW(CertifiedSolver):
 
     def _move_centre(self, step: float) -> None:
         """Move the centre by ``step`` times the way to the messages of this moment."""
+        dual = self.dual_point
         self.workers.map(
-            lambda part, scratch: move_centre(
-                self.problem, self.blocks, part, self.kappa, step, self.point
-            ),
-            self.active,
+            lambda part, scratch: move_centre(self.problem, dual, part, step), self.active
         )
 
     def _bound_relaxation(self) -> None:
@@ -764,7 +763,7 @@ class SoftBCFW(CertifiedSolver):
         """
         weights = aligned_zeros(len(self.w))
         weights[:] = self.w
-        add_weights(self.problem, self.blocks, self.form.cap, True, self.point, weights)
+        add_weights(self.problem, self.dual_point, self.form.cap, True, weights)
         linear, square = float(self.form.cap @ self.terms[:, LINEAR]), float(weights @ weights)
         part = min(linear / square, 1.0) if square > 0.0 else 1.0
         self.relaxed_bound = max(self.relaxed_bound, part * linear - 0.5 * part**2 * square)
@@ -817,7 +816,7 @@ class SoftBCFW(CertifiedSolver):
 
     def _rebuild_weights(self) -> None:
         self.w = aligned_zeros(self.compiled.n_weights)
-        add_weights(self.problem, self.blocks, self.form.cap, False, self.point, self.w)
+        add_weights(self.problem, self.dual_point, self.form.cap, False, self.w)
 
     def repair(self) -> None:
         """Weights, sums, gaps and f_ρ from the marginals."""
