@@ -218,7 +218,7 @@ def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
     kernel = soft_bcfw.pass_units
 
     def pass_units(problem: Any, dual: Any, units: Any, order: Array, *others: Any) -> Any:
-        every = others[3]  # weights are added up after so many units
+        every = others[0]  # weights are added up after so many units
         sums = np.zeros(2)
         for part in split(len(order), every):
             sums += kernel(problem, dual, units, order[part], *others)

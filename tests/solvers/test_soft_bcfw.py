@@ -14,7 +14,8 @@ from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
 from hingeline.core.primitives import Workers
 from hingeline.solvers.relaxed.blocks import project
-from hingeline.solvers.relaxed.soft import SoftBCFW, add_weights, pass_units
+from hingeline.solvers.relaxed.passes import add_weights, pass_units
+from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.structures.graph import compile_problem
 
 # isort: split
@@ -221,8 +222,8 @@ def test_line_search_is_exact(steps: str) -> None:
         mu, mass = solver.mu.copy(), solver.mass.copy()
         before = solver.value
         _, gain = pass_units(
-            *(solver.problem, solver.dual_point, solver.units, np.array([block])),
-            *(solver.form.cap, 0.0, steps == "exact", 1, solver.w, solver.total),
+            *(solver.problem, solver.at(solver.w, solver.form.cap, exact=steps == "exact")),
+            *(solver.units, np.array([block]), 1, solver.total),
         )
         solver.value += gain
         after = value(solver.mu, solver.mass)
@@ -262,7 +263,7 @@ def test_weights_are_those_of_the_marginals() -> None:
     solver = solver_for(small, rho=0.5)
     solve(solver, tol=1e-5)
     w = np.zeros(len(solver.w))
-    add_weights(solver.problem, solver.dual_point, solver.form.cap, False, w)
+    add_weights(solver.problem, solver.at(w, solver.form.cap), False)
     np.testing.assert_allclose(solver.w, w, atol=1e-12)
     # The same once more, in the open.
     expected = np.zeros(len(w))

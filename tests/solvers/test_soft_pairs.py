@@ -13,14 +13,14 @@ from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
 from hingeline.solvers.relaxed.blocks import Dual, project
 from hingeline.solvers.relaxed.pairs import simplex_level
-from hingeline.solvers.relaxed.soft import (
-    SoftBCFW,
+from hingeline.solvers.relaxed.passes import (
     Units,
     add_weights,
     evaluate,
     move_centre,
     pass_units,
 )
+from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.structures.graph import compile_problem
 from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs
 
@@ -28,6 +28,7 @@ from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs
 from relaxation import Example, Small, random_small
 
 N = 3
+ARRAYS = ("w", "mu", "sums", "mass", "gaps", "centre", "centre_sums")
 
 
 def pairs_only(rng: np.random.Generator) -> Small:
@@ -55,28 +56,26 @@ class Case(NamedTuple):
     problem: Any
     units: Units
     dual: Dual
-    w: Any
-    cap: Any
 
     def copy(self, paired: bool) -> Case:
         """The same with or without the closed form."""
         kind = BinaryPairs() if paired else AnyFactors()
         blocks = self.dual.blocks._replace(factors=kind)
-        arrays = (values.copy() for values in self.dual[2:])
-        dual = Dual(blocks, self.dual.kappa, *arrays)
-        return Case(self.problem, self.units, dual, self.w.copy(), self.cap)
+        arrays = {name: getattr(self.dual, name).copy() for name in ARRAYS}
+        dual = self.dual._replace(blocks=blocks, **arrays)
+        return Case(self.problem, self.units, dual)
 
     def evaluate(self) -> Any:
         out = np.zeros((N, 5))
-        evaluate(self.problem, self.dual, np.arange(N), self.cap, 0, 0.0, self.w, out)
+        evaluate(self.problem, self.dual, self.dual, np.arange(N), 0, out)
         return out
 
     def visit(self, least: float) -> tuple[float, Any]:
         """Visit all units, the last example first; the gain and the sum of the weights met."""
-        total = np.zeros(len(self.w))
+        total = np.zeros(len(self.dual.w))
         order = np.arange(len(self.units.owners))[::-1].copy()
-        rest = (self.cap, least, True, 1, self.w, total)
-        return pass_units(self.problem, self.dual, self.units, order, *rest)[1], total
+        dual = self.dual._replace(least=least)
+        return pass_units(self.problem, dual, self.units, order, 1, total)[1], total
 
 
 def case(seed: int, centred: bool, sharp: bool, kappa: float = 1.0) -> Case:
@@ -98,15 +97,13 @@ def case(seed: int, centred: bool, sharp: bool, kappa: float = 1.0) -> Case:
     return Case(
         solver.problem,
         solver.units,
-        solver.dual_point._replace(kappa=kappa),
-        0.3 * rng.normal(size=len(solver.w)),
-        form.cap,
+        solver.at(0.3 * rng.normal(size=len(solver.w)), form.cap)._replace(kappa=kappa),
     )
 
 
 def assert_same(a: Case, b: Case, atol: float) -> None:
-    np.testing.assert_allclose(a.w, b.w, rtol=0, atol=atol)
-    for name, x, y in zip(Dual._fields[2:], a.dual[2:], b.dual[2:], strict=True):
+    for name in ARRAYS:
+        x, y = getattr(a.dual, name), getattr(b.dual, name)
         small = max(atol, 1e-6) if x.dtype == np.float32 else atol
         np.testing.assert_allclose(x, y, rtol=0, atol=small, err_msg=name)
 
@@ -152,13 +149,13 @@ def test_steps_gain_what_they_say(
     seed: int, sharp: bool, kappa: float, centred: bool, paired: bool
 ) -> None:
     own = case(seed, centred, sharp, kappa).copy(paired)
-    own.w[:] = 0.0
-    add_weights(own.problem, own.dual, own.cap, False, own.w)
+    own.dual.w[:] = 0.0
+    add_weights(own.problem, own.dual, False)
 
     def value() -> float:
         out = own.evaluate()
         linear = out[:, 1] - 0.5 * kappa * out[:, 2] + out[:, 3]
-        return float(own.cap @ linear) - 0.5 * float(own.w @ own.w)
+        return float(own.dual.cap @ linear) - 0.5 * float(own.dual.w @ own.dual.w)
 
     if centred:  # what is drawn to variables is the sum of their factors' centres
         move_centre(own.problem, own.dual, np.arange(N), 0.0)
@@ -177,7 +174,7 @@ def test_weights_and_couplings(seed: int, sharp: bool) -> None:
         ends = []
         for paired in (True, False):
             own = start.copy(paired)
-            add_weights(own.problem, own.dual, own.cap, coupled, own.w)
+            add_weights(own.problem, own.dual, coupled)
             ends.append(own)
         assert_same(ends[0], ends[1], 1e-12)
 

@@ -367,10 +367,13 @@ class BaseSSVM:
         solver = self._solver_class(None)
         self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
+        self._check_options(solver, self.solver)
+
+    def _check_options(self, solver: type[CertifiedSolver], name: str) -> None:
         added = (
             {"violators": self._violators} if "violators" in registry.option_names(solver) else {}
         )
-        registry.check_options(solver, self.solver_options, self.solver, self.slack, added)
+        registry.check_options(solver, self.solver_options, name, self.slack, added)
 
     def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """The options of this fit, the estimator's ``violators`` among them."""

@@ -226,6 +226,39 @@ def variable_loss(problem: GraphProblem, i: int, v: int, s: int) -> float:
 
 
 @helper
+def add_variables(
+    problem: GraphProblem,
+    graph: Topology,
+    i: int,
+    shares: Array,
+    at: int,
+    step: float,
+    steps: Array,
+    w: Array,
+) -> None:
+    """Add ``step·(shares − truth)`` times the features of all variables of example i.
+
+    Shares of its states begin at ``at``; ``steps`` has room for all columns.
+    """
+    n_variables = graph.n_states.shape[0]
+    v = 0
+    while v < n_variables:
+        end = group_end(problem, i, v, n_variables)
+        some = False
+        for k in range(problem.n_columns):
+            steps[k] = 0.0
+        for u in range(v, end):
+            column, truth = first_column(problem, i, u), true_state(problem, i, u)
+            for s in range(graph.n_states[u]):
+                share = shares[at + graph.unary_start[u] + s]
+                steps[column + s] = step * (share - 1.0 if s == truth else share)
+                some = some or steps[column + s] != 0.0
+        if some:
+            row_add(problem, i, v, steps, w)
+        v = end
+
+
+@helper
 def true_state(problem: GraphProblem, i: int, v: int) -> int:
     """True state of variable v."""
     return problem.labels[problem.node_offset[i] + v]

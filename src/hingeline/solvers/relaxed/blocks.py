@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, table_size
+from hingeline.inference.factor_graph import Topology, table_size, topology
 from hingeline.structures.graph_blocks import (
     AnyFactors,
     Blocks,
@@ -78,6 +78,10 @@ class Dual(NamedTuple):
     """Marginals of all blocks; see :class:`hingeline.structures.graph_blocks.Blocks`."""
 
     blocks: Blocks
+    exact: bool  # blocks are solved; False: plain steps
+    least: float  # blocks whose last gap is below it are not visited
+    w: Array  # the weights they are scored with, which visits change
+    cap: Array  # c_i; visits of examples without leave w as it is
     kappa: float  # 1/ρ, what disagreement is multiplied with to become a message
     mu: Array  # float64, over (variable, state)
     sums: Array  # float64, over (variable, state): the factors' marginals, summed
@@ -194,28 +198,19 @@ def reparametrise(
 
 @helper
 def visit_variables(
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    first: int,
-    end: int,
-    least: float,
-    cap: float,
-    exact: bool,
-    w: Array,
-    scratch: Scratch,
+    problem: Any, dual: Dual, i: int, first: int, end: int, scratch: Scratch
 ) -> float:
     """Visit those of some variables with the same row of features whose gap is at least ``least``.
 
     Returns the gain.
     """
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
     block = dual.blocks.block_at[i]
     column, n = first_column(problem, i, first), graph.n_states[first]
     alone = end - first == 1 and n < problem.n_columns  # what is not its own is left alone
     some = False
     for u in range(first, end):
-        some = some or dual.gaps[block + u] >= least
+        some = some or dual.gaps[block + u] >= dual.least
     if not some:
         return 0.0
     if alone:
@@ -228,7 +223,7 @@ def visit_variables(
     gain = 0.0
     moved = False
     for u in range(first, end):
-        if dual.gaps[block + u] < least:
+        if dual.gaps[block + u] < dual.least:
             continue
         n = graph.n_states[u]
         at = dual.blocks.unary_at[i] + graph.unary_start[u]
@@ -239,7 +234,7 @@ def visit_variables(
         degree = graph.incident_start[u + 1] - graph.incident_start[u]
         curvature = square + dual.kappa * degree
         gap, gained = step_variable(
-            scratch.margins, curvature, dual.mu, at, n, exact, scratch.change
+            scratch.margins, curvature, dual.mu, at, n, dual.exact, scratch.change
         )
         dual.gaps[block + u] = cap * gap
         gain += gained
@@ -259,7 +254,7 @@ def visit_variables(
 
 @helper
 def score_factor(
-    problem: Any, dual: Dual, graph: Topology, i: int, c: int, w: Array, scratch: Scratch
+    problem: Any, dual: Dual, graph: Topology, i: int, c: int, scratch: Scratch
 ) -> tuple[int, int, float, float, float]:
     """Marginals of factor c to ``scratch.now``, its scores less messages to ``scratch.theta``.
 
@@ -267,7 +262,7 @@ def score_factor(
     ``Σ_v ‖μ_c^v − μ_v‖²`` and ``Σ_v δ̄·(μ_v − μ_c^v)``.
     """
     theta, now, margins = scratch.theta, scratch.now, scratch.margins
-    size = factor_scores(problem, graph, i, c, w, theta)
+    size = factor_scores(problem, graph, i, c, dual.w, theta)
     truth = true_joint(problem, graph, i, c)
     right = theta[truth]
     load_masses(dual.mass, factor_mass(dual.blocks, problem, i, c), size, truth, now)
@@ -286,21 +281,16 @@ def score_factor(
             first = place_messages(dual.blocks, problem, i, p)
             for s in range(n):
                 centred -= dual.centre[first + s] * margins[s]
-                margins[s] += dual.centre[first + s] / dual.kappa
-        add_message(theta, size, n, stride, margins, 0, -dual.kappa)
+                margins[s] = dual.kappa * margins[s] + dual.centre[first + s]
+            add_message(theta, size, n, stride, margins, 0, -1.0)
+        else:
+            add_message(theta, size, n, stride, margins, 0, -dual.kappa)
     return size, truth, right, penalty, centred
 
 
 @helper
 def add_marginals(
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    c: int,
-    size: int,
-    values: Array,
-    margins: Array,
+    dual: Dual, graph: Topology, i: int, c: int, size: int, values: Array, margins: Array
 ) -> None:
     """Add the marginals of joint states of factor c to the sums of its variables."""
     stride = size
@@ -316,87 +306,47 @@ def add_marginals(
 
 @helper
 def step_factor(
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    c: int,
-    size: int,
-    truth: int,
-    cap: float,
-    w: Array,
-    scratch: Scratch,
+    problem: Any, dual: Dual, graph: Topology, i: int, c: int, truth: int, scratch: Scratch
 ) -> float:
     """A plain Frank-Wolfe step of a factor that was scored; the gain over ``c_i``."""
     theta, now, change, margins = scratch.theta, scratch.now, scratch.change, scratch.margins
-    square = cap * factor_square(problem, i, c)
+    size = table_size(graph, c)
+    square = dual.cap[i] * factor_square(problem, i, c)
     gap, best = block_gap(theta, now, 0, size)
+    quadratic = 0.0
     for s in range(size):
-        change[s] = -now[s]
-    change[best] += 1.0
-    quadratic = bend(problem, dual, graph, c, size, square, change, margins)
-    gamma = gap / quadratic if quadratic > gap else 1.0
-    for s in range(size):
-        margins[dual.blocks.widest + s] = now[s]
-        now[s] += gamma * change[s]
-    store_masses(dual.mass, factor_mass(dual.blocks, problem, i, c), size, truth, now)
-    gain = 0.0
-    for s in range(size):
-        change[s] = now[s] - margins[dual.blocks.widest + s]
-        gain += theta[s] * change[s]
-    gain -= 0.5 * bend(problem, dual, graph, c, size, square, change, margins)
-    add_marginals(problem, dual, graph, i, c, size, change, margins)
-    if cap > 0.0:
-        factor_add(problem, i, c, size, -cap, change, w)
-    return gain
-
-
-@helper
-def bend(
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    c: int,
-    size: int,
-    square: float,
-    change: Array,
-    margins: Array,
-) -> float:
-    """``q_c(d)``."""
-    total = 0.0
-    for s in range(size):
-        total += square * change[s] ** 2
+        theta[s] = now[s]  # as it was
+        change[s] = (1.0 if s == best else 0.0) - now[s]
+        quadratic += square * change[s] ** 2
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         n = graph.n_states[graph.scope[p]]
         stride //= n
         marginal(change, size, n, stride, margins, 0)
         for s in range(n):
-            total += dual.kappa * margins[s] ** 2
-    return total
+            quadratic += dual.kappa * margins[s] ** 2
+    gamma = gap / quadratic if quadratic > gap else 1.0
+    for s in range(size):
+        now[s] += gamma * change[s]
+    store_masses(dual.mass, factor_mass(dual.blocks, problem, i, c), size, truth, now)
+    for s in range(size):
+        change[s] = now[s] - theta[s]
+    add_marginals(dual, graph, i, c, size, change, margins)
+    factor_add(problem, i, c, size, -dual.cap[i], change, dual.w)
+    return gamma * (gap - 0.5 * gamma * quadratic)
 
 
 @helper
 def exchange(
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    c: int,
-    size: int,
-    truth: int,
-    cap: float,
-    w: Array,
-    scratch: Scratch,
+    problem: Any, dual: Dual, graph: Topology, i: int, c: int, truth: int, scratch: Scratch
 ) -> float:
     """Pairwise Frank-Wolfe steps of a factor that was scored; the gain over ``c_i``."""
     theta, now = scratch.theta, scratch.now
-    square = cap * factor_square(problem, i, c)
-    mass = factor_mass(dual.blocks, problem, i, c)
+    size, mass = table_size(graph, c), factor_mass(dual.blocks, problem, i, c)
+    square = dual.cap[i] * factor_square(problem, i, c)
     gain = enough = 0.0
     for _ in range(EXCHANGES):
-        best, worst = 0, truth
-        low = np.inf
+        best, worst, low = 0, truth, np.inf
         for s in range(size):
             if theta[s] > theta[best]:
                 best = s
@@ -421,15 +371,14 @@ def exchange(
         taken = now[worst] - left
         given = taken
         if best != truth:
-            given = np.float64(np.float32((1.0 - 0.5 * ROUNDING) * (now[best] + taken))) - now[best]
-            dual.mass[mass + best - (1 if best > truth else 0)] = now[best] + given
+            more = np.float32((1.0 - 0.5 * ROUNDING) * (now[best] + taken))
+            dual.mass[mass + best - (1 if best > truth else 0)] = more
+            given = np.float64(more) - now[best]
         gain += taken * (slope - 0.5 * quadratic * taken)
-        move_state(problem, dual, graph, i, c, size, worst, -taken, square, cap, w, scratch)
-        move_state(problem, dual, graph, i, c, size, best, given, square, cap, w, scratch)
+        move_state(problem, dual, graph, i, c, worst, -taken, square, scratch)
+        move_state(problem, dual, graph, i, c, best, given, square, scratch)
         if given != taken:
-            move_state(
-                problem, dual, graph, i, c, size, truth, taken - given, square, cap, w, scratch
-            )
+            move_state(problem, dual, graph, i, c, truth, taken - given, square, scratch)
     return gain
 
 
@@ -440,16 +389,13 @@ def move_state(
     graph: Topology,
     i: int,
     c: int,
-    size: int,
     state: int,
     change: float,
     square: float,
-    cap: float,
-    w: Array,
     scratch: Scratch,
 ) -> None:
     """Change the marginal of one joint state of factor c: sums, scores and weights follow."""
-    theta = scratch.theta
+    theta, size = scratch.theta, table_size(graph, c)
     scratch.now[state] += change
     theta[state] -= square * change
     stride = size
@@ -462,61 +408,45 @@ def move_state(
         for outer in range(s * stride, size, n * stride):
             for k in range(outer, outer + stride):
                 theta[k] -= dual.kappa * change
-    if cap > 0.0:
-        state_add(problem, i, c, size, state, -cap * change, w)
+    if dual.cap[i] > 0.0:
+        state_add(problem, i, c, size, state, -dual.cap[i] * change, dual.w)
 
 
 @helper
 def visit_factors(
-    kind: AnyFactors,
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    first: int,
-    end: int,
-    least: float,
-    cap: float,
-    exact: bool,
-    w: Array,
-    scratch: Scratch,
+    kind: AnyFactors, problem: Any, dual: Dual, i: int, first: int, end: int, scratch: Scratch
 ) -> float:
     """Visit those of some factors of example i whose gap is at least ``least``; the gain."""
+    graph, cap = topology(problem.graphs, problem.graph[i]), dual.cap[i]
     block = dual.blocks.block_at[i] + graph.n_states.shape[0]
     gain = 0.0
     for c in range(first, end):
-        if dual.gaps[block + c] < least:
+        if dual.gaps[block + c] < dual.least:
             continue
-        size, truth, _, _, _ = score_factor(problem, dual, graph, i, c, w, scratch)
+        size, truth, _, _, _ = score_factor(problem, dual, graph, i, c, scratch)
         gap, _ = block_gap(scratch.theta, scratch.now, 0, size)
         dual.gaps[block + c] = cap * gap
-        if gap > 0.0 and exact:
-            gain += exchange(problem, dual, graph, i, c, size, truth, cap, w, scratch)
+        if gap > 0.0 and dual.exact:
+            gain += exchange(problem, dual, graph, i, c, truth, scratch)
         elif gap > 0.0:
-            gain += step_factor(problem, dual, graph, i, c, size, truth, cap, w, scratch)
+            gain += step_factor(problem, dual, graph, i, c, truth, scratch)
     return cap * gain
 
 
 @helper
 def evaluate_factors(
-    kind: AnyFactors,
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    cap: float,
-    w: Array,
-    scratch: Scratch,
+    kind: AnyFactors, problem: Any, dual: Dual, i: int, scratch: Scratch
 ) -> tuple[float, float, float]:
     """Sums over the factors of example i; their gaps, and their marginals added to ``sums``.
 
     Returns ``Σ max θ̂`` relative to the truth, ``Σ ‖μ_c^v − μ_v‖²`` and ``Σ δ̄·(μ_v − μ_c^v)``.
     """
+    graph, cap = topology(problem.graphs, problem.graph[i]), dual.cap[i]
     block = dual.blocks.block_at[i] + graph.n_states.shape[0]
     hinge = penalty = centred = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
-        size, _, right, apart, along = score_factor(problem, dual, graph, i, c, w, scratch)
-        add_marginals(problem, dual, graph, i, c, size, scratch.now, scratch.margins)
+        size, _, right, apart, along = score_factor(problem, dual, graph, i, c, scratch)
+        add_marginals(dual, graph, i, c, size, scratch.now, scratch.margins)
         gap, best = block_gap(scratch.theta, scratch.now, 0, size)
         hinge += scratch.theta[best] - right
         penalty += apart
@@ -527,17 +457,10 @@ def evaluate_factors(
 
 @helper
 def add_factors(
-    kind: AnyFactors,
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    cap: float,
-    coupled: bool,
-    w: Array,
-    scratch: Scratch,
+    kind: AnyFactors, problem: Any, dual: Dual, i: int, coupled: bool, scratch: Scratch
 ) -> None:
     """``w += Ψμ`` for the factors of example i; ``coupled``: ``w += Ψ(μ' − μ)``, μ' a coupling."""
+    graph, cap = topology(problem.graphs, problem.graph[i]), dual.cap[i]
     now, start = scratch.now, scratch.theta
     for c in range(graph.scope_start.shape[0] - 1):
         size = table_size(graph, c)
@@ -555,7 +478,7 @@ def add_factors(
             now[k] -= start[k]
             some = some or now[k] != 0.0
         if some:
-            factor_add(problem, i, c, size, -cap, now, w)
+            factor_add(problem, i, c, size, -cap, now, dual.w)
 
 
 @helper

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology
+from hingeline.inference.factor_graph import Topology, topology
 from hingeline.solvers.relaxed.blocks import Dual, Scratch
 from hingeline.structures.graph_blocks import BinaryPairs, place_messages
 
@@ -91,19 +91,13 @@ def store_pair(mass: Array, pair: Pair, values: Four) -> Four:
     s1 = np.float64(np.float32(values.s1))
     s2 = np.float64(np.float32(values.s2))
     s3 = np.float64(np.float32(values.s3))
-    over = s1 + s2 + s3 - 1.0
-    if over > 0.0:  # by rounding: the largest one gives way
-        over += 1.2e-7
-        if s1 >= s2 and s1 >= s3:
-            s1 = np.float64(np.float32(s1 - over))
-        elif s2 >= s3:
-            s2 = np.float64(np.float32(s2 - over))
-        else:
-            s3 = np.float64(np.float32(s3 - over))
-    mass[mass_place(pair, 1)] = s1
-    mass[mass_place(pair, 2)] = s2
-    mass[mass_place(pair, 3)] = s3
-    return Four(max(1.0 - (s1 + s2 + s3), 0.0), s1, s2, s3)
+    if s1 + s2 + s3 > 1.0:  # by rounding
+        less = (1.0 - 2.4e-7) / (s1 + s2 + s3)
+        s1, s2, s3 = less * s1, less * s2, less * s3
+    mass[mass_place(pair, 1)] = np.float32(s1)
+    mass[mass_place(pair, 2)] = np.float32(s2)
+    mass[mass_place(pair, 3)] = np.float32(s3)
+    return load_pair(mass, pair)
 
 
 @helper
@@ -130,8 +124,9 @@ def centre_of_pair(problem: Any, dual: Dual, i: int, c: int, pair: Pair) -> Four
     a = place_messages(dual.blocks, problem, i, 2 * c)
     b = place_messages(dual.blocks, problem, i, 2 * c + 1)
     true_a, true_b = pair.truth // 2, pair.truth % 2
-    right_a, wrong_a = dual.centre[a + true_a], dual.centre[a + 1 - true_a]
-    right_b, wrong_b = dual.centre[b + true_b], dual.centre[b + 1 - true_b]
+    # Sums of float32 would be float32.
+    right_a, wrong_a = np.float64(dual.centre[a + true_a]), np.float64(dual.centre[a + 1 - true_a])
+    right_b, wrong_b = np.float64(dual.centre[b + true_b]), np.float64(dual.centre[b + 1 - true_b])
     return Four(right_a + right_b, right_a + wrong_b, wrong_a + right_b, wrong_a + wrong_b)
 
 
@@ -232,24 +227,14 @@ def add_sums(sums: Array, pair: Pair, d: Four) -> None:
 
 @helper
 def visit_factors(
-    kind: BinaryPairs,
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    first: int,
-    end: int,
-    least: float,
-    cap: float,
-    exact: bool,
-    w: Array,
-    scratch: Scratch,
+    kind: BinaryPairs, problem: Any, dual: Dual, i: int, first: int, end: int, scratch: Scratch
 ) -> float:
     """A projected step of each of some pairs whose gap is at least ``least``; the gain."""
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
     block, kappa = dual.blocks.block_at[i] + graph.n_states.shape[0], dual.kappa
     gain = 0.0
     for c in range(first, end):
-        if dual.gaps[block + c] < least:
+        if dual.gaps[block + c] < dual.least:
             continue
         pair = locate_pair(problem, dual, graph, i, c)
         mu = load_pair(dual.mass, pair)
@@ -274,16 +259,10 @@ def visit_factors(
 
 @helper
 def evaluate_factors(
-    kind: BinaryPairs,
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    cap: float,
-    w: Array,
-    scratch: Scratch,
+    kind: BinaryPairs, problem: Any, dual: Dual, i: int, scratch: Scratch
 ) -> tuple[float, float, float]:
     """Sums over the pairs of example i; their gaps, and their marginals added to ``sums``."""
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
     block, kappa = dual.blocks.block_at[i] + graph.n_states.shape[0], dual.kappa
     hinge = penalty = centred = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
@@ -308,17 +287,10 @@ def evaluate_factors(
 
 @helper
 def add_factors(
-    kind: BinaryPairs,
-    problem: Any,
-    dual: Dual,
-    graph: Topology,
-    i: int,
-    cap: float,
-    coupled: bool,
-    w: Array,
-    scratch: Scratch,
+    kind: BinaryPairs, problem: Any, dual: Dual, i: int, coupled: bool, scratch: Scratch
 ) -> None:
     """``w += Ψμ`` for the pairs of example i; ``coupled``: ``w += Ψ(μ' − μ)``, μ' a coupling."""
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
     for c in range(graph.scope_start.shape[0] - 1):
         pair = locate_pair(problem, dual, graph, i, c)
         mu = load_pair(dual.mass, pair)
@@ -450,13 +422,6 @@ def descend_pairs(
                 tables[k + 2] -= step0
                 tables[k + 3] -= step1
         beliefs[2 * v], beliefs[2 * v + 1] = mean0, mean1
-
-
-@helper
-def store_pairs(count: int, messages: Array, stored: Array, at: int) -> None:
-    """Messages of the example's pairs to storage."""
-    for k in range(4 * count):
-        stored[at + k] = np.float32(messages[k])
 
 
 @helper

@@ -21,14 +21,14 @@ wrong label, which is what the messages have to outweigh.
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
 ``schedule="improved"``
-    Blocks are solved exactly. Examples are visited in random order, the blocks of an example
-    together, so that a row of features is read once for all variables that share it. Every
-    ``passes`` passes all blocks are evaluated, in threads, and blocks with little to gain are left
-    out until the next time. After the first few sweeps ``(η/2)‖w − w'‖²`` is added, w' being the
-    weights of the sweep before (a proximal point method). Thousands of factors share a table of
-    weights, and what they have to do is to differ: their messages, 1/ρ, bend the dual far less
-    than their own share of w, c_i, which they may ignore together but not one by one. With
-    c_i/(1 + η) they move further, and w is less noisy.
+    Blocks of all examples are visited in random order and solved, variables that share a row of
+    features together (:mod:`hingeline.solvers.relaxed.passes`). Every ``passes`` passes all blocks
+    are evaluated, in threads, and blocks with little to gain are left out until the next time.
+    Where ρ is large, ``(η/2)‖w − w'‖²`` is added after the first few sweeps, w' being the weights
+    of the sweep before (a proximal point method). Thousands of factors share a table of weights,
+    and what they have to do is to differ: their messages, 1/ρ, bend the dual far less than their
+    own share of w, c_i, which they may ignore together but not one by one. With c_i/(1 + η) they
+    move further, and w is less noisy.
 
 Certificate. ``g_ρ(w, δ) − f_ρ(μ)`` with the messages of μ is the sum of the blocks' Frank-Wolfe
 gaps: primal, dual and gap are those of the softly constrained problem, whose optimum is at least
@@ -64,45 +64,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import by_class, helper, kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory, same_examples
 from hingeline.core.solver import CertifiedSolver
-from hingeline.inference.factor_graph import table_size, topology
 from hingeline.inference.map import NO_ORACLE
 from hingeline.solvers.nu import Margins
-from hingeline.solvers.relaxed import blocks as any_factors
-from hingeline.solvers.relaxed import pairs as binary_pairs
-from hingeline.solvers.relaxed.blocks import (
-    Dual,
-    Scratch,
-    block_gap,
-    make_scratch,
-    reparametrise,
-    visit_variables,
+from hingeline.solvers.relaxed.blocks import Dual
+from hingeline.solvers.relaxed.passes import (
+    CENTRE,
+    FRACTIONAL,
+    HINGE,
+    LINEAR,
+    PENALTY,
+    Units,
+    add_weights,
+    cut_units,
+    evaluate,
+    move_centre,
+    pass_units,
 )
 from hingeline.structures.graph_blocks import (
     AnyFactors,
     BinaryPairs,
-    Blocks,
     decodes_cheaply,
-    factor_mass,
-    first_column,
-    group_end,
     lay_out_blocks,
-    load_masses,
-    marginal,
     mean_loss,
     mean_square,
-    place_messages,
-    row_add,
-    row_scores,
-    true_joint,
-    true_state,
-    variable_loss,
 )
 
 Array = np.ndarray[Any, Any]
@@ -121,282 +111,6 @@ AVERAGED_ITERATES = 32
 PLAIN_SWEEPS = 3
 #: η by default, over c_i·ρ, and at most.
 PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0
-#: A variable is fractional where its largest marginal is further than this from 1.
-FRACTIONAL_FROM = 1e-6
-#: Columns of what the evaluation of an example gives.
-HINGE, LINEAR, PENALTY, CENTRE, FRACTIONAL = range(5)
-
-
-class Units(NamedTuple):
-    """Blocks that are visited together; those of unit k end where k + 1 begins."""
-
-    starts: Array  # int64
-    owners: Array  # int32: the example of each
-
-
-# Factors of an example, by their kind ------------------------------------------------------------
-
-
-def _by_kind(name: str) -> Any:
-    """Let kernels contain what one kind of factors needs, by the class of ``blocks.factors``."""
-    modules: dict[type, Any] = {AnyFactors: any_factors, BinaryPairs: binary_pairs}
-    kinds = {kind: getattr(module, name) for kind, module in modules.items()}
-
-    def stub(kind: Any, *rest: Any) -> Any:
-        return kinds[type(kind)](kind, *rest)
-
-    return by_class(stub, kinds.get)
-
-
-visit_factors = _by_kind("visit_factors")
-evaluate_factors = _by_kind("evaluate_factors")
-add_factors = _by_kind("add_factors")
-
-
-# Evaluations: nothing moves mass for good. Those of examples run in threads ---------------------
-
-
-@helper
-def evaluate_example(
-    problem: Any, dual: Dual, i: int, cap: float, w: Array, scratch: Scratch, out: Array
-) -> None:
-    """Sums over the blocks of example i, and the gap of each of them, at these weights.
-
-    ``out`` gets ``Σ max θ̂`` relative to the truth, ``Σ μ·l``, ``Σ ‖μ_c^v − μ_v‖²``,
-    ``Σ δ̄·(μ_v − μ_c^v)`` and how many variables are fractional.
-    """
-    blocks = dual.blocks
-    graph = topology(problem.graphs, problem.graph[i])
-    n_variables = graph.n_states.shape[0]
-    for k in range(blocks.unary_at[i], blocks.unary_at[i + 1]):
-        dual.sums[k] = 0.0
-    hinge, penalty, centred = evaluate_factors(
-        blocks.factors, problem, dual, graph, i, cap, w, scratch
-    )
-    linear = 0.0
-    fractional = 0
-    end = 0
-    for u in range(n_variables):
-        if u == end:
-            end = group_end(problem, i, u, n_variables)
-            row_scores(problem, i, u, w, scratch.columns)
-        n = graph.n_states[u]
-        at = blocks.unary_at[i] + graph.unary_start[u]
-        column = first_column(problem, i, u)
-        largest = 0.0
-        for s in range(n):
-            scratch.margins[s] = scratch.columns[column + s]
-            linear += dual.mu[at + s] * variable_loss(problem, i, u, s)
-            largest = max(largest, dual.mu[at + s])
-        if largest < 1.0 - FRACTIONAL_FROM:
-            fractional += 1
-        hinge -= scratch.margins[true_state(problem, i, u)]
-        reparametrise(problem, dual, graph, i, u, at, scratch.margins)
-        gap, best = block_gap(scratch.margins, dual.mu, at, n)
-        hinge += scratch.margins[best]
-        dual.gaps[blocks.block_at[i] + u] = cap * gap
-    out[HINGE] = hinge
-    out[LINEAR] = linear
-    out[PENALTY] = penalty
-    out[CENTRE] = centred
-    out[FRACTIONAL] = fractional
-
-
-@helper
-def put_back(kept: Array, values: Array, at: int) -> None:
-    """Copy what was set aside; an assignment to a slice takes seconds to compile."""
-    for k in range(kept.shape[0]):
-        values[at + k] = kept[k]
-
-
-@kernel
-def evaluate(
-    problem: Any,
-    dual: Dual,
-    order: Array,
-    cap: Array,
-    rounds: int,
-    least: float,
-    w: Array,
-    out: Array,
-) -> None:
-    """Evaluate each of these examples; ``out[i]`` gets what :func:`evaluate_example` says.
-
-    With ``rounds``, what it would say after so many rounds over the blocks with fixed weights. Any
-    messages make a bound. Those of the marginals are what all weights together made of them; these
-    are made for the given weights. Blocks whose gap is below ``least`` keep theirs. The marginals
-    are put back where they were; their sums must be right.
-    """
-    blocks = dual.blocks
-    scratch = make_scratch(problem, dual)
-    for i in order:
-        graph = topology(problem.graphs, problem.graph[i])
-        n_variables = graph.n_states.shape[0]
-        more = 1 if rounds > 0 else 0  # nothing is set aside where nothing moves
-        a, b = blocks.unary_at[i], blocks.unary_at[i + more]
-        c, d = blocks.mass_at[i], blocks.mass_at[i + more]
-        e, f = blocks.block_at[i], blocks.block_at[i + more]
-        mu, sums = dual.mu[a:b].copy(), dual.sums[a:b].copy()
-        mass, gaps = dual.mass[c:d].copy(), dual.gaps[e:f].copy()
-        for _ in range(rounds):
-            put_back(gaps, dual.gaps, e)
-            n_factors = graph.scope_start.shape[0] - 1
-            visit_factors(
-                blocks.factors, problem, dual, graph, i, 0, n_factors, least, 0.0, True, w, scratch
-            )
-            v = 0
-            while v < n_variables:
-                end = group_end(problem, i, v, n_variables)
-                visit_variables(problem, dual, graph, i, v, end, least, 0.0, True, w, scratch)
-                v = end
-        evaluate_example(problem, dual, i, cap[i], w, scratch, out[i])
-        put_back(mu, dual.mu, a)
-        put_back(sums, dual.sums, a)
-        put_back(mass, dual.mass, c)
-        put_back(gaps, dual.gaps, e)
-
-
-@kernel
-def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
-    """``δ̄ += step·κ(μ_c^v − μ_v)`` for these examples, and what is summed of it anew."""
-    blocks = dual.blocks
-    scratch = make_scratch(problem, dual)
-    for i in order:
-        graph = topology(problem.graphs, problem.graph[i])
-        unary = blocks.unary_at[i]
-        for k in range(unary, blocks.unary_at[i + 1]):
-            dual.centre_sums[k] = 0.0
-        for c in range(graph.scope_start.shape[0] - 1):
-            size = table_size(graph, c)
-            truth = true_joint(problem, graph, i, c)
-            load_masses(dual.mass, factor_mass(blocks, problem, i, c), size, truth, scratch.now)
-            stride = size
-            for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-                v = graph.scope[p]
-                n = graph.n_states[v]
-                stride //= n
-                marginal(scratch.now, size, n, stride, scratch.margins, 0)
-                at = unary + graph.unary_start[v]
-                first = place_messages(blocks, problem, i, p)
-                for s in range(n):
-                    apart = scratch.margins[s] - dual.mu[at + s]
-                    dual.centre[first + s] += step * dual.kappa * apart
-                    dual.centre_sums[at + s] += dual.centre[first + s]
-
-
-@kernel
-def add_weights(problem: Any, dual: Dual, cap: Array, coupled: bool, w: Array) -> None:
-    """``w += Ψμ``; ``coupled``: ``w += Ψ(μ' − μ)``, where the factors' marginals μ' agree."""
-    blocks = dual.blocks
-    scratch = make_scratch(problem, dual)
-    for i in range(cap.shape[0]):
-        if cap[i] == 0.0:
-            continue
-        graph = topology(problem.graphs, problem.graph[i])
-        n_variables = graph.n_states.shape[0]
-        v = n_variables if coupled else 0
-        while v < n_variables:
-            end = group_end(problem, i, v, n_variables)
-            some = False
-            for k in range(problem.n_columns):
-                scratch.steps[k] = 0.0
-            for u in range(v, end):
-                at = blocks.unary_at[i] + graph.unary_start[u]
-                column = first_column(problem, i, u)
-                truth = true_state(problem, i, u)
-                for s in range(graph.n_states[u]):
-                    if s != truth and dual.mu[at + s] != 0.0:
-                        scratch.steps[column + s] = -cap[i] * dual.mu[at + s]
-                        some = True
-                scratch.steps[column + truth] = cap[i] * (1.0 - dual.mu[at + truth])
-            if some:
-                row_add(problem, i, v, scratch.steps, w)
-            v = end
-        add_factors(blocks.factors, problem, dual, graph, i, cap[i], coupled, w, scratch)
-
-
-# Passes ------------------------------------------------------------------------------------------
-
-
-@kernel
-def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners: Array) -> int:
-    """Cut all blocks into units: first blocks and examples of them, or only how many there are.
-
-    A unit is a run of variables that share a row of features, or up to ``together`` factors of an
-    example; one block where ``together`` is 0.
-    """
-    count = 0
-    for i in range(blocks.block_at.shape[0] - 1):
-        n = problem.node_offset[i + 1] - problem.node_offset[i]
-        end = blocks.block_at[i + 1] - blocks.block_at[i]
-        b = 0
-        while b < end:
-            if starts.shape[0] > 0:
-                starts[count] = blocks.block_at[i] + b
-                owners[count] = i
-            count += 1
-            if together == 0:
-                b += 1
-            elif b < n:
-                b = group_end(problem, i, b, n)
-            else:
-                b = min(b + together, end)
-    return count
-
-
-@kernel
-def pass_units(
-    problem: Any,
-    dual: Dual,
-    units: Units,
-    order: Array,
-    cap: Array,
-    least: float,
-    exact: bool,
-    every: int,
-    w: Array,
-    total: Array,
-) -> tuple[float, float]:
-    """Visit the blocks of these units whose last gap is at least ``least``.
-
-    After each ``every`` units the weights are added to ``total``. Returns the gaps of the units,
-    summed, and what f_ρ gained.
-    """
-    blocks = dual.blocks
-    scratch = make_scratch(problem, dual)
-    gain = met = 0.0
-    for k in range(order.shape[0]):
-        i = units.owners[order[k]]
-        graph = topology(problem.graphs, problem.graph[i])
-        n = graph.n_states.shape[0]
-        lo, hi = units.starts[order[k]], units.starts[order[k] + 1]
-        first, end = lo - blocks.block_at[i], hi - blocks.block_at[i]
-        if first < n:
-            gain += visit_variables(
-                problem, dual, graph, i, first, end, least, cap[i], exact, w, scratch
-            )
-        else:
-            first, end = first - n, end - n
-            gain += visit_factors(
-                blocks.factors,
-                problem,
-                dual,
-                graph,
-                i,
-                first,
-                end,
-                least,
-                cap[i],
-                exact,
-                w,
-                scratch,
-            )
-        for b in range(lo, hi):
-            met += dual.gaps[b]
-        if (k + 1) % every == 0:
-            for j in range(w.shape[0]):
-                total[j] += w[j]
-    return met, gain
 
 
 class Marginals(NamedTuple):
@@ -445,8 +159,8 @@ class SoftBCFW(CertifiedSolver):
         )
         sampling: str | None = option(
             None,
-            "blocks in a random order of the examples, drawn evenly, or drawn in proportion to "
-            "their last gaps; None: as the schedule",
+            "blocks in a random order, drawn evenly, or drawn in proportion to their last gaps; "
+            "None: as the schedule",
             words=("permutation", "random", "gap"),
         )
         passes: int = option(4, "passes between two evaluations of all blocks")
@@ -470,9 +184,7 @@ class SoftBCFW(CertifiedSolver):
             published = self.schedule == "published"
             order = self.sampling or ("random" if published else "permutation")
             if published:
-                yield from ("passes", "rounds")
-            if published or order != "permutation":
-                yield "proximal"
+                yield from ("passes", "rounds", "proximal")
             if order != "permutation" and (published or self.rounds == 0):
                 yield "skip"
             if self.constraints == "soft":
@@ -480,7 +192,7 @@ class SoftBCFW(CertifiedSolver):
 
     saved_numbers = (
         *(*CertifiedSolver.saved_numbers, "rho", "value", "relaxed", "soft", "relaxed_bound"),
-        *("fractional", "best_relaxed", "_average_leads"),
+        *("fractional", "best_relaxed"),
     )
     saved_arrays = (
         *(*CertifiedSolver.saved_arrays, "mu", "sums", "mass", "gaps", "centre", "centre_sums"),
@@ -519,6 +231,7 @@ class SoftBCFW(CertifiedSolver):
         self.centre = np.zeros(int(self.blocks.message_at[-1]) if centred else 0, dtype=np.float32)
         self.centre_sums = np.zeros(len(self.mu) if centred else 0)
         self.terms = np.zeros((compiled.n, 5))  # of the objectives, by example
+        self.no_cap = np.zeros(compiled.n)
         self.rounds = 0 if published else int(self.options.rounds)
         self.value = 0.0  # f_ρ
         self.relaxed = self.soft = math.inf  # g and g_ρ at the last evaluation
@@ -559,11 +272,10 @@ class SoftBCFW(CertifiedSolver):
         states = problem.graphs.n_states[first + variable].astype(np.int64)
         return np.asarray(np.cumsum(states) - states + problem.labels)
 
-    @property
-    def dual_point(self) -> Dual:
-        """The marginals, as the kernels take them."""
+    def at(self, weights: Array, cap: Array, least: float = 0.0, exact: bool = True) -> Dual:
+        """The marginals with these weights, as the kernels take them."""
         arrays = self.mu, self.sums, self.mass, self.gaps, self.centre, self.centre_sums
-        return Dual(self.blocks, self.kappa, *arrays)
+        return Dual(self.blocks, exact, least, weights, cap, self.kappa, *arrays)
 
     @property
     def kappa(self) -> float:
@@ -589,19 +301,16 @@ class SoftBCFW(CertifiedSolver):
             for k in range(self.options.passes):
                 self._pass(self.form.cap, first=self.clock == 1 and k == 0)
             weights = self.w
+        self.total /= self._averaged
         both = self.clock % 4 == 0
         average = last = math.inf
-        if self._averaged > 0:
-            self.total /= self._averaged
-        if self._averaged > 0 and (self._average_leads or both):
+        if self._average_leads or both:
             average = self._evaluate_and_keep(self.total, self.rounds)
-        if self._averaged == 0 or not self._average_leads or both:
+        if not self._average_leads or both:
             last = self._evaluate_and_keep(weights, self.rounds)
-        if both and self._averaged > 0:
+        if both:
             self._average_leads = average <= last
-        self.anchor[:] = (
-            self.total if self._averaged > 0 and self.clock <= PLAIN_SWEEPS else weights
-        )
+        self.anchor[:] = self.total if self.clock <= PLAIN_SWEEPS else weights
         self._update_dual()
         return min(average, last) - self.lower_bound()
 
@@ -615,7 +324,7 @@ class SoftBCFW(CertifiedSolver):
         if eta is None:  # small problems and hard constraints are as well conditioned without
             eta = min(PROXIMAL_SHARE * self.rho / self.balance, MOST_PROXIMAL)
             eta = eta if eta >= 1.0 else 0.0
-        if eta == 0.0 or self.sampling != "permutation":
+        if eta == 0.0:
             return None
         self.w += eta * self.anchor
         self.w /= 1.0 + eta
@@ -643,7 +352,8 @@ class SoftBCFW(CertifiedSolver):
         least, met, left = 0.0, 0.0, len(known)
         if ordered and not first:
             least = self._least_gap()
-            known = known[np.maximum.reduceat(self.gaps, starts)[known] >= least]
+            worth = known[np.maximum.reduceat(self.gaps, starts)[known] >= least]
+            known = worth if len(worth) else known
             left = len(known)
         order = self.rng.permutation(known) if ordered else known
         most = -(-left // PARTS_BY_GAP) if by_gap else UNITS_DRAWN
@@ -659,19 +369,8 @@ class SoftBCFW(CertifiedSolver):
             elif not ordered:
                 part = known[self.rng.integers(0, len(known), len(part))]
             every = max(len(part) // AVERAGED_ITERATES, 1)
-            some, gain = pass_units(
-                *(
-                    self.problem,
-                    self.dual_point,
-                    self.units,
-                    part,
-                    cap,
-                    least,
-                    self.exact_steps,
-                    every,
-                ),
-                *(self.w, self.total),
-            )
+            point = self.at(self.w, cap, least, self.exact_steps)
+            some, gain = pass_units(self.problem, point, self.units, part, every, self.total)
             self._averaged += len(part) // every
             met += some
             self.value += gain
@@ -686,9 +385,9 @@ class SoftBCFW(CertifiedSolver):
     def _evaluate(self, weights: Array, out: Array, rounds: int = 0) -> None:
         """Gaps of all blocks and sums over those of each example, in threads."""
         least = self._least_gap() if rounds > 0 else 0.0
-        problem, dual, cap = self.problem, self.dual_point, self.form.cap
+        dual, still = (self.at(weights, cap, least) for cap in (self.form.cap, self.no_cap))
         self.workers.map(
-            lambda part, scratch: evaluate(problem, dual, part, cap, rounds, least, weights, out),
+            lambda part, scratch: evaluate(self.problem, dual, still, part, rounds, out),
             self.active,
         )
 
@@ -751,7 +450,7 @@ class SoftBCFW(CertifiedSolver):
 
     def _move_centre(self, step: float) -> None:
         """Move the centre by ``step`` times the way to the messages of this moment."""
-        dual = self.dual_point
+        dual = self.at(self.w, self.form.cap)
         self.workers.map(
             lambda part, scratch: move_centre(self.problem, dual, part, step), self.active
         )
@@ -763,7 +462,7 @@ class SoftBCFW(CertifiedSolver):
         """
         weights = aligned_zeros(len(self.w))
         weights[:] = self.w
-        add_weights(self.problem, self.dual_point, self.form.cap, True, weights)
+        add_weights(self.problem, self.at(weights, self.form.cap), True)
         linear, square = float(self.form.cap @ self.terms[:, LINEAR]), float(weights @ weights)
         part = min(linear / square, 1.0) if square > 0.0 else 1.0
         self.relaxed_bound = max(self.relaxed_bound, part * linear - 0.5 * part**2 * square)
@@ -772,7 +471,8 @@ class SoftBCFW(CertifiedSolver):
 
     def certify(self) -> float:
         """The primal of the weights made anew from the marginals."""
-        self._rebuild_weights()
+        self.w = aligned_zeros(self.compiled.n_weights)
+        add_weights(self.problem, self.at(self.w, self.form.cap), False)
         primal = self._evaluate_and_keep(self.w)
         self._update_dual()
         return primal
@@ -814,17 +514,11 @@ class SoftBCFW(CertifiedSolver):
 
     # State ---------------------------------------------------------------------------------
 
-    def _rebuild_weights(self) -> None:
-        self.w = aligned_zeros(self.compiled.n_weights)
-        add_weights(self.problem, self.dual_point, self.form.cap, False, self.w)
-
     def repair(self) -> None:
         """Weights, sums, gaps and f_ρ from the marginals."""
-        self._rebuild_weights()
         if len(self.centre) > 0:
             self._move_centre(0.0)
-        self._evaluate_and_keep(self.w)
-        self._update_dual()
+        self.certify()
 
     def memory(self) -> Marginals:
         """The marginals of all blocks."""
