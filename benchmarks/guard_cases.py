@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +44,8 @@ INFERENCE = ("auto", "max-product", "enumeration", "graph-cut", "lp", "ad3", "ic
 
 #: What every fit shares; few passes are enough to go through every branch of a solver.
 COMMON: dict[str, Any] = {"tol": 1e-4, "max_iter": 8, "random_state": 0}
+#: Strings as one feature each, or as many as there are in a list.
+PLAIN = partial(hl.ChainSSVM, features=DictEncoder())
 
 
 class Fitted(NamedTuple):
@@ -198,7 +201,9 @@ def chain_inputs() -> Iterator[Case]:
     T = [[(word, word[0]) for word in text] for text in W]
     texts = {"strings": W, "dicts": D, "tuples": T, "lists": [[[w, w[0]] for w in t] for t in W]}
     for name, given in texts.items():
-        yield from combine(f"chain {name}", make, (given, labels), **solvers)
+        kind = PLAIN if name in ("strings", "lists") else make
+        yield from combine(f"chain {name}", kind, (given, labels), **solvers)
+    yield one("chain words", make, (W, labels), {})
     pairs = ["0[0]", "0[-1]|0[0]"]
     encoders = {
         "templates": TokenTemplates(pairs),
@@ -270,7 +275,7 @@ def crf() -> Iterator[Case]:
         yield Case(name, fit(sequences(), params))
     for C in (0.1, 10.0):
         yield Case(f"crf C={C}", fit(sequences(), {"C": C}))
-    yield Case("crf strings", fit(words(), {}))
+    yield Case("crf strings", fit(words(), {"features": DictEncoder()}))
     yield Case("crf csr", fit(([sp.csr_matrix(x) for x in sequences()[0]], sequences()[1]), {}))
 
 
@@ -406,17 +411,18 @@ def semisupervised() -> Iterator[Case]:
         return run
 
     def svm(n_jobs: int) -> Any:
-        return hl.ChainSSVM(C=0.1, max_iter=30, random_state=0, n_jobs=n_jobs)
+        return PLAIN(C=0.1, max_iter=30, random_state=0, n_jobs=n_jobs)
 
     def field(n_jobs: int) -> Any:
-        return hl.ChainCRF(C=1.0, max_iter=15, n_jobs=n_jobs)
+        return hl.ChainCRF(features=DictEncoder(), C=1.0, max_iter=15, n_jobs=n_jobs)
 
     settings: dict[str, Params] = {
         "default": {},
-        "viterbi": {"start": "viterbi"},
-        "random": {"order": "random"},
+        "given": {"weights": "given"},
+        "viterbi": {"start": "viterbi", "max_sweeps": 1, "weights": "given"},
+        "random": {"order": "random", "max_sweeps": 1},
         "last": {"select": "last"},
-        "sweeps": {"max_sweeps": 3, "max_switches": 20},
+        "sweeps": {"max_sweeps": 3, "max_switches": 20, "weights": "given"},
         "free": {"constraints": ()},
     }
     few: Params = {"C_u": (0.1, 1.0), "max_alternations": 3, "random_state": 0}
@@ -431,8 +437,8 @@ def semisupervised() -> Iterator[Case]:
         (TransductiveSSVM, svm, {"max_rounds": 2, "C_u": 0.1}),
         (PosteriorRegularization, field, {"max_rounds": 2, "max_passes": 10}),
         (PosteriorRegularization, field, {"max_rounds": 2, "unlabelled_weight": 0.1}),
-        (DASO, field, {"max_alternations": 2, "max_passes": 10}),
-        (DASO, field, {"max_alternations": 1, "temperatures": (1.0, 0.1), "max_passes": 10}),
+        (DASO, field, {"max_rounds": 2, "max_passes": 10}),
+        (DASO, field, {"max_rounds": 1, "temperatures": (1.0, 0.1), "max_passes": 10}),
     ):
         text = ",".join(f"{key}={value}" for key, value in params.items())
         for dev in (False, True):
@@ -461,7 +467,7 @@ def streams() -> Iterator[Case]:
     kinds: dict[str, tuple[Any, Data]] = {
         "multiclass": (hl.MulticlassSSVM, rows(0, 30)),
         "chain": (hl.ChainSSVM, sequences(0, 15)),
-        "chain strings": (hl.ChainSSVM, words(0, 15)),
+        "chain strings": (PLAIN, words(0, 15)),
     }
 
     def stream(kind: str, params: Params, given: Params, forget: Params) -> Callable[[int], Fitted]:

@@ -14,6 +14,7 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -262,17 +263,47 @@ def result_path(name: str, quick: bool, suffix: str = ".json") -> Path:
     return RESULTS / f"{name}{'-quick' if quick else ''}{suffix}"
 
 
-def write_results(name: str, rows: Any, *, quick: bool) -> Path:
-    """Write rows, command, versions and machine to ``results/<name>.json``, atomically."""
+def commit() -> str:
+    """Name the commit measured; a plus sign says that the tree had changes."""
+    asked = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--abbrev=7", "--exclude=*"]
+    done = subprocess.run([*asked, "--dirty=+"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+#: The runs that made the rows of a result file so far, where `kept_rows` has read it.
+_runs: dict[Path, list[dict[str, str]]] = {}
+_COMMIT = commit()
+
+
+def kept_rows(name: str, *, quick: bool) -> list[dict[str, Any]]:
+    """Return the rows of a result file that this run adds to; each keeps the run that made it."""
     path = result_path(name, quick)
-    command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-    document = {
-        "command": command,
+    if not path.is_file():
+        return []
+    document = json.loads(path.read_text(encoding="utf-8"))
+    last = {key: document.get(key, "unknown") for key in ("command", "commit", "finished")}
+    _runs[path] = document.get("runs", [last])
+    rows: list[dict[str, Any]] = document["rows"]
+    return [{"run": 0} | row for row in rows]
+
+
+def write_results(name: str, rows: Any, *, quick: bool) -> Path:
+    """Write rows, command, commit, versions and machine to ``results/<name>.json``, atomically.
+
+    Where `kept_rows` has read the file before, ``runs`` lists the command and commit of every run
+    that rows are from, and the ``run`` of a row is its place in that list.
+    """
+    path = result_path(name, quick)
+    now = {
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "commit": _COMMIT,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": machine(),
-        "versions": versions(),
-        "rows": rows,
     }
+    document: dict[str, Any] = now | {"machine": machine(), "versions": versions(), "rows": rows}
+    if path in _runs:
+        runs = [*_runs[path], now]
+        document["rows"] = [{"run": len(runs) - 1} | row for row in rows]
+        document["runs"] = runs
     draft = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -31,7 +31,6 @@ printed with ">": it is at least that.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from harness import (
     argument_parser,
     console,
     entry_point,
+    kept_rows,
     print_table,
     result_path,
     write_results,
@@ -307,8 +307,8 @@ def part(task: Task, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Run all curves of a data set and write them as they come."""
     evaluate = Evaluator(task)
     rows: list[dict[str, Any]] = []
-    path = result_path(f"paper_soft_{task.name}", options.quick)
-    before = json.loads(path.read_text())["rows"] if options.only and path.exists() else []
+    file = f"paper_soft_{task.name}"
+    before = kept_rows(file, quick=options.quick) if options.only else []
     known = {row["method"]: row for row in before}
     for name, method in methods(task).items():
         if options.only and not name.startswith(options.only):
@@ -320,9 +320,9 @@ def part(task: Task, options: argparse.Namespace) -> list[dict[str, Any]]:
         console.print(f"{task.name}: {name}: {last}", style="dim")
         rows.append({"method": name, "C": task.C, "setup s": setup, "curve": points})
         if not options.only:
-            write_results(f"paper_soft_{task.name}", rows, quick=options.quick)
+            write_results(file, rows, quick=options.quick)
     summarise(rows)
-    write_results(f"paper_soft_{task.name}", rows, quick=options.quick)
+    write_results(file, rows, quick=options.quick)
     return rows
 
 

@@ -270,12 +270,11 @@ def _read_list(file: Any, width: int) -> list[list[str]]:
     """Rows of a small table with a header, separated by tabs."""
     rows = []
     with open_text(file) as text:
-        for number, line in text.lines():
+        for _, line in text.lines():
             row = line.split("\t")
             if len(row) != width:
-                raise text.error(
-                    number, f"expected {width} fields, found {len(row)}; fetch the file again."
-                )
+                what = f"expected {width} fields, found {len(row)}"
+                raise text.error(f"{what}; fetch the file again.")
             rows.append(row)
     return rows[1:]
 
@@ -506,7 +505,7 @@ def _read_numbers(file: Path, width: int) -> list[Array]:
                 except ValueError:
                     row = []
                 if len(row) != width:
-                    raise text.error(number, f"expected {width} numbers; fetch the file again.")
+                    raise text.error(f"expected {width} numbers; fetch the file again.", number)
     table = np.array(numbers).reshape(-1, width)
     return [table[:, 1:], table[:, 0].astype(np.int64)]
 

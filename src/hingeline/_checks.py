@@ -1,10 +1,9 @@
 """Checks of parameters and inputs: one clear sentence each, before any kernel runs."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -69,12 +68,11 @@ def check_common(estimator: Any) -> None:
     check_jobs(estimator.n_jobs)
     check_switches(estimator)
     if getattr(estimator, "scheme", None) not in (None, "auto"):
-        known = ", ".join(SCHEMES)
-        message = f"scheme must be None, 'auto' or one of {known}, got {estimator.scheme!r}."
         try:
             scheme_name(estimator.scheme)
         except ValueError:
-            raise ValueError(message) from None
+            known = f"None, 'auto' or one of {', '.join(SCHEMES)}"
+            raise ValueError(f"scheme must be {known}, got {estimator.scheme!r}.") from None
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
             raise TypeError(f"callbacks must be callable, got {callback!r}.")
@@ -82,11 +80,11 @@ def check_common(estimator: Any) -> None:
 
 def check_jobs(n_jobs: Any) -> None:
     """Refuse what is no number of threads."""
-    if n_jobs is not None and (
-        isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral)
-    ):
+    if n_jobs is None:
+        return
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
         raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}.")
-    effective_n_jobs(None if n_jobs is None else int(n_jobs))
+    effective_n_jobs(int(n_jobs))
 
 
 def check_switches(estimator: Any) -> None:
@@ -108,15 +106,12 @@ def check_nu(estimator: Any) -> None:
         raise ValueError("slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
     default = signature(type(estimator)).parameters["C"].default
     if default != estimator.C:
-        raise ValueError(
-            f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu: leave C at "
-            f"its default of {default!r}."
-        )
-    if isinstance(nu, str):
-        if nu != "auto":
-            raise ValueError(f"nu={nu!r} is not known; give a number greater than 0 or 'auto'.")
-    else:
+        what = f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu"
+        raise ValueError(f"{what}: leave C at its default of {default!r}.")
+    if not isinstance(nu, str):
         positive("nu", nu)
+    elif nu != "auto":
+        raise ValueError(f"nu={nu!r} is not known; give a number greater than 0 or 'auto'.")
 
 
 def check_violators(violators: Any, slack: str) -> None:
@@ -124,9 +119,8 @@ def check_violators(violators: Any, slack: str) -> None:
     if violators is None:
         return
     if slack != "sum":
-        raise ValueError(
-            f"violators={violators!r} belongs to slack='sum'; leave it None for slack={slack!r}."
-        )
+        what = f"violators={violators!r} belongs to slack='sum'"
+        raise ValueError(f"{what}; leave it None for slack={slack!r}.")
     if isinstance(violators, str):
         one_of("violators", violators, ("argmax", "all"))
     else:
@@ -160,16 +154,13 @@ def check_loss(loss: Any, default: str, n_labels: int, *, vector: bool) -> Array
     try:
         costs = np.asarray(loss, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"loss must be {default!r}, a cost matrix or (scale, loss), got {loss!r}."
-        ) from error
+        known = f"{default!r}, a cost matrix or (scale, loss)"
+        raise TypeError(f"loss must be {known}, got {loss!r}.") from error
     if vector and costs.shape == (n_labels,):
         costs = costs[:, None] * plain
-    if costs.shape != (n_labels, n_labels):
-        raise ValueError(
-            f"loss has shape {costs.shape}, but there are {n_labels} classes: give a "
-            f"({n_labels}, {n_labels}) matrix in the order of classes_."
-        )
+    if costs.shape != (shape := (n_labels, n_labels)):
+        what = f"loss has shape {costs.shape}, but there are {n_labels} classes"
+        raise ValueError(f"{what}: give a {shape} matrix in the order of classes_.")
     if not np.isfinite(costs).all() or (costs < 0).any() or np.diag(costs).any():
         raise ValueError("loss must be finite and non-negative, with a zero diagonal.")
     return costs
@@ -192,8 +183,12 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
     for label, weight in class_weight.items():
         if not isinstance(weight, numbers.Real) or not math.isfinite(weight) or weight < 0:
             raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {weight!r}.")
-        if label in index:  # a fold may lack a label
+        if label in index:
             weights[index[label]] = float(weight)
+        else:  # a fold may lack a label
+            warnings.warn(
+                f"class_weight has {label!r}, which is no label here: is it misspelt?", stacklevel=4
+            )
     return weights
 
 
@@ -208,10 +203,8 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
     except (TypeError, ValueError) as error:
         raise TypeError("sample_weight must be numbers, one per example.") from error
     if weights.shape != (n,):
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}, but there are {n} examples: give one "
-            "weight per example."
-        )
+        what = f"sample_weight has shape {weights.shape}, but there are {n} examples"
+        raise ValueError(f"{what}: give one weight per example.")
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must be finite and ≥ 0.")
     if not weights.any():
@@ -241,18 +234,15 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
         matrix = x.tocsr()
     else:
         if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
-            raise TypeError(
-                f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with "
-                "sklearn.feature_extraction.DictVectorizer, and pass arrays or sparse matrices."
-            )
+            what = f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with sklearn's"
+            raise TypeError(f"{what} DictVectorizer, and pass arrays or sparse matrices.")
         try:
             dense = np.asarray(x)
         except ValueError as error:
             raise ValueError(f"{where} is ragged: its rows must have one length.") from error
         if dense.ndim != 2:
-            raise ValueError(
-                f"{where} has shape {dense.shape}, expected two dimensions (tokens, features)."
-            )
+            expected = "two dimensions (tokens, features)"
+            raise ValueError(f"{where} has shape {dense.shape}, expected {expected}.")
         matrix = dense
     if matrix.dtype.kind not in "fiub":
         raise TypeError(f"{where} has dtype {matrix.dtype}, expected numbers.")
@@ -265,12 +255,9 @@ def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
 
 def refuse_none(y: Any) -> None:
     """Refuse labels that are missing."""
-    if isinstance(y, (list, tuple)) and any(label is None for label in y):
-        where = next(i for i, label in enumerate(y) if label is None)
-        raise ValueError(f"y[{where}] is None: every example needs a label.")
-
-
-# Parameters that encoders share -----------------------------------------------------------------
+    for i, label in enumerate(y if isinstance(y, (list, tuple)) else ()):
+        if label is None:
+            raise ValueError(f"y[{i}] is None: every example needs a label.")
 
 
 def check_min_count(min_count: Any) -> None:

@@ -1,7 +1,5 @@
 """Files that are there completely or not at all, and texts packed into arrays for them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -28,11 +26,7 @@ _SHARE = 200
 def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
     """The place of a file to write, links followed, checked before any work is done for it.
 
-    Parameters
-    ----------
-    path : path
-    formats : sequence of str
-        Endings that the name may have, without the dot.
+    ``formats`` are the endings that its name may have, without the dot.
     """
     path = Path(path)
     if path.suffix.lower().lstrip(".") not in formats:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hingeline._checks import positive, require
 from hingeline.core.results import PassState
 from hingeline.modelfile.files import ModelFileError, read_model, write_model
 
@@ -47,14 +48,9 @@ class EarlyStopping:
         scoring: Callable[[Any, Any, Any], float] | None = None,
         **score_params: Any,
     ) -> None:
-        if patience < 1:
-            raise ValueError(f"patience must be at least 1, got {patience!r}.")
-        self.estimator = estimator
-        self.X = X
-        self.y = y
-        self.patience = patience
-        self.scoring = scoring
-        self.score_params = score_params
+        positive("patience", patience, integer=True)
+        self.estimator, self.X, self.y = estimator, X, y
+        self.patience, self.scoring, self.score_params = patience, scoring, score_params
         self.scores_: list[float] = []
         self._best: Array | None = None
 
@@ -117,11 +113,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, every: float = 10.0, resume: bool = False) -> None:
-        if not every >= 0.0:
-            raise ValueError(f"every must be at least 0 seconds, got {every!r}.")
-        self.path = Path(path)
-        self.every = every
-        self.resume = resume
+        require(every >= 0.0, f"every must be at least 0 seconds, got {every!r}.")
+        self.path, self.every, self.resume = Path(path), every, resume
         self.resumed_ = 0
         self._identity: dict[str, Any] = {}
         self._written = 0.0
@@ -158,11 +151,6 @@ class Checkpoint:
         if time.monotonic() - self._written < self.every:
             return
         meta, arrays = state.snapshot()
-        header = {
-            "kind": "checkpoint",
-            "identity": self._identity,
-            "passes": state.row.passes,
-            "state": meta,
-        }
-        write_model(self.path, header, arrays)
+        header = {"kind": "checkpoint", "identity": self._identity, "state": meta}
+        write_model(self.path, {**header, "passes": state.row.passes}, arrays)
         self._written = time.monotonic()

@@ -22,19 +22,15 @@ class Scheme:
 
     ``prefixes`` lists each with two marks: does its token open its span, and close it (``+`` yes,
     ``-`` no, ``?`` either)? ``written`` are those of a first, inner, last and only token.
-    ``starts``, ``inside`` and ``ends`` are strict mode's pairs of neighbouring prefixes at which
-    a span starts, goes on or has ended; ``=`` for one type, ``!`` for two, ``*`` for any, and
-    ``.`` for any prefix.
+    ``pairs`` are strict mode's neighbouring prefixes at which a span starts, goes on or has ended;
+    ``=`` for one type, ``!`` for two, ``*`` for any, and ``.`` for any prefix.
     """
 
-    def __init__(self, prefixes: str, written: str, starts: str, inside: str, ends: str) -> None:
+    def __init__(self, prefixes: str, written: str, *pairs: str) -> None:
         meaning = {"+": True, "-": False, "?": None}
         self.opens = {mark[0]: meaning[mark[1]] for mark in prefixes.split()}
         self.closes = {mark[0]: meaning[mark[2]] for mark in prefixes.split()}
-        self.written = tuple(written)
-        self.starts = starts.split()
-        self.inside = inside.split()
-        self.ends = ends.split()
+        self.written, self.pairs = tuple(written), pairs
 
 
 # fmt: off
@@ -117,21 +113,16 @@ def encode(sequences: Iterable[Any]) -> tuple[list[Any], Array, Array]:
     return classes, codes, offsets
 
 
-def number_types(values: list[str]) -> Array:
-    """A number for every type, equal where they are."""
-    index: dict[str, int] = {}
-    return np.array([index.setdefault(value, len(index)) for value in values], dtype=np.int64)
+def read_tags(tags: list[tuple[str, str]]) -> tuple[Array, Array]:
+    """Prefixes, and which tags have the same type: ``[a, b]``."""
+    kinds = np.array([kind for _, kind in tags], dtype=object)
+    return np.array([prefix for prefix, _ in tags]), kinds[:, None] == kinds
 
 
 def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Array]:
     """Which labels may start a sequence, follow one another (``[a, b]``: b after a), and end it.
 
-    Parameters
-    ----------
-    classes : sequence of str
-        The labels, in the order of the three boolean masks that are returned.
-    scheme : str
-        One of :data:`SCHEMES`.
+    Three masks in the order of ``classes``; ``scheme`` is one of :data:`SCHEMES`.
 
     Examples
     --------
@@ -149,13 +140,12 @@ def valid_moves(classes: Sequence[Any], scheme: str) -> tuple[Array, Array, Arra
     def mask(marks: dict[str, bool | None], excluded: bool) -> Array:
         return np.array([marks.get(prefix, True) is not excluded for prefix, _ in tags])
 
-    outside = np.array([prefix == "O" for prefix, _ in tags])
-    kinds = number_types([kind for _, kind in tags])
-    same = (kinds[:, None] == kinds) & ~outside[:, None] & ~outside
+    prefixes, same = read_tags(tags)
+    tagged = prefixes != "O"
+    same &= tagged[:, None] & tagged
     between = mask(rules.closes, False)[:, None] & mask(rules.opens, False)
     within = mask(rules.closes, True)[:, None] & mask(rules.opens, True) & same
     moves = between | within
-    prefixes = np.array([prefix for prefix, _ in tags])
     if name == "IOB1":
         moves &= same | (prefixes != "B")
     if name == "IOE1":
@@ -235,21 +225,9 @@ def span_arrays(
 ) -> tuple[list[str], Array, Array, Array]:
     """Spans of many sequences at once; :func:`spans` says what ``scheme`` and ``mode`` mean.
 
-    Parameters
-    ----------
-    classes : sequence of str
-        The distinct labels; ``codes`` are numbers of these.
-    codes, offsets : int ndarrays of shape (tokens,) and (sequences + 1,)
-        Sequence i has the tokens ``offsets[i]`` to ``offsets[i + 1] − 1``.
-    scheme : str or None
-        Needed in strict mode only.
-    mode : {"default", "strict"}
-
-    Returns
-    -------
-    types : list of str
-    kind, first, stop : int ndarrays of shape (spans,)
-        Number of the type, first token and the one after the last, counted over all sequences.
+    ``codes`` are numbers into ``classes``; sequence i begins at token ``offsets[i]``. Returns the
+    types and, for each span, the number of its type, its first token and the one after the last,
+    counted over all sequences.
     """
     if mode not in ("default", "strict"):
         raise ValueError(f"mode must be 'default' or 'strict', got {mode!r}.")
@@ -284,13 +262,9 @@ def span_arrays(
 
 def _tables(tags: list[tuple[str, str]]) -> tuple[Array, Array, Array]:
     """Where a span starts, goes on and may end, by neighbouring labels: the lenient reading."""
-    prefixes = np.array([{"L": "E", "U": "S"}.get(prefix, prefix) for prefix, _ in tags])
-    kinds = number_types([kind for _, kind in tags])
-    tagged = prefixes != "O"
-    open_before = np.isin(prefixes, ["B", "I"])
-    goes_on = np.isin(prefixes, ["I", "E"])
-    inside = open_before[:, None] & goes_on & (kinds[:, None] == kinds)
-    return tagged & ~inside, inside, np.ones_like(inside)
+    prefixes, same = read_tags(tags)
+    inside = np.isin(prefixes, ["B", "I"])[:, None] & np.isin(prefixes, ["I", "E", "L"]) & same
+    return (prefixes != "O") & ~inside, inside, np.ones_like(inside)
 
 
 def _strict_tables(tags: list[tuple[str, str]], scheme: str | None) -> tuple[Array, Array, Array]:
@@ -300,20 +274,18 @@ def _strict_tables(tags: list[tuple[str, str]], scheme: str | None) -> tuple[Arr
         raise ValueError("strict mode needs a scheme: pass scheme=.")
     name = scheme_name(scheme)
     refuse_foreign(tags, name)
-    prefixes = np.array([prefix for prefix, _ in tags])
-    kinds = number_types([kind for _, kind in tags])
-    same = kinds[:, None] == kinds
+    prefixes, same = read_tags(tags)
     condition = {"=": same, "!": ~same, "*": np.ones_like(same)}
 
-    def table(pairs: list[str]) -> Array:
+    def table(pairs: str) -> Array:
         mask = np.zeros_like(same)
-        for pair in pairs:
+        for pair in pairs.split():
             left, right = ((prefixes == pair[k]) | (pair[k] == ".") for k in (0, 1))
             mask |= left[:, None] & right & condition[pair[2]]
         return mask
 
-    rules = RULES[name]
-    return table(rules.starts), table(rules.inside), table(rules.ends)
+    starts, inside, ends = map(table, RULES[name].pairs)
+    return starts, inside, ends
 
 
 def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default") -> list[Span]:
@@ -403,14 +375,9 @@ def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
         prefix, want = tags[t][0], split_tag(wanted[t])[0]
         before = f"follows {given[t - 1]}" if t else "starts the sequence"
         after = f"is followed by {given[t + 1]}" if t + 1 < len(given) else "ends the sequence"
-        reasons = []
-        if rules.opens[prefix] is not rules.opens[want]:
-            reasons.append(before)
-        if rules.closes[prefix] is not rules.closes[want]:
-            reasons.append(after)
-        sentences.append(
-            f"{label} at token {t} {' and '.join(reasons)}; {name} wants {wanted[t]} there."
-        )
+        sides = ((before, rules.opens), (after, rules.closes))
+        reason = " and ".join(text for text, marks in sides if marks[prefix] is not marks[want])
+        sentences.append(f"{label} at token {t} {reason}; {name} wants {wanted[t]} there.")
     return sentences
 
 
@@ -421,12 +388,8 @@ def _write(found: list[Span], offsets: list[int], name: str) -> list[str]:
     opening, inner, closing, only = RULES[name].written
     touched = ("", -1)  # type and end of the span before
     for kind, first, stop in found:
-        labels[first:stop] = [join_tag(inner, kind)] * (stop - first)
-        if stop - first == 1:
-            labels[first] = join_tag(only, kind)
-        else:
-            labels[first] = join_tag(opening, kind)
-            labels[stop - 1] = join_tag(closing, kind)
+        marks = only if stop - first == 1 else opening + inner * (stop - first - 2) + closing
+        labels[first:stop] = [join_tag(mark, kind) for mark in marks]
         if touched == (kind, first) and first not in cuts:
             if name == "IOB1":
                 labels[first] = join_tag("B", kind)

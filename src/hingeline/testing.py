@@ -139,9 +139,8 @@ class _Check:
         self.expect(found.shape == shape, i, reason)
         found = found.astype(np.int32)
         value = self.augment(i, found, w, scale)
-        written = np.empty_like(found)
-        bind = self.compiled.bind
-        returned = bind(base.decode)(self.compiled.problem, i, w, scale, written)
+        decode, problem = self.compiled.bind(base.decode), self.compiled.problem
+        returned = decode(problem, i, w, scale, np.empty_like(found))
         self.expect(self.close(value, returned), i, "decode's value is not its output's score")
         if self.structure.exact:
             for other in pool:
@@ -167,9 +166,8 @@ class _Check:
         self.expect(self.close(distance, float(apart @ apart)), i, f"plane_sqdist is wrong for {y}")
 
     def best(self, i: int, w: Array, pool: list[Array], complete: bool) -> None:
-        most = len(pool) + 1
-        rows = self.methods["decode_best"](self.X[i], w, self.truths[i], 1.0, most)
-        rows = [np.asarray(row) for row in rows]
+        most, decode = len(pool) + 1, self.methods["decode_best"]
+        rows = [np.asarray(row) for row in decode(self.X[i], w, self.truths[i], 1.0, most)]
         self.expect(len(rows) <= most, i, f"decode_best returns {len(rows)} rows for k={most}")
         values = [self.augment(i, row, w, 1.0) for row in rows]
         for k in range(1, len(rows)):

@@ -60,7 +60,7 @@ def test_constraints_and_unlabelled_sequences_help(method, data):
 @pytest.mark.parametrize("method", METHODS)
 def test_fits_are_the_same_bit_for_bit(method, data):
     X, y, _ = data
-    model = make(method, max_rounds=2) if method is not DASO else make(DASO, max_alternations=1)
+    model = make(method, max_rounds=1 if method is DASO else 2)
     threads = make(method, base=type(model.base)(**{**model.base.get_params(), "n_jobs": 2}))
     threads.set_params(**{k: v for k, v in model.get_params(deep=False).items() if k[:4] == "max_"})
     assert np.array_equal(model.fit(X, y).weights_, threads.fit(X, y).weights_)
@@ -110,10 +110,20 @@ def test_the_objective_of_posterior_regularisation_never_rises(data):
 
 def test_temperatures_are_taken_in_turn(data):
     X, y, _ = data
-    model = make(DASO, temperatures=(1.0, 0.3, 0.05), max_alternations=2).fit(X, y)
+    model = make(DASO, temperatures=(1.0, 0.3, 0.05), max_rounds=2).fit(X, y)
     warm = [row.temperature for row in model.rounds_]
     assert np.isnan(warm[0])
     assert warm[-1] == 0.05
+
+
+def test_the_unlabelled_weight_may_be_annealed_with_the_temperature(data):
+    X, y, _ = data
+    parts = {"temperatures": (1.0, 0.3), "max_rounds": 1}
+    both = make(DASO, unlabelled_weight=(0.1, 1.0), **parts).fit(X, y)
+    light = make(DASO, unlabelled_weight=0.1, **parts).fit(X, y)
+    assert np.array_equal(both.round_weights_[1], light.round_weights_[1])
+    assert not np.array_equal(both.round_weights_[2], light.round_weights_[2])
+    assert both.rounds_[2].objective > light.rounds_[2].objective  # ten times as dear
 
 
 def test_the_transductive_problem_is_the_convex_one_of_its_labels(encoded):
@@ -156,6 +166,7 @@ def test_bad_input_is_refused(method, data):
         (DASO(temperatures=()), "temperatures is empty"),
         (DASO(temperatures=(1.0, -1.0)), r"temperatures\[1\]"),
         (PosteriorRegularization(unlabelled_weight=0.0), "unlabelled_weight must be"),
+        (DASO(unlabelled_weight=(0.1, 1.0)), "2 values for 4 temperatures"),
     ],
 )
 def test_parameters_without_a_meaning_are_refused(model, message, data):

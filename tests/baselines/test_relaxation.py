@@ -8,7 +8,6 @@ from scipy.optimize import minimize
 
 from hingeline import constraints as cs
 from hingeline.baselines.relaxation import Relaxation, project
-from hingeline.constraints import compile_constraints
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
 from hingeline.solvers.crf import ChainExpectations
@@ -42,7 +41,7 @@ OF_CORPUS = [
 
 
 def relaxed(constraints):
-    return Relaxation(compile_constraints(constraints, WORDS, CLASSES), STRIDE)
+    return Relaxation(Penalties(constraints, WORDS, CLASSES).compiled, STRIDE)
 
 
 def indicators(labels, offsets):

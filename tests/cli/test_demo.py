@@ -52,10 +52,9 @@ def test_demo(tmp_path):
 
 
 def test_quiet_demo_shows_results_only(tmp_path):
-    run("demo", "-o", tmp_path / "a.svg", *SMALL)  # kernels are compiled now
     result = run("demo", "-o", tmp_path / "a.svg", "--quiet", "--n-jobs", 2, *SMALL)
     assert result.exit_code == 0
-    assert result.stderr == ""
+    assert all("compiling kernels" in line for line in result.stderr.splitlines())
     assert "ChainSSVM" in result.stdout
     assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 

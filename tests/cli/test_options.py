@@ -251,7 +251,7 @@ def test_nu(folder):
     text = run(*arguments, "--nu", "0.5", "--quiet").stdout
     assert "nu=0.5 (C=" in text
     for options, words in (
-        (("--nu", "many"), "--nu: expected a number or auto"),
+        (("--nu", "many"), "nu='many' is not known; give a number greater than 0 or"),
         ((), "slack='nu' needs nu"),
         (("--nu", "-1"), "nu must be greater than 0"),
         (("--nu", "0.5", "-C", "3"), "C=3.0 has no meaning"),

@@ -15,7 +15,7 @@ import hingeline
 from cli.commands import conll, conllu, crfsuite, done, refused, run, sentences, svmlight, write
 from hingeline import ChainSSVM, SemiSupervisedSSVM
 from hingeline.cli.check import unknown_labels
-from hingeline.constraints import check, compile_constraints, load_constraints
+from hingeline.constraints import Penalties, check, load_constraints
 from hingeline.data import read_conll
 from hingeline.features.templates import TokenTemplates
 
@@ -199,6 +199,19 @@ def test_prediction_under_constraints(folder, trained):
     assert "violations of" in text
 
 
+def test_prediction_uses_the_weights_that_were_learned(folder, trained):
+    model, _, _ = trained
+    expected, test = in_python(folder)
+    learned = hingeline.load(model).metadata_["semisupervised"]["weights"]
+    assert learned == {rule.title: rule.weight for rule in expected.constraints_}
+    assert 10.0 in learned.values()  # of corpus-level rules, which predictions leave out
+    assert min(learned.values()) < 5.0
+    bound = done("predict", model, folder / "test", "--constraints", folder / "c.toml")
+    found = [line.split()[-1] for line in bound.splitlines() if line.strip()]
+    X = [[(word,) for word in words] for words in test.sentences(0)]
+    assert found == np.concatenate(expected.predict(X, constrained=True)).tolist()
+
+
 def test_shares_are_those_of_the_labelled_set(folder, trained):
     rules = write(folder / "shares.toml", "[[label_shares]]\n")
     result = json.loads(
@@ -233,7 +246,7 @@ def test_unknown_labels_are_those_that_compiling_leaves_out():
         classes = ["author", "title", "O", "B-location"]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            compile_constraints(constraints, [["a", "b"]], classes)
+            Penalties(constraints, [["a", "b"]], classes)
         listed = str(caught[0].message).split(": ")[1].split(";")[0]
         assert [f"{label!r}" for label in unknown_labels(constraints, classes)] == listed.split(
             ", "

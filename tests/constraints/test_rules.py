@@ -262,7 +262,7 @@ def test_words_after_others():
     assert rule.violation(words, ["O"] * 11) == 1  # whole tokens: "elsewhere :" is no match
     assert rule.violation(words, ["O", "O", "place"] + ["O"] * 8) == 0
     assert "after (place" in rule.title
-    tables = public.compile_constraints([rule], [words], ["O", "place"])
+    tables = public.Penalties([rule], [words], ["O", "place"]).compiled
     assert np.flatnonzero(tables.unary[:, 0]).tolist() == [2]
     with pytest.raises(ValueError, match="after is not a regular expression"):
         Words("a", label="b", after="(")

@@ -231,7 +231,7 @@ def test_early_stopping(small: Any, kind: str) -> None:
 
 
 def test_early_stopping_wants_patience() -> None:
-    with pytest.raises(ValueError, match="patience must be at least 1"):
+    with pytest.raises(ValueError, match="patience must be greater than 0"):
         EarlyStopping(MulticlassSSVM(), [], [], patience=0)
 
 

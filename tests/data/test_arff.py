@@ -139,10 +139,9 @@ HEAD = "@relation r\n@attribute a numeric\n@attribute b {0,1}\n@attribute c {x,y
         (HEAD + "@data\n{99999999999 1}\n", 6, "there is no attribute '99999999999'"),
         (HEAD + "@data\n{}\n{1 1, 1 0}\n", 7, "attribute 1 occurs twice; give it once"),
         ("@attribute a {1,0}\n@data\n{}\n", 3, "sparse rows leave out the first value of 'a'"),
-        # rows of plain numbers, which are checked together
-        ("@attribute a real\n@data\n1\nnan\n", 4, "the value nan of 'a' is not a finite number"),
-        ("@attribute a {0,1}\n@data\n1\n2\n", 4, "the value 2 of 'a' is not declared; correct"),
-        ("@attribute a {0,1}\n@data\n{0 1}\n{0 2}\n", 4, "the value 2 of 'a' is not declared"),
+        ("@attribute a real\n@data\n1\nnan\n", 4, "the value 'nan' of 'a' is not a finite number"),
+        ("@attribute a {0,1}\n@data\n1\n2\n", 4, "the value '2' of 'a' is not among the 2 values"),
+        ("@attribute a {0,1}\n@data\n{0 1}\n{0 2}\n", 4, "the value '2' of 'a' is not among"),
         ("@attribute a real\n@data\n{}\n{-1 1}\n", 4, "there is no attribute '-1', they are"),
         ("@attribute a real\n@data\n{0 1}\n{1 1}\n", 4, "there is no attribute '1', they are"),
         ("@attribute a real\n@data\n1_0\n", 3, "the value '1_0' of 'a' is not a number"),

@@ -109,9 +109,9 @@ WORD = "1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n"
     ("text", "line", "problem"),
     [
         (WORD + "2\tb\n", 2, "expected 10 columns separated by tabs, found 2; write _ in columns"),
-        ("# c\n" + WORD + WORD, 3, "the word's number is '1' where 2 is next; number the words"),
+        ("# c\n" + WORD + WORD, 3, "the word's number is '1' where 2 is next; number words"),
         (WORD + "\n" + WORD.replace("1", "2"), 3, "the word's number is '2' where 1 is next"),
-        (WORD.replace("1", "x"), 1, "'x' is not the number of a word, of a range such as 1-2"),
+        (WORD.replace("1", "x"), 1, "'x' is not the number of a word, of a range (1-2)"),
         (WORD.replace("1", "1-"), 1, "'1-' is not the number"),
         (WORD.replace("\t", " "), 1, "expected 10 columns separated by tabs, found 1"),
     ],

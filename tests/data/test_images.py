@@ -56,7 +56,7 @@ def test_no_words():
         ([letter("a", 2), letter("b", -1, word=2)], 2, "word '2' in fold '0' begins before word"),
         ([letter("a", 2), letter("b", -1, fold=2)], 2, "word '1' in fold '2' begins before word"),
         ([letter("a", -1, fold="x")], 1, "the fold 'x' is not a number; correct the line"),
-        ([letter("a", 2), letter("b", 3)], 2, "the last word has no end; the next id of its"),
+        ([letter("a", 2), letter("b", 3)], 2, "the last word has no end; the next id of a"),
     ],
 )
 def test_errors_of_letters_name_the_line(lines, line, problem):

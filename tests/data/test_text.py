@@ -109,7 +109,7 @@ def test_files_are_closed_if_and_only_if_opened_here(tmp_path):
     path = tmp_path / "file"
     path.write_text("a\n")
     with open_text(path) as text:
-        stream = text._stream
+        stream = text.stream
     assert stream.closed
     with open(path, "rb") as given:
         lines_of(given)

@@ -44,8 +44,10 @@ FORMS = {
     "dicts": (DICTS, DictEncoder),
     "lists": ([[[f"w={w}", f"p={p}"] for w, p in s] for s in TUPLES], DictEncoder),
     "sets": ([[{f"w={w}", f"p={p}"} for w, p in s] for s in TUPLES], DictEncoder),
-    "strings": ([[w for w, _ in s] for s in TUPLES], DictEncoder),
-    "arrays of strings": ([np.array([w for w, _ in s]) for s in TUPLES], DictEncoder),
+    "lists of all lengths": ([[[w, p][: len(w) - 1] for w, p in s] for s in TUPLES], DictEncoder),
+    "lists of columns": ([[[w, p] for w, p in s] for s in TUPLES], TokenTemplates),
+    "strings": ([[w for w, _ in s] for s in TUPLES], TokenTemplates),
+    "arrays of strings": ([np.array([w for w, _ in s]) for s in TUPLES], TokenTemplates),
 }
 
 
@@ -65,6 +67,21 @@ def test_text_is_encoded(form: str) -> None:
     np.testing.assert_array_equal(same.weights_, model.weights_)
     assert same.encoder_ is None
     assert same.feature_names_[:2].tolist() == ["x0", "x1"]
+
+
+def test_words_are_words_however_they_are_written() -> None:
+    words = [[w for w, _ in s] for s in TUPLES]
+    weights = fit(words).weights_
+    for token in (lambda w: (w,), lambda w: [w], np.str_):
+        np.testing.assert_array_equal(fit([[token(w) for w in s] for s in words]).weights_, weights)
+    columns = fit(TUPLES).weights_
+    np.testing.assert_array_equal(fit([[list(t) for t in s] for s in TUPLES]).weights_, columns)
+    # An address in the text is not the name of a feature; one plain feature per token is asked for.
+    odd = [*words, ["see", "http://a.b/?c=d", "="]]
+    assert (
+        type(fit([[[w] for w in s] for s in odd], [*LABELS, ["O"] * 3]).encoder_) is TokenTemplates
+    )
+    assert fit(words, features=DictEncoder()).n_features_in_ == len({w for s in words for w in s})
 
 
 def test_names_carry_the_weights() -> None:

@@ -98,7 +98,7 @@ def test_tables_are_text():
     assert ("token accuracy", "0.6667", "0.6667 to 0.6667") in evaluation.summary()
     text = str(evaluation)
     assert "micro        0.5000  1.0000  0.6667        1" in text.splitlines()
-    with pytest.raises(ValueError, match="by must be 'type' or 'label', got 'x'"):
+    with pytest.raises(ValueError, match="by='x' is not known"):
         evaluation.table("x")
 
 

@@ -56,6 +56,15 @@ def attempt(path, header, arrays):
     return model
 
 
+def test_what_is_missing_is_named(saved, tmp_path):
+    """A header of this format that another state of the library wrote: no bare KeyError."""
+    header, arrays = saved[1][0]
+    header = {name: value for name, value in header.items() if name != "classes"}
+    write_model(tmp_path / "m", header, arrays)
+    with pytest.raises(ModelFileError, match=r"\(it lacks 'classes'\): train again, or use the H"):
+        load(tmp_path / "m")
+
+
 def replaced(tree, where, value):
     """A copy of nested dicts and lists with one place changed."""
     tree = copy.deepcopy(tree)

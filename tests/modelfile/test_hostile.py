@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from hingeline import load
+from hingeline.callbacks import Checkpoint
 from hingeline.modelfile.files import (
     MAX_FILE_VALUES,
     MAX_JSON_BYTES,
@@ -29,7 +31,7 @@ from hingeline.modelfile.files import (
 )
 
 LIMIT = 100 * 2**20
-METADATA = {"format": "hingeline", "version": "1", "header": "{}"}
+METADATA = {"format": "hingeline", "version": "2", "header": "{}"}
 
 
 def raw(table, data=b"", length=None):
@@ -113,7 +115,7 @@ BAD = {
     "version of words": raw({"__metadata__": {**METADATA, "version": "one"}}),
     "version of many digits": raw({"__metadata__": {**METADATA, "version": "9" * 5000}}),
     "no version": raw({"__metadata__": {"format": "hingeline", "header": "{}"}}),
-    "no model header": raw({"__metadata__": {"format": "hingeline", "version": "1"}}),
+    "no model header": raw({"__metadata__": {"format": "hingeline", "version": "2"}}),
     "model header is no JSON": raw({"__metadata__": {**METADATA, "header": "{"}}),
     "model header is no object": raw({"__metadata__": {**METADATA, "header": "[]"}}),
     "model header is deep": raw(
@@ -186,9 +188,19 @@ def test_newer_files_say_so(tmp_path):
     path.write_bytes(raw({"__metadata__": {**METADATA, "version": "3"}, "w": "another format"}))
     with pytest.raises(
         ModelFileError,
-        match=r"written by a newer Hingeline \(format 3, this is 1\): upgrade",
+        match=r"written by a newer Hingeline \(format 3, this is 2\): upgrade",
     ):
         read_model(path)
+
+
+def test_older_files_name_the_remedy(tmp_path):
+    """A model or a checkpoint of the format before, whatever its header and arrays look like."""
+    path = tmp_path / "m.hinge"
+    path.write_bytes(raw({"__metadata__": {**METADATA, "version": "1"}, "w": "another format"}))
+    message = r"m\.hinge was written by an older Hingeline \(format 1, this is 2\): train again"
+    for read in (read_model, read_header, load, lambda p: Checkpoint(p, resume=True).begin({}, id)):
+        with pytest.raises(ModelFileError, match=message):
+            read(path)
 
 
 def zipped():

@@ -20,7 +20,7 @@ from hingeline.report.outcome import (
     find_losses,
     merge_labels,
 )
-from hingeline.report.sections import LEVELS, find_level
+from hingeline.report.sections import LEVELS, pick_shade
 
 LABELS = st.sampled_from(["a", "b", "c", "?"])  # the model does not know the last
 SEQUENCES = st.lists(st.lists(st.tuples(LABELS, LABELS), max_size=5), min_size=1, max_size=6)
@@ -94,9 +94,10 @@ def test_labels_taken_together_keep_their_counts(n, data):
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_shades_grow_with_the_share(a, b):
     low, high = sorted((a, b))
-    assert find_level(low) <= find_level(high) <= LEVELS
-    assert (find_level(low) == 0) == (low == 0.0)
-    assert find_level(1.0) == LEVELS
+    first, second = (int(pick_shade(share, "b")[1:] or 0) for share in (low, high))
+    assert first <= second <= LEVELS
+    assert (first == 0) == (low == 0.0)
+    assert pick_shade(1.0, "o") == f"o{LEVELS}"
 
 
 # Structures of a user's own ----------------------------------------------------------------------

@@ -118,8 +118,8 @@ def test_certificate_in_words():
     assert certificate_words(facts(5.0, 0.0))[0] == "0\u00a0%"
     assert certificate_words(facts(5.0, 5.0))[0] == "no bound"
     assert "keep every margin" in certificate_words(facts(math.inf, math.inf))[1]
-    assert "not exact" in certificate_words(facts(5.0, math.nan, bounded=False))[1]
-    part, words = certificate_words(facts(5.0, 1.0, bounded=True, integrality=0.5))
+    assert "not exact" in certificate_words(facts(5.0, math.nan, oracle_bounds=False))[1]
+    part, words = certificate_words(facts(5.0, 1.0, oracle_bounds=True, integrality_gap=0.5))
     assert "25" in part
     assert "at most 25" in words
     assert "50" in words

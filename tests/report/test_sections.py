@@ -72,7 +72,7 @@ def test_many_certificates_are_sampled():
 def test_changed_weights_are_told_from_the_curve():
     history = [row(0.5, 1, 4.0, 3.0, 1.0)]
     assert "changed since" in describe_convergence(facts(history, gap=NAN))["about"]
-    unbounded = describe_convergence(facts(history, gap=NAN, bounded=False))
+    unbounded = describe_convergence(facts(history, gap=NAN, oracle_bounds=False))
     assert "changed since" not in unbounded["about"]
 
 

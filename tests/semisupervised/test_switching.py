@@ -224,43 +224,6 @@ def test_penalties_decide_where_slack_is_cheap_and_the_reverse():
     assert dear.penalty > 0.0
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    order=st.sampled_from(["sequential", "random"]),
-    limit=st.sampled_from([None, 2]),
-)
-def test_python_predicates_take_the_slow_path_to_the_same_labels(seed, order, limit):
-    problem, w, rng = random_problem(seed, 3, general=seed % 2 == 0, masked=seed % 3 == 0)
-    first, scale = 2, 0.3
-    words = words_of(problem, rng, first)
-    fast = Penalties([cs.StartsWith(0, weight=0.7), cs.Share(1, equals=0.4)], words, range(3))
-    same = cs.Predicate(lambda x, y: y[0] == 0, weight=0.7)
-    slow = Penalties([same, cs.Share(1, equals=0.4)], words, range(3))
-    assert slow.predicates
-    assert not fast.predicates
-    start = find_best_labels(problem, first, w, Workers(1, 0))
-    found = [
-        switch_labels(
-            problem,
-            first,
-            w,
-            scale,
-            penalties,
-            start,
-            order=order,
-            max_switches=limit,
-            max_sweeps=2,
-            rng=np.random.default_rng(seed),
-        )
-        for penalties in (fast, slow)
-    ]
-    assert found[0].labels.tolist() == found[1].labels.tolist()
-    assert found[0].switches == found[1].switches
-    assert found[0].objective == pytest.approx(found[1].objective)
-    assert slow.total(found[1].labels) == pytest.approx(found[1].penalty)
-
-
 def all_start_slack(problem: Any, first: int, w: Any, start: Any) -> float:
     problem.labels[problem.offsets[first] :] = start
     return float(measure_slacks(problem, first, 5, w, Workers(1, 0)).sum())

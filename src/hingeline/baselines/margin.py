@@ -47,9 +47,6 @@ from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled
 class CODL(Baseline):
     """Constraint-driven learning (Chang, Ratinov, Roth 2007), a baseline.
 
-    Labels by constrained inference, and weights learned from them mixed with the supervised ones,
-    in turn.
-
     Parameters
     ----------
     base : ChainSSVM, optional
@@ -66,9 +63,7 @@ class CODL(Baseline):
 
     Attributes
     ----------
-    base_ : ChainSSVM
-        With the weights of the round that was kept.
-    rounds_, round_weights_, selected_, transduction_
+    base_, rounds_, round_weights_, selected_, transduction_
         As for :class:`PosteriorRegularization`.
     """
 
@@ -113,12 +108,7 @@ class TransductiveSSVM(Baseline):
     C_u : float, default=1.0
         Weight of the unlabelled sequences together; each of u has ``C_u/u``.
     base, constraints, max_rounds, beam, classes
-        As for :class:`CODL`.
-
-    Attributes
-    ----------
-    base_, rounds_, round_weights_, selected_, transduction_
-        As for :class:`CODL`.
+        As for :class:`CODL`, and so are the attributes.
     """
 
     _: KW_ONLY

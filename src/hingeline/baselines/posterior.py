@@ -78,7 +78,7 @@ class PosteriorRegularization(Baseline):
     """
 
     _: KW_ONLY
-    unlabelled_weight: float = 1.0
+    unlabelled_weight: float | Sequence[float] = 1.0
     max_rounds: int = 10
     max_passes: int = 60
     tol: float = 1e-3
@@ -86,106 +86,78 @@ class PosteriorRegularization(Baseline):
     _no_predicates = "have no expectation"
 
     def _check(self, model: Any, dev: Any) -> None:
-        _check_shared(self)
         positive("max_rounds", self.max_rounds, integer=True)
+        positive("max_passes", self.max_passes, integer=True)
+        positive("tol", self.tol)
+        weights, temperatures = self._schedule()
+        if len(temperatures) == 0:
+            raise ValueError("temperatures is empty: give at least one.")
+        if len(weights) != len(temperatures):
+            raise ValueError(
+                f"unlabelled_weight has {len(weights)} values for {len(temperatures)} temperatures:"
+                " give one for each, or a number."
+            )
+        for k, pair in enumerate(zip(weights, temperatures, strict=True)):
+            positive("unlabelled_weight", pair[0])
+            positive(f"temperatures[{k}]", pair[1])
+
+    def _schedule(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The weight of an unlabelled sequence at each temperature, and the temperatures."""
+        temperatures = getattr(self, "temperatures", (1.0,))
+        given: Any = self.unlabelled_weight
+        return given if np.ndim(given) else (given,) * len(temperatures), temperatures
 
     def _run(
         self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
     ) -> None:
-        _alternate(self, data, penalties, rounds, workers, (1.0,), int(self.max_rounds))
+        task = _Task(self, data, penalties, workers)
+        self.left_out_ = task.relaxation.left_out
+        result = minimise_log_loss(task.labelled, task.weights, task.observed, **task.limits)
+        soft: SoftLabels | None = None
+        for weight, T in zip(*self._schedule(), strict=True):
+            task.c_u = float(data.model.C) * float(weight)
+            soft = task.project(result.weights, float(T), soft)
+            before = task.objective(result.weights, soft)
+            if not rounds.rows:
+                rounds.add(result, task.find_best_labels(soft), objective=before)
+            for _ in range(int(self.max_rounds)):
+                result = task.learn(soft, result.weights)
+                learned_from = soft
+                soft = task.project(result.weights, float(T), soft)
+                objective = task.objective(result.weights, soft)
+                rounds.add(
+                    result,
+                    task.find_best_labels(soft),
+                    objective=objective,
+                    penalty=learned_from.penalty,
+                    temperature=float(T),
+                )
+                if before - objective <= float(self.tol) * abs(before):
+                    break
+                before = objective
 
 
 @dataclass(eq=False, repr=False)
-class DASO(Baseline):
+class DASO(PosteriorRegularization):
     """Deterministic annealing for structured output (Dhillon et al. 2012), a baseline.
 
-    Distributions over labels and weights of a conditional random field in turn, at a falling
-    temperature.
+    Posterior regularisation at a falling temperature.
 
     Parameters
     ----------
-    base : ChainCRF, optional
-    constraints : list of constraints, default=()
-        As for :class:`PosteriorRegularization`.
     temperatures : sequence of float, default=(1, 0.5, 0.2, 0.1)
-    unlabelled_weight : float, default=1.0
-        Weight of an unlabelled sequence beside that of a labelled one.
-    max_alternations : int, default=5
+    unlabelled_weight : float or sequence of float, default=1.0
+        As for :class:`PosteriorRegularization`, or one value for each temperature.
+    max_rounds : int, default=5
         At one temperature.
-    max_passes, tol, classes
-        As for :class:`PosteriorRegularization`.
-
-    Attributes
-    ----------
-    base_, rounds_, round_weights_, selected_, transduction_, left_out_
-        As for :class:`PosteriorRegularization`.
+    base, constraints, max_passes, tol, classes
+        As for :class:`PosteriorRegularization`, and so are the attributes.
     """
 
     _: KW_ONLY
     temperatures: Sequence[float] = TEMPERATURES
-    unlabelled_weight: float = 1.0
-    max_alternations: int = 5
-    max_passes: int = 60
-    tol: float = 1e-3
-    _base_class = ChainCRF
-    _no_predicates = "have no expectation"
-
-    def _check(self, model: Any, dev: Any) -> None:
-        _check_shared(self)
-        positive("max_alternations", self.max_alternations, integer=True)
-        if len(self.temperatures) == 0:
-            raise ValueError("temperatures is empty: give at least one.")
-        for k, value in enumerate(self.temperatures):
-            positive(f"temperatures[{k}]", value)
-
-    def _run(
-        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
-    ) -> None:
-        falling = [float(T) for T in self.temperatures]
-        _alternate(self, data, penalties, rounds, workers, falling, int(self.max_alternations))
-
-
-def _check_shared(baseline: PosteriorRegularization | DASO) -> None:
-    positive("unlabelled_weight", baseline.unlabelled_weight)
-    positive("max_passes", baseline.max_passes, integer=True)
-    positive("tol", baseline.tol)
-
-
-def _alternate(
-    baseline: PosteriorRegularization | DASO,
-    data: PartlyLabelled,
-    penalties: Penalties,
-    rounds: Rounds,
-    workers: Workers,
-    temperatures: Sequence[float],
-    max_rounds: int,
-) -> None:
-    """Distributions and weights in turn, ``max_rounds`` times at each temperature, at most."""
-    task = _Task(baseline, data, penalties, workers)
-    baseline.left_out_ = task.relaxation.left_out
-    result = minimise_log_loss(task.labelled, task.weights, task.observed, **task.limits)
-    soft = task.project(result.weights, temperatures[0], None)
-    before = task.objective(result.weights, soft)
-    rounds.add(result, task.find_best_labels(soft), objective=before)
-    for number, T in enumerate(temperatures):
-        if number:
-            soft = task.project(result.weights, T, soft)
-            before = task.objective(result.weights, soft)
-        for _ in range(max_rounds):
-            result = task.learn(soft, result.weights)
-            learned_from = soft
-            soft = task.project(result.weights, T, soft)
-            objective = task.objective(result.weights, soft)
-            rounds.add(
-                result,
-                task.find_best_labels(soft),
-                objective=objective,
-                penalty=learned_from.penalty,
-                temperature=T,
-            )
-            if before - objective <= float(baseline.tol) * abs(before):
-                break
-            before = objective
+    unlabelled_weight: float | Sequence[float] = 1.0
+    max_rounds: int = 5
 
 
 class _Task:
@@ -193,7 +165,7 @@ class _Task:
 
     def __init__(
         self,
-        baseline: PosteriorRegularization | DASO,
+        baseline: PosteriorRegularization,
         data: PartlyLabelled,
         penalties: Penalties,
         workers: Workers,
@@ -202,8 +174,9 @@ class _Task:
         labelled = data.make_problem(0, data.first)
         self.labelled = ChainExpectations(labelled, workers)
         self.unlabelled = ChainExpectations(data.make_problem(data.first, data.n), workers)
+        self.all = ChainExpectations(data.make_problem(0, data.n), workers)
         self.weights = float(model.C) * data.weights
-        self.c_u = float(model.C) * float(baseline.unlabelled_weight)
+        self.c_u = 0.0  # weight of an unlabelled sequence, set for each temperature
         self.observed = observed_features(labelled, self.weights)
         self.relaxation = Relaxation(penalties.compiled, self.unlabelled.problem.stride)
         self.limits: Any = {"tol": float(model.tol), "max_iter": int(model.max_iter)}
@@ -222,9 +195,8 @@ class _Task:
     def learn(self, soft: SoftLabels, before: Array) -> Result:
         ones = np.full(self.unlabelled.n, self.c_u)
         expected = self.unlabelled.features(soft.weights, ones, soft.unary, soft.enter)[1]
-        both: Any = _Both(self.labelled, self.unlabelled)
         weights, target = np.concatenate([self.weights, ones]), self.observed + expected
-        return minimise_log_loss(both, weights, target, start=before, **self.limits)
+        return minimise_log_loss(self.all, weights, target, start=before, **self.limits)
 
     def objective(self, w: Array, soft: SoftLabels) -> float:
         """What is minimised, for weights and the distributions that belong to them.
@@ -239,17 +211,3 @@ class _Task:
     def find_best_labels(self, soft: SoftLabels) -> Array:
         """The most probable label of every unlabelled token."""
         return soft.nodes[:, : self.unlabelled.problem.n_labels].argmax(axis=1).astype(np.int32)
-
-
-class _Both:
-    """The expectations of two sets of sequences as one."""
-
-    def __init__(self, first: ChainExpectations, second: ChainExpectations) -> None:
-        self.first, self.second = first, second
-        self.n, self.n_weights = first.n + second.n, first.n_weights
-
-    def features(self, w: Array, weights: Array) -> tuple[Array, Array]:
-        """As :meth:`ChainExpectations.features`."""
-        a = self.first.features(w, weights[: self.first.n])
-        b = self.second.features(w, weights[self.first.n :])
-        return np.concatenate([a[0], b[0]]), a[1] + b[1]

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import Bounds, minimize
 
 from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledConstraints
@@ -56,74 +57,14 @@ class Prices(NamedTuple):
     start: Array  # (N, stride)
 
 
-class _Term:
-    """Some expectations ``sign·E[…] ≤ sign·bound``, each with a multiplier between 0 and its cap.
-
-    A linear penalty is the cap; a squared one, ``curve·excess²``, a term of the dual. The numbers
-    are of starts of segments, or else of labels at tokens.
-    """
-
-    def __init__(
-        self, sign: float, of_starts: bool, bound: Any, cap: Any, curve: float = np.inf
-    ) -> None:
-        self.sign, self.of_starts = sign, of_starts
-        self.bound = sign * np.atleast_1d(np.asarray(bound, dtype=np.float64))
-        self.size = len(self.bound)
-        self.cap = np.broadcast_to(np.asarray(cap, dtype=np.float64), (self.size,))
-        self.curve = np.full(self.size, curve)
-
-    def spread(self, multipliers: Array) -> Array:
-        """The multipliers' costs of labels (tokens, stride), or (stride,) for all tokens alike."""
-        raise NotImplementedError
-
-    def count(self, table: Array) -> Array:
-        """The expectations, signs included, from those of labels or of starts."""
-        raise NotImplementedError
-
-
-class _PerSequence(_Term):
-    """Numbers of groups (groups, stride) in every sequence, with bounds of the groups."""
-
-    def __init__(
-        self, offsets: Array, groups: Array, sign: float, of_starts: bool, bounds: Any, caps: Any
-    ) -> None:
-        n = len(offsets) - 1
-        super().__init__(sign, of_starts, np.tile(bounds, n), np.tile(caps, n))
-        self.offsets, self.groups = offsets, groups.astype(np.float64)
-        self.owner = np.repeat(np.arange(n), np.diff(offsets))
-
-    def spread(self, multipliers: Array) -> Array:
-        table = self.sign * multipliers.reshape(-1, len(self.groups)) @ self.groups
-        return np.asarray(table[self.owner])
-
-    def count(self, table: Array) -> Array:
-        sums = np.add.reduceat(table, self.offsets[:-1], axis=0)
-        return np.asarray(self.sign * (sums @ self.groups.T).ravel())
-
-
-class _OfCorpus(_Term):
-    """A number in all sequences, with weights of tokens (None: all 1) and of labels (stride,)."""
-
-    def __init__(self, tokens: Array | None, labels: Array, *bounds: Any) -> None:
-        super().__init__(*bounds)
-        self.tokens, self.labels = tokens, labels
-
-    def spread(self, multipliers: Array) -> Array:
-        price = self.sign * float(multipliers[0]) * self.labels
-        return price if self.tokens is None else np.outer(self.tokens, price)
-
-    def count(self, table: Array) -> Array:
-        counts = table @ self.labels
-        total = counts.sum() if self.tokens is None else counts @ self.tokens
-        return np.array([self.sign * float(total)])
-
-
 class Relaxation:
     """Constraints over the unlabelled sequences as bounds on ``n`` expectations.
 
-    Excess over ``bound`` (n,) costs ``cap`` (n,) per unit, or ``curve`` (n,) times its square;
-    ``pair`` (labels, stride) holds the costs of pairs of neighbours, and ``left_out`` names what
-    has no form here. The stride is the length of a row of labels, padding included.
+    Expectations are rows of two matrices over (tokens · stride) entries, of labels at tokens and of
+    starts of segments, with signs such that ``bound`` (n,) is an upper one. Excess costs ``cap``
+    (n,) per unit, or ``curve`` (n,) times its square; ``pair`` (labels, stride) holds the costs of
+    pairs of neighbours, and ``left_out`` names what has no form here. The stride is the length of a
+    row of labels, padding included.
     """
 
     def __init__(self, compiled: CompiledConstraints, stride: int) -> None:
@@ -132,37 +73,41 @@ class Relaxation:
         self.n_tokens, self.n_labels = compiled.unary.shape
         self.pair = self._widen(compiled.pair)
         self._labels = self._widen(compiled.unary)
-        self._all = (np.arange(stride) < self.n_labels).astype(np.float64)
         change = np.minimum(compiled.change, LARGEST_COST)
-        inside = np.ones(self.n_tokens)
-        inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
-        self._inside = inside
-        self._starts = np.repeat((change * inside)[:, None], stride, axis=1)
+        self._inside = np.ones(self.n_tokens)
+        self._inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
+        self._starts = np.repeat((change * self._inside)[:, None], stride, axis=1)
         self.left_out: list[str] = []
-        self.terms: list[_Term] = []
+        self._rows: list[tuple[bool, sp.csr_array, Array, Array, Array]] = []
         self._add_sequences()
         for c in range(len(compiled.corpus_kind)):
             self._add_corpus(c)
-        self.n = sum(term.size for term in self.terms)
-        self.bound, self.cap, self.curve = (
-            np.concatenate([np.zeros(0), *(getattr(term, name) for term in self.terms)])
-            for name in ("bound", "cap", "curve")
+        size = self.n_tokens * stride
+        nothing = np.zeros(0)
+        self._nodes_of, self._starts_of = (
+            sp.vstack([sp.csr_array((0, size)), *self._place(of_starts)]).tocsr()
+            for of_starts in (False, True)
         )
+        self.bound, self.cap, self.curve = (
+            np.concatenate([nothing, *(row[k] for row in self._rows)]) for k in (2, 3, 4)
+        )
+        self.n = len(self.bound)
+
+    def _place(self, of_starts: bool) -> list[sp.csr_array]:
+        """The rows of labels or of starts, and zeros in the place of the others."""
+        return [m if mine == of_starts else sp.csr_array(m.shape) for mine, m, *_ in self._rows]
 
     def prices(self, multipliers: Array) -> Prices:
         """Costs of labels and of starts under these multipliers."""
-        found = Prices(self._labels.copy(), self._starts.copy())
-        at = 0
-        for term in self.terms:
-            target = found.start if term.of_starts else found.unary
-            target += term.spread(multipliers[at : at + term.size])
-            at += term.size
-        return found
+        shape = self._labels.shape
+        return Prices(
+            self._labels + (multipliers @ self._nodes_of).reshape(shape),
+            self._starts + (multipliers @ self._starts_of).reshape(shape),
+        )
 
     def expected(self, nodes: Array, starts: Array) -> Array:
         """The expectations that ``bound`` bounds."""
-        parts = [term.count(starts if term.of_starts else nodes) for term in self.terms]
-        return np.concatenate([np.zeros(0), *parts])
+        return np.asarray(self._nodes_of @ nodes.ravel() + self._starts_of @ starts.ravel())
 
     def conjugate(self, multipliers: Array) -> tuple[float, Array]:
         """What the penalties contribute to the (negated) dual, and its gradient."""
@@ -189,16 +134,20 @@ class Relaxation:
         mask[: self.n_labels] = self.compiled.member[g]
         return mask
 
+    def _add_row(
+        self, sign: float, of_starts: bool, matrix: Any, bound: Any, cap: float, curve: float
+    ) -> None:
+        bounds = sign * np.atleast_1d(np.asarray(bound, dtype=np.float64))
+        caps, curves = np.full(len(bounds), cap), np.full(len(bounds), curve)
+        self._rows.append((of_starts, sp.csr_array(sign * matrix), bounds, caps, curves))
+
     def _add_sequences(self) -> None:
         compiled = self.compiled
-        n_groups = len(compiled.member)
         single = compiled.member.sum(axis=1) == 1
         starts = compiled.segment_cost.copy()
-        for r in range(len(compiled.repeat_cost)):
-            price = compiled.repeat_cost[r, 1] if compiled.repeat_cost.shape[1] > 1 else 0.0
-            counts = np.maximum(np.arange(starts.shape[1]) - 1, 0)
-            starts[compiled.repeat_member[r]] += price * counts
-        if n_groups and starts[~single].any():
+        for member, costs in zip(compiled.repeat_member, compiled.repeat_cost, strict=True):
+            starts[member] += costs[1:2].sum() * np.maximum(np.arange(starts.shape[1]) - 1, 0)
+        if starts[~single].any():
             self.left_out.append("segments of a group of several labels")
         starts[~single] = 0.0
         if compiled.length_cost.any():
@@ -209,22 +158,22 @@ class Relaxation:
         self._add_counts(starts, True)
 
     def _add_counts(self, table: Array, of_starts: bool) -> None:
-        """Bounds on numbers, read off the costs of each number."""
-        rows: dict[float, list[tuple[int, int, float]]] = {1.0: [], -1.0: []}  # by sign
+        """Bounds on numbers in every sequence, read off the costs of each number."""
+        n = len(self.offsets) - 1
+        tokens = np.arange(self.n_tokens)
+        sums = sp.csr_array((np.ones(self.n_tokens), tokens, self.offsets))
         for g, costs in enumerate(table):
             free = np.flatnonzero(costs == 0.0)
             if not costs.any() or not len(free):
                 continue
             low, high = int(free[0]), int(free[-1])
+            matrix = sp.kron(sums, self._mask(g)[None, :])
             if low > 0:
-                rows[-1.0].append((g, low, min(costs[low - 1], LARGEST_COST)))
+                cap = min(costs[low - 1], LARGEST_COST)
+                self._add_row(-1.0, of_starts, matrix, np.full(n, low), cap, np.inf)
             if high + 1 < len(costs):
-                rows[1.0].append((g, high, min(costs[high + 1], LARGEST_COST)))
-        for sign, found in rows.items():
-            if found:
-                groups, bounds, caps = zip(*found, strict=True)
-                masks = np.array([self._mask(g) for g in groups])
-                self.terms.append(_PerSequence(self.offsets, masks, sign, of_starts, bounds, caps))
+                cap = min(costs[high + 1], LARGEST_COST)
+                self._add_row(1.0, of_starts, matrix, np.full(n, high), cap, np.inf)
 
     def _add_corpus(self, c: int) -> None:
         compiled = self.compiled
@@ -232,13 +181,13 @@ class Relaxation:
         if kind == SEGMENTS and compiled.member[target].sum() != 1:
             self.left_out.append("average segments of a group of several labels")
             return
-        labels = self._mask(target) if kind in (SHARE, SEGMENTS) else self._all
+        everything = (np.arange(self.stride) < self.n_labels).astype(np.float64)
+        labels = self._mask(target) if kind in (SHARE, SEGMENTS) else everything
+        tokens = np.ones(self.n_tokens)
         size = float(self.n_tokens if kind == SHARE else len(self.offsets) - 1)
-        bad = None
         if kind == CHANGES:
             # E[bad] − p·E[changes] against 0, in units of a typical number of changes: one in
             # about seven tokens.
-            bad = compiled.bad_change[target].astype(np.float64) * self._inside
             size = float(max(self._inside.sum() * 0.15, 1.0))
         # A penalty on number/size is one on number/√size: multipliers of all terms are alike.
         root = np.sqrt(size)
@@ -249,11 +198,11 @@ class Relaxation:
         for sign, bound in ((1.0, high), (-1.0, low)):
             if not np.isfinite(bound) or (sign < 0 and bound <= 0.0):
                 continue
-            tokens = None if bad is None else bad - bound * self._inside
-            total = bound * size if bad is None else 0.0
-            self.terms.append(
-                _OfCorpus(tokens, labels / root, sign, kind != SHARE, total / root, cap, curve)
-            )
+            total = bound * size
+            if kind == CHANGES:
+                tokens, total = (compiled.bad_change[target] - bound) * self._inside, 0.0
+            matrix = np.outer(tokens, labels / root).reshape(1, -1)
+            self._add_row(sign, kind != SHARE, matrix, total / root, cap, curve)
 
 
 @dataclass

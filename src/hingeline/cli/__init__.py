@@ -1,11 +1,7 @@
 """The command ``hingeline``: one module per command, imported when the command is called.
 
-Shared by the commands: :mod:`~hingeline.cli.app` (the group, errors, exit codes and common
-options), :mod:`~hingeline.cli.files` (models, and files as models see them) and
-:mod:`~hingeline.cli.progress` (what a fit shows and leaves).
+They share ``app`` (group, errors, options), ``files`` (models and their files) and ``progress``.
 """
-
-from __future__ import annotations
 
 import importlib
 import sys

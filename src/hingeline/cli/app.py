@@ -1,12 +1,9 @@
 """The command group: commands by name, errors as one line, exit codes, and common options.
 
 A new command is a function in a module of its own, both of one name, and a word in ``COMMANDS``.
-It raises ValueError with one sentence where the user's input is at fault, and so does the library;
-Ctrl-C may pass through it. The group turns these into exit codes 2 and 130, without a traceback.
-Results go to the standard output, progress to the standard error.
+The group turns ValueError (one sentence about the user's input) and Ctrl-C into exit codes 2 and
+130, without a traceback. Results go to the standard output, progress to the standard error.
 """
-
-from __future__ import annotations
 
 import os
 import sys
@@ -35,10 +32,8 @@ INTERRUPTED_TEXT = "hingeline: interrupted"
 def _sentence(error: Exception) -> str:
     """What is wrong with the user's input, in the words of the library or of the system."""
     if isinstance(error, MemoryError):
-        return (
-            f"there is not enough memory ({error}): check the file for feature numbers that are "
-            "far too large, or use fewer features."
-        )
+        remedy = "check the file for feature numbers that are far too large, or use fewer features"
+        return f"there is not enough memory ({error}): {remedy}."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the file'}: {error.strerror}."
     return str(error)
@@ -106,8 +101,7 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line, and leave at once.
 
-    Taking the interpreter down with all compiled kernels in it takes a third of a second, in which
-    nothing happens that anybody waits for.
+    To take the interpreter down with all compiled kernels in it takes a third of a second.
     """
     try:
         app(prog_name="hingeline")
@@ -133,10 +127,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
-        ),
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass
@@ -174,64 +165,42 @@ Input = Annotated[
 NewModel = Annotated[Path, Option("--model", "-m", help="The model file to write (.hinge).")]
 Format = Annotated[str, Option("--format", "-f", help="Format of the file; auto guesses it.")]
 KnownFormat = Annotated[
-    str, Option("--format", "-f", help="Format of the file; auto takes that of the training file.")
+    str, Option("--format", "-f", help="Format of the file; auto is that of the training file.")
 ]
+# fmt: off
 Columns = Annotated[str | None, Option(help="Names of the file's columns, separated by commas.")]
-Use = Annotated[
-    str | None, Option(help="Columns to predict from.", show_default="all but the label")
-]
-Label = Annotated[
-    str | None,
-    Option(
-        help="Column of the labels. For ARFF: Mulan's XML file, or the number of labels.",
-        show_default="the last; upos in CoNLL-U",
-    ),
-]
-Template = Annotated[
-    Path | None, Option(help="A file of feature templates, as for CRF++ or Wapiti.")
-]
-MinCount = Annotated[
-    int | None,
-    Option(
-        min=1,
-        help="Leave out features that occur less often; 2 is faster and often a little worse.",
-        show_default="1",
-    ),
-]
-HashBits = Annotated[
-    int | None, Option(min=4, max=30, help="Hash the features into 2**bits columns.")
-]
-Cost = Annotated[
-    float | None,
-    Option(
-        "--C",
-        "-C",
-        help="Weight of the slack; a larger one fits the training data more closely.",
-        show_default="0.1; 1 for rows",
-    ),
-]
+Use = Annotated[str | None, Option(help="Columns to learn from.", show_default="all but the label")]
+Label = Annotated[str | None, Option(
+    help="Column of the labels. For ARFF: Mulan's XML file, or the number of labels.",
+    show_default="the last; upos in CoNLL-U",
+)]
+Template = Annotated[Path | None, Option(help="A file of feature templates (CRF++ or Wapiti).")]
+MinCount = Annotated[int | None, Option(
+    help="Leave out features that occur less often; 2 is faster and often a little worse.",
+    min=1, show_default="1",
+)]
+HashBits = Annotated[int | None, Option(help="Hash features into 2**bits columns.", min=4, max=30)]
+Cost = Annotated[float | None, Option(
+    "--C", "-C", help="Weight of the slack; a larger one fits the training data more closely.",
+    show_default="0.1; 1 for rows",
+)]
+# fmt: on
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]
-Scheme = Annotated[
-    str | None, Option(help="Predict only what this tag scheme allows: auto, IOB2, BIOES, …")
-]
+Scheme = Annotated[str | None, Option(help="Keep to this tag scheme: auto, IOB2, BIOES, …")]
 MaxIter = Annotated[int, Option(min=1, help="Make at most this many passes.")]
 Constraints = Annotated[
     str | None, Option(help="Rules for the labels: a TOML file, citations or seminars.")
 ]
-Bootstrap = Annotated[
-    int, Option(min=0, help="Resample this often for 95 % intervals; 0 gives no intervals.")
-]
+Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0 gives none.")]
 Dtype = Annotated[
-    str,
-    Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype),
+    str, Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype)
 ]
 Sparse = Annotated[bool, Option("--sparse", help="Store only weights that are not 0.")]
 KeepState = Annotated[
     bool, Option("--keep-state", help="Also store data and multipliers, for hingeline update.")
 ]
 NJobs = Annotated[
-    int | None,
-    Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs),
+    int | None, Option(help="Threads; -1 uses all cores.", show_default="1", callback=_check_n_jobs)
 ]
 Seed = Annotated[int, Option(min=0, help="Seed of everything random.", callback=check_seed)]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print results only, no progress.")]

@@ -64,9 +64,24 @@ def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any)
 
 
 def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]) -> list[Any]:
-    """Labels of the highest score minus penalty; corpus-level constraints count for nothing."""
-    from hingeline import SemiSupervisedSSVM
+    """Labels of the highest score minus penalty; corpus-level constraints count for nothing.
 
+    Weights that a semi-supervised model learned for constraints of the same titles hold.
+    """
+    from hingeline import SemiSupervisedSSVM
+    from hingeline.constraints.base import HARD
+    from hingeline.constraints.learning import change_rule
+
+    record = estimator.metadata_.get("semisupervised")
+    learned = record.get("weights") if isinstance(record, dict) else None
+    if isinstance(learned, dict):
+        found = [learned.get(rule.title) for rule in constraints]
+        constraints = [
+            change_rule(rule, weight=weight)
+            if isinstance(weight, float) and 0.0 <= weight < HARD and not rule.hard
+            else rule
+            for rule, weight in zip(constraints, found, strict=True)
+        ]
     decoder = SemiSupervisedSSVM(constraints=constraints)
     decoder.base_, decoder.classes_ = estimator, estimator.classes_
     return decoder.predict(samples.X, constrained=True)

@@ -1,7 +1,5 @@
 """``hingeline convert``: from one file format to another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -32,12 +30,9 @@ def convert(
         str, Option("--to", "-t", help="Format to write; auto goes by the ending of the name.")
     ] = "auto",
     format: app.Format = "auto",
-    columns: Annotated[
-        str | None, Option(help="Columns of tokens to keep, separated by commas.")
-    ] = None,
+    columns: Annotated[str | None, Option(help="Columns to keep, separated by commas.")] = None,
     vocabulary: Annotated[
-        Path | None,
-        Option(help="File of feature numbers; it is read if it exists, else written."),
+        Path | None, Option(help="File of feature numbers; it is read if it exists, else written.")
     ] = None,
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
@@ -49,10 +44,9 @@ def convert(
     if to == "auto":
         ending = Path(target.removesuffix(".gz")).suffix
         if ending not in _ENDINGS:
-            raise ValueError(
-                f"--to: the name {target!r} does not tell the format: pass one of "
-                f"{', '.join(name for name, f in FORMATS.items() if f.write is not None)}."
-            )
+            names = ", ".join(name for name, f in FORMATS.items() if f.write is not None)
+            what = f"--to: the name {target!r} does not tell the format"
+            raise ValueError(f"{what}: pass one of {names}.")
         to = _ENDINGS[ending]
     known = None
     if vocabulary is not None:

@@ -1,9 +1,8 @@
 """``hingeline demo``: train, evaluate and report on built-in data."""
 
-from __future__ import annotations
-
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -54,15 +53,13 @@ def demo(
         prepared = time.perf_counter() - began
         if prepared > 2.0:
             progress.say(f"kernels are ready after {prepared:.0f} s")
-        seconds = (
-            progress.fit("digit by digit", flat, lambda: flat.fit(*flat_data), interruptible=False),
-            progress.fit(
-                "as a sequence",
-                chain,
-                lambda: chain.fit(data.X_train, data.y_train),
-                interruptible=False,
-            ),
-        )
+        seconds = [
+            progress.fit(title, model, partial(model.fit, *parts), interruptible=False)
+            for title, model, parts in (
+                ("digit by digit", flat, flat_data),
+                ("as a sequence", chain, (data.X_train, data.y_train)),
+            )
+        ]
     said = f"The chain's training curve is in {output}"
     try:
         with blame("--output"):

@@ -1,7 +1,5 @@
 """``hingeline evaluate``: how good a model's predictions are."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import typer
 from typer import Option
 
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
 from hingeline.evaluation.metrics import Evaluation, align, precision_recall_f1
@@ -23,14 +22,10 @@ def evaluate(
     scheme: Annotated[
         str, Option(help="Tag scheme: auto, none, IOB1, IOB2, IOE1, IOE2, IOBES, BILOU.")
     ] = "auto",
-    strict: Annotated[
-        bool, Option("--strict", help="Count only spans that are valid in the scheme.")
-    ] = False,
+    strict: Annotated[bool, Option("--strict", help="Count only valid spans.")] = False,
     bootstrap: app.Bootstrap = 0,
     labels: Annotated[bool, Option("--labels", help="Add a row for each label.")] = False,
-    confusion: Annotated[
-        bool, Option("--confusion", help="Add the most frequent confusions.")
-    ] = False,
+    confusion: Annotated[bool, Option("--confusion", help="Add the commonest confusions.")] = False,
     constraints: app.Constraints = None,
     n_jobs: app.NJobs = None,
     seed: app.Seed = 0,
@@ -41,7 +36,7 @@ def evaluate(
     With --constraints, labels are predicted under them and their violations are counted. Sets of
     labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
     """
-    estimator = files.load_model(model)
+    estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     samples = files.require_labels(files.read_for(estimator, model, data, format), data)
     files.check_options(given(context), samples.layout.format)
@@ -55,26 +50,28 @@ def evaluate(
 
         y = _shares(estimator, samples.y)
         known = constraints_for(estimator, samples, constraints, y)
+    options: dict[str, Any] = {"mode": "strict" if strict else "default", "bootstrap": bootstrap}
+    options |= {"scheme": None if scheme.lower() == "none" else scheme, "random_state": seed}
     with blame(data):
         predicted = predict_under(estimator, samples, known) if known else None
-        result, predicted = judge(
-            estimator,
-            samples,
-            predicted,
-            scheme=None if scheme.lower() == "none" else scheme,
-            mode="strict" if strict else "default",
-            bootstrap=bootstrap,
-            random_state=seed,
-        )
-    broken = _count_violations(known, samples, predicted) if known else []
+        result, predicted = judge(estimator, samples, predicted, **options)
+    broken: list[dict[str, Any]] = []
+    if known:
+        from hingeline.constraints import check
+
+        words = samples.X.sentences(0)
+        rows = (check(known, words, y).rows for y in (samples.y, predicted))
+        for a, b in zip(*rows, strict=True):
+            name = a.constraint.title
+            broken.append({"name": name, "true": a.violation, "predicted": b.violation})
     if as_json:
         typer.echo(json.dumps({**result.to_dict(), **({"constraints": broken} if known else {})}))
         return
     typer.echo(align(result.summary()))
     if known:
-        rows = [[row["name"], row["true"], row["predicted"]] for row in broken]
-        rows.append(["total", *(sum(row[k] for row in rows) for k in (1, 2))])
-        table = [[name, f"{true:.6g}", f"{found:.6g}"] for name, true, found in rows]
+        total = [sum(row[key] for row in broken) for key in ("true", "predicted")]
+        table = [[*row.values()] for row in broken] + [["total", *total]]
+        table = [[name, *(f"{count:.6g}" for count in counts)] for name, *counts in table]
         typer.echo("\n" + align([["violations of", "true", "predicted"], *table]))
     if result.spans is not None:
         typer.echo("\n" + align(result.table(by="type")))
@@ -96,9 +93,6 @@ def judge(
     return score(true, found, **{**options, "scheme": None}), predicted
 
 
-# Constraints --------------------------------------------------------------------------------------
-
-
 def _shares(estimator: Any, otherwise: Any) -> Any:
     """Labels as often as a model saw them in training, or others where it does not say."""
     counts: Any = getattr(estimator, "metadata_", {}).get("label_counts")
@@ -108,40 +102,19 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
         return otherwise
 
 
-def _count_violations(
-    constraints: list[Any], samples: files.Samples, predicted: list[Any]
-) -> list[dict[str, Any]]:
-    """How much true and predicted labels break each constraint."""
-    from hingeline.constraints import check
-
-    words = samples.X.sentences(0)
-    true, found = (check(constraints, words, y).rows for y in (samples.y, predicted))
-    return [
-        {"name": a.constraint.title, "true": a.violation, "predicted": b.violation}
-        for a, b in zip(true, found, strict=True)
-    ]
-
-
-# Sets of labels -----------------------------------------------------------------------------------
-
-
 def _print_sets(samples: files.Samples, predicted: Any, every: bool, as_json: bool) -> None:
-    """Print the measures, and with ``every`` precision, recall and F1 of every label."""
+    """Print the measures of label sets, and with ``every`` those of every label."""
     y = samples.y
     scores = files.score_sets(y, predicted)._asdict()
     right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))
     columns = (*precision_recall_f1(right, found, true), true, found)
     header = ("precision", "recall", "f1", "support", "predicted")
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    rows = list(zip(samples.layout.labels, *(c.tolist() for c in columns), strict=True))
     if as_json:
-        by_label = {
-            name: dict(zip(header, row, strict=True))
-            for name, row in zip(samples.layout.labels, rows, strict=True)
-        }
+        by_label = {name: dict(zip(header, row, strict=True)) for name, *row in rows}
         typer.echo(json.dumps({"rows": len(y), **scores, "by_label": by_label}))
         return
     summary = [[name.replace("_", " "), value] for name, value in scores.items()]
     typer.echo(align([["rows", len(y)], *summary]))
     if every:
-        named = [(name, *row) for name, row in zip(samples.layout.labels, rows, strict=True)]
-        typer.echo("\n" + align([("label", *header), *named]))
+        typer.echo("\n" + align([("label", *header), *rows]))

@@ -1,13 +1,12 @@
 """``hingeline explain``: why a model predicts what it does."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.evaluation.inspection import explain as take_apart
@@ -26,7 +25,7 @@ def explain(
     as_json: app.Json = False,
 ) -> None:
     """Explain a prediction: its score against the runner-up's, feature by feature."""
-    estimator = files.load_model(model)
+    estimator = hingeline.load(model)
     files.refuse_sets("explain", estimator)
     samples = files.read_for(estimator, model, data, format)
     if sequence > samples.n_sequences:

@@ -1,7 +1,5 @@
 """Models, and files as models see them: inputs, labels, and what writes predictions back."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable
@@ -55,10 +53,8 @@ def check_options(names: Iterable[str], format: str) -> None:
     for name in names:
         formats = _OPTIONS.get(name, (format,))
         if format not in formats:
-            raise ValueError(
-                f"--{name.replace('_', '-')} is for {', '.join(formats)} files, not for {format}: "
-                "leave it out."
-            )
+            what = f"--{name.replace('_', '-')} is for {', '.join(formats)} files"
+            raise ValueError(f"{what}, not for {format}: leave it out.")
 
 
 @dataclass
@@ -75,12 +71,11 @@ class Layout:
 
     def makes_sense(self) -> bool:
         """Whether it can be what ``hingeline train`` wrote: metadata may hold anything."""
-        texts = [self.format, self.kind, self.label]
         lists = [self.columns, self.names, self.labels]
-        if not all(isinstance(part, list) for part in lists):
-            return False
+        texts = [[self.format, self.kind, self.label], *lists]
         return (
-            all(isinstance(text, str) for part in (texts, *lists) for text in part)
+            all(isinstance(part, list) for part in lists)
+            and all(isinstance(text, str) for part in texts for text in part)
             and self.format in (*SEQUENCES, *ROWS, *SETS)
             and self.kind == FORMATS[self.format].kind
             and (self.kind != "tokens" or bool(self.columns and self.label))
@@ -109,8 +104,12 @@ class Samples:
     @property
     def n_tokens(self) -> int:
         """Tokens of all sequences."""
-        lists = isinstance(self.X, list)
-        return sum(map(len, self.X)) if lists else int(self.X.offsets[-1])
+        return sum(map(len, self.X)) if isinstance(self.X, list) else int(self.X.offsets[-1])
+
+    @property
+    def width(self) -> int:
+        """Features, where they are numbers."""
+        return int(getattr(self.X, "matrix", self.X).shape[1])
 
     def size_text(self) -> str:
         """Its size in words."""
@@ -125,16 +124,6 @@ def _length(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-# Models -------------------------------------------------------------------------------------------
-
-
-def load_model(path: Path) -> Any:
-    """The model of a file, or one sentence on what is wrong with it."""
-    from hingeline.modelfile.estimators import load
-
-    return load(path)
-
-
 def holds_sets(model: Any) -> bool:
     """Whether a model predicts sets of labels."""
     return type(model).__name__ == "MultilabelSSVM"
@@ -143,10 +132,8 @@ def holds_sets(model: Any) -> bool:
 def refuse_sets(command: str, model: Any) -> None:
     """Refuse models of sets of labels, which only some commands know."""
     if holds_sets(model):
-        raise ValueError(
-            f"hingeline {command} cannot take models of sets of labels (MultilabelSSVM): use "
-            "hingeline evaluate or hingeline info."
-        )
+        what = f"hingeline {command} cannot take models of sets of labels (MultilabelSSVM)"
+        raise ValueError(f"{what}: use hingeline evaluate or hingeline info.")
 
 
 def predict_sets(model: Any, X: Any) -> Array:
@@ -168,10 +155,8 @@ def score_sets(y: Array, predicted: Array) -> Any:
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     if type(model).__name__ == "GraphSSVM":
-        raise ValueError(
-            f"{path} is a model of graphs (GraphSSVM), which no file format here can hold: use it "
-            "in Python, hingeline.load(path).predict(graphs)."
-        )
+        what = f"{path} is a model of graphs (GraphSSVM), which no file format here can hold"
+        raise ValueError(f"{what}: use it in Python, hingeline.load(path).predict(graphs).")
     found = getattr(model, "metadata_", {}).get("layout")
     if found is None:
         return _usual_layout(model)
@@ -182,10 +167,8 @@ def layout_of(model: Any, path: Path) -> Layout:
         whole = layout.kind != "multilabel" or len(layout.labels) == model.n_labels_
         if layout.makes_sense() and layout.kind in kinds and whole:
             return layout
-    raise ValueError(
-        f"{path} describes the files it was trained on in a way that makes no sense: get a fresh "
-        "copy of the model."
-    )
+    what = f"{path} describes the files it was trained on in a way that makes no sense"
+    raise ValueError(f"{what}: get a fresh copy of the model.")
 
 
 def _usual_layout(model: Any) -> Layout:
@@ -227,9 +210,6 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     return samples
 
 
-# Files --------------------------------------------------------------------------------------------
-
-
 class File(NamedTuple):
     """A file whose format is known."""
 
@@ -253,10 +233,8 @@ def open_training(path: str, format: str, options: Iterable[str]) -> File:
     """Open a file to train on, and refuse options that its format has no use for."""
     file = open_file(path, format)
     if file.format.name not in (*SEQUENCES, *ROWS, *SETS):
-        raise ValueError(
-            f"{path} holds {file.format.kind} ({file.format.name}), but models are trained on "
-            "sequences or rows: convert it first (hingeline convert)."
-        )
+        what = f"{path} holds {file.format.kind} ({file.format.name})"
+        raise ValueError(f"{what}, not sequences or rows: convert it first (hingeline convert).")
     check_options(options, file.format.name)
     return file
 
@@ -270,21 +248,22 @@ def read_training(
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
     labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
-    if name == "arff" and label is None:
-        _check_beside(path)
     data = _read(file, names=names, zero_based=True, labels=labels)
     if found.kind == "tokens":
         return _tokens_to_train(path, name, data, split_names(use), label)
     layout = Layout(name, found.kind)
-    y = _indicators(path, data.Y) if name in SETS else data.y
+    if name in SETS:
+        if (n := data.Y.shape[1]) > _MAX_LABELS:
+            what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
+            raise ValueError(f"{what}: number them from 0.")
+        if n == 0:
+            raise ValueError(f"{path} has no labels to learn from.")
+    y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     if y is None:
-        raise ValueError(
-            f"{path} has no labels to learn from: put the file of labels beside it, named as "
-            "MNIST's are (train-images-idx3-ubyte, train-labels-idx1-ubyte)."
-        )
+        what = f"{path} has no labels to learn from: put the file of labels beside it"
+        raise ValueError(f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
     if name in _NUMBERED:
-        matrix = data.X.matrix if isinstance(data.X, SparseSequences) else data.X
-        layout.zero_based = bool((matrix.indices == 0).any())
+        layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
     if name in SETS:
         layout.columns = list(data.feature_names or [])
         layout.labels = data.label_names or [str(k) for k in range(y.shape[1])]
@@ -304,16 +283,12 @@ def _tokens_to_train(
     if chosen is None:
         chosen = ["form"] if format == "conllu" else [c for c in table.names if c != label]
     if not chosen:
-        raise ValueError(
-            f"{path} has a single column, the labels: training needs a column with the words, too."
-        )
+        raise ValueError(f"{path} has a single column, the labels: add a column with the words.")
     if label in chosen:
         raise ValueError(f"--use names the column of the labels, {label!r}: leave it out.")
     if _is_blank(table, label, format):
-        raise ValueError(
-            f"{path} has no labels to learn from: {label} is _ everywhere; name another column "
-            "with --label."
-        )
+        what = f"{path} has no labels to learn from: {label} is _ everywhere"
+        raise ValueError(f"{what}; name another column with --label.")
     names = [] if format == "conllu" else list(table.names)
     layout = Layout(format, "tokens", chosen, label, names)
     return Samples(table.select(chosen), table.sentences(label), layout, data)
@@ -330,15 +305,12 @@ def read_like(
     file = open_file(path, layout.format if format == "auto" else format)
     found = file.format
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
-    if found.name == "arff" and not by_name:
-        _check_beside(path)
     based = None if layout.zero_based is None else True
     data = _read(file, zero_based=based, labels=[] if by_name else None)
     if found.kind != layout.kind:
-        raise ValueError(
-            f"{path} holds {_KINDS.get(found.kind, found.kind)} ({found.name}), but the model "
-            f"takes {_KINDS.get(layout.kind, layout.kind)} ({layout.format})."
-        )
+        holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
+        what = f"{path} holds {holds} ({found.name})"
+        raise ValueError(f"{what}, but the model takes {takes} ({layout.format}).")
     if found.kind == "tokens":
         return _tokens_like(path, found.name, data, layout)
     if by_name:
@@ -346,23 +318,24 @@ def read_like(
     # Files of another format number their features in their own way.
     numbering = layout if found.name in _NUMBERED else Layout(found.name, found.kind)
     if found.kind == "multilabel":
-        y = _sets_by_number(path, data.Y, len(layout.labels))
+        highest, most = data.Y.shape[1] - 1, len(layout.labels) - 1
+        if highest > most:
+            what = f"{path} has a label {highest}, but the model was trained on labels 0 to {most}"
+            raise ValueError(f"{what}: leave others out.")
+        y = np.pad(data.Y.toarray().astype(np.int64), ((0, 0), (0, most - highest)))
         return Samples(_features(sp.csr_matrix(data.X), numbering, width), y, layout, data)
     named = isinstance(data.X, list)
     if named != (width is None) and found.kind == "sequences":
         words = ("named", "numbered") if named else ("numbered", "named")
-        raise ValueError(
-            f"{path} has {words[0]} features ({found.name}), but the model was trained on "
-            f"{words[1]} ones ({layout.format}): convert the file (hingeline convert)."
-        )
+        what = f"{path} has {words[0]} features ({found.name}), but the model was trained on"
+        raise ValueError(f"{what} {words[1]} ones ({layout.format}): use hingeline convert.")
     return Samples(_features(data.X, numbering, width, grow), data.y, layout, data)
 
 
 def read_held_out(path: str | None, layout: Layout, width: int | None) -> Samples | None:
     """The file of ``--dev``, which must have labels; None where none is named."""
-    return (
-        None if path is None else require_labels(read_like(path, layout, width), f"--dev: {path}")
-    )
+    found = None if path is None else read_like(path, layout, width)
+    return found and require_labels(found, f"--dev: {path}")
 
 
 def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
@@ -402,15 +375,14 @@ def _is_blank(table: TokenTable, label: str, format: str) -> bool:
 def _read(file: File, **options: Any) -> Any:
     """The data of a file, all of a CoNLL-U document; a file without any is refused."""
     path, source, found = file
-    data: Any
     if found.name == "conllu":
         from hingeline.data.conllu import read_conllu
 
-        data = read_conllu(source)
+        data: Any = read_conllu(source)
         inputs = data.table
     else:
         known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
-        _, data = read_any(source, found.name, **known)
+        data = read_any(source, found.name, **known)[1]
         inputs = data if found.kind in ("tokens", "trees") else data[0]
     if _length(inputs) == 0:
         raise ValueError(f"{path} is empty: there is nothing to read.")
@@ -435,12 +407,10 @@ def _features(X: Any, layout: Layout, width: int | None, grow: bool = False) -> 
     matrix = sp.csr_matrix(X)
     if layout.zero_based is False:  # it was read as if numbers began at 0
         matrix = matrix[:, 1:]
-    if width is None or matrix.shape[1] == width or (grow and matrix.shape[1] > width):
-        return matrix
-    if matrix.shape[1] > width:
-        return matrix[:, :width]
-    parts = (matrix.data, matrix.indices, matrix.indptr)
-    return sp.csr_matrix(parts, shape=(matrix.shape[0], width))
+    if width is not None and not (grow and matrix.shape[1] > width):
+        matrix = matrix[:, :width]
+        matrix.resize(matrix.shape[0], width)
+    return matrix
 
 
 def source_of(path: str) -> dict[str, Any]:
@@ -452,33 +422,6 @@ def source_of(path: str) -> dict[str, Any]:
     return {"name": Path(path).name, "sha256": digest}
 
 
-# Sets of labels -----------------------------------------------------------------------------------
-
-
-def _check_beside(path: str) -> None:
-    """Refuse an ARFF file that has no list of labels beside it."""
-    file = Path(path)
-    stem = file.name.removesuffix(".gz").removesuffix(".arff")
-    stems = (stem, stem.removesuffix("-train"), stem.removesuffix("-test"))
-    if path == "-" or not any(file.with_name(f"{name}.xml").is_file() for name in stems):
-        raise ValueError(
-            f"{path} does not say which of its attributes are labels: put Mulan's XML file beside "
-            f"it ({stem if path != '-' else 'NAME'}.xml), or train with --label FILE.xml."
-        )
-
-
-def _indicators(path: str, Y: sp.csr_matrix) -> Array:
-    """Dense indicators to learn from."""
-    if Y.shape[1] == 0:
-        raise ValueError(f"{path} has no labels to learn from.")
-    if Y.shape[1] > _MAX_LABELS:
-        raise ValueError(
-            f"{path} has a label {Y.shape[1] - 1}, and at most {_MAX_LABELS:,} labels are learnt: "
-            "number them from 0."
-        )
-    return np.asarray(Y.toarray(), dtype=np.int64)
-
-
 def _sets_by_name(
     path: str, data: Any, layout: Layout, width: int | None
 ) -> tuple[Any, Array | None]:
@@ -488,19 +431,15 @@ def _sets_by_name(
     found = [name for name in labels if name in at]
     if found and len(found) < len(labels):
         missing = next(name for name in labels if name not in at)
-        raise ValueError(
-            f"{path} has the label {found[0]} but not {missing}: give all labels of the model, or "
-            "none."
-        )
+        what = f"{path} has the label {found[0]} but not {missing}"
+        raise ValueError(f"{what}: give all labels of the model, or none.")
     chosen = layout.columns or [name for name in at if name not in set(labels)]
     for name in chosen:
         if name not in at:
             raise ValueError(f"{path} has no attribute {name}, which the model was trained on.")
     if width is not None and len(chosen) != width:
-        raise ValueError(
-            f"{path} has {len(chosen)} attributes that are not labels, but the model was trained "
-            f"on {width}."
-        )
+        what = f"{path} has {len(chosen)} attributes that are not labels"
+        raise ValueError(f"{what}, but the model was trained on {width}.")
     X = data.X[:, [at[name] for name in chosen]]
     if not found:
         return X, None
@@ -509,18 +448,6 @@ def _sets_by_name(
     wrong = np.argwhere((Y != 0) & (Y != 1))
     if len(wrong):
         row, k = wrong[0].tolist()
-        raise ValueError(
-            f"{path}: the label {labels[k]} is {Y[row, k]:g} in row {row + 1} of the data; labels "
-            "must be 0 or 1."
-        )
+        what = f"{path}: the label {labels[k]} is {Y[row, k]:g} in row {row + 1} of the data"
+        raise ValueError(f"{what}; labels must be 0 or 1.")
     return X, Y.astype(np.int64)
-
-
-def _sets_by_number(path: str, Y: sp.csr_matrix, n_labels: int) -> Array:
-    """Indicators of as many labels as a model has."""
-    if Y.shape[1] > n_labels:
-        raise ValueError(
-            f"{path} has a label {Y.shape[1] - 1}, but the model was trained on labels 0 to "
-            f"{n_labels - 1}: leave others out."
-        )
-    return np.pad(Y.toarray().astype(np.int64), ((0, 0), (0, n_labels - Y.shape[1])))

@@ -1,7 +1,5 @@
 """``hingeline import``: models of other tools."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path

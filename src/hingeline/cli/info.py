@@ -1,7 +1,5 @@
 """``hingeline info``: what is in a model file."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence
@@ -11,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.evaluation.inspection import top_features, transition_table, write_weights
@@ -31,15 +30,11 @@ _RULES = {
 
 def info(
     model: app.Model,
-    top: Annotated[
-        int, Option(min=0, help="List this many of the strongest features of each label.")
-    ] = 0,
+    top: Annotated[int, Option(min=0, help="List the n strongest features of each label.")] = 0,
     transitions: Annotated[
         bool, Option("--transitions", help="List the weights of pairs of neighbouring labels.")
     ] = False,
-    weights: Annotated[
-        Path | None, Option(help="Write all weights as a table (.tsv, .tsv.gz).")
-    ] = None,
+    weights: Annotated[Path | None, Option(help="Write all weights (.tsv or .tsv.gz).")] = None,
     as_json: app.Json = False,
 ) -> None:
     """Show what a model file holds: parameters, labels, certificate, and where it came from."""
@@ -54,15 +49,14 @@ def info(
     if kind == "checkpoint":
         facts |= {"passes": header.get("passes"), "identity": header.get("identity")}
     else:
-        estimator = files.load_model(model)
+        estimator = hingeline.load(model)
         facts |= _facts(estimator)
         wanted = {"--top": top, "--transitions": transitions, "--weights": weights}
         named = [option for option, value in wanted.items() if value]
         if files.holds_sets(estimator):
             if named:
-                raise ValueError(
-                    f"{named[0]} is not for sets of labels: read coef_ and pairwise_coef_."
-                )
+                what = f"{named[0]} is not for sets of labels"
+                raise ValueError(f"{what}: read coef_ and pairwise_coef_ in Python.")
             facts["labels"] = files.layout_of(estimator, model).labels
             facts["pairs of labels"] = len(estimator.edges_)
         facts |= describe_annealing(estimator)
@@ -99,21 +93,18 @@ def _facts(estimator: Any) -> dict[str, Any]:
 
 
 def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
+    lines: list[str] | None = None
     if name == "annealing":
-        typer.echo(f"{name}:")
-        typer.echo("\n".join(f"  {line}" for line in align(value).splitlines()))
+        lines = align(value).splitlines()
     elif name in ("top features", "transitions"):
-        typer.echo(f"{name}:")
-        for row in value:
-            typer.echo("  " + "\t".join(f"{c:+.4f}" if isinstance(c, float) else c for c in row))
-    elif isinstance(value, dict):
-        typer.echo(f"{name}:")
-        for key, entry in value.items():
-            if "annealing" in facts and key == "semisupervised":
-                continue  # the same table once more
-            typer.echo(f"  {key}: {entry}")
-    else:
+        lines = ["\t".join(f"{c:+.4f}" if isinstance(c, float) else c for c in r) for r in value]
+    elif isinstance(value, dict):  # the table of annealing comes later
+        hidden = "semisupervised" if "annealing" in facts else ""
+        lines = [f"{key}: {entry}" for key, entry in value.items() if key != hidden]
+    if lines is None:
         typer.echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
+    else:
+        typer.echo("\n  ".join([f"{name}:", *lines]))
 
 
 def _rows(rows: Any) -> list[list[Any]]:
@@ -123,14 +114,8 @@ def _rows(rows: Any) -> list[list[Any]]:
 
 def _plain(value: Any) -> Any:
     """What JSON can hold: NaN and infinity as text."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    return str(value)
-
-
-# Semi-supervised fits -----------------------------------------------------------------------------
+    finite = isinstance(value, float) and math.isfinite(value)
+    return value if finite or value is None or isinstance(value, (int, str)) else str(value)
 
 
 def describe_annealing(model: Any) -> dict[str, Any]:
@@ -165,7 +150,6 @@ def describe_annealing(model: Any) -> dict[str, Any]:
 
 def choice_text(C_u: Sequence[float], selected: int, rule: Any) -> str:
     """Which of the steps was chosen, and how where that is known."""
-    what = f"step {selected} of {len(C_u) - 1}, C_u={C_u[selected]:g}"
-    if selected == 0:
-        what = "the labelled sequences alone"
+    step = f"step {selected} of {len(C_u) - 1}, C_u={C_u[selected]:g}"
+    what = step if selected else "the labelled sequences alone"
     return f"{what}, {_RULES[rule]}" if rule in _RULES else what

@@ -1,7 +1,5 @@
 """``hingeline predict``: labels for a file, in the file's own format."""
 
-from __future__ import annotations
-
 import csv
 from itertools import islice
 from typing import Annotated, Any
@@ -10,6 +8,7 @@ import numpy as np
 import typer
 from typer import Option
 
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
 from hingeline.data.text import atomic_text
@@ -20,16 +19,10 @@ def predict(
     context: typer.Context,
     model: app.Model,
     data: app.Input = "-",
-    output: Annotated[
-        str, Option("--output", "-o", help="Where to write; - is the standard output.")
-    ] = "-",
+    output: Annotated[str, Option("--output", "-o", help="File; - is the standard output.")] = "-",
     format: app.KnownFormat = "auto",
-    margin: Annotated[
-        bool, Option("--margin", help="Add each label's lead over the next best one.")
-    ] = False,
-    nbest: Annotated[
-        int, Option(min=1, help="Write the n best labellings of each sequence, with scores.")
-    ] = 1,
+    margin: Annotated[bool, Option("--margin", help="Add the lead over the next label.")] = False,
+    nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,
     n_jobs: app.NJobs = None,
 ) -> None:
@@ -41,7 +34,7 @@ def predict(
 
     With --constraints, the labels have the highest score minus the penalty of broken rules.
     """
-    estimator = files.load_model(model)
+    estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     samples = files.read_for(estimator, model, data, format)
     files.check_options(given(context), samples.layout.format)
@@ -49,42 +42,39 @@ def predict(
         raise ValueError("--margin, --nbest and --constraints exclude each other: use one.")
     if margin and hasattr(samples.source, "table"):
         raise ValueError("--margin adds a column, and CoNLL-U has no room for one.")
-    if samples.layout.format in files.SETS:
-        with blame(data):
-            found = files.predict_sets(estimator, samples.X)
-        with blame("--output"):
-            _write_sets(output, samples.layout.labels, found)
-    elif nbest > 1:
-        with blame(data):
-            found = estimator.predict_nbest(samples.X, nbest)
-        with blame("--output"):
-            _write_nbest(output, samples, found)
-    else:
-        labels, leads = _predict(estimator, samples, data, constraints, margin)
-        with blame("--output"):
-            _write(output, samples, labels, leads)
-
-
-def _predict(
-    estimator: Any, samples: files.Samples, data: str, constraints: str | None, margin: bool
-) -> tuple[Any, Any]:
-    """Labels, and their leads over the next best ones where these are wanted."""
+    found: Any
+    leads = None
     if constraints is not None:
         from hingeline.cli.check import constraints_for, predict_under
 
         # Shares of labels do not count in prediction: any labels will do for them.
         known = constraints_for(estimator, samples, constraints, [estimator.classes_.tolist()])
-        with blame(data):
-            return predict_under(estimator, samples, known), None
     with blame(data):
-        labels = estimator.predict(samples.X)
-        if not margin:
-            return labels, None
-        index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
-        return labels, [
-            scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
-            for part, scores in zip(labels, estimator.decision_function(samples.X), strict=True)
-        ]
+        if samples.layout.format in files.SETS:
+            found = files.predict_sets(estimator, samples.X)
+        elif nbest > 1:
+            found = estimator.predict_nbest(samples.X, nbest)
+        elif constraints is not None:
+            found = predict_under(estimator, samples, known)
+        else:
+            found = estimator.predict(samples.X)
+            leads = _leads(estimator, samples.X, found) if margin else None
+    with blame("--output"):
+        if samples.layout.format in files.SETS:
+            _write_sets(output, samples.layout.labels, found)
+        elif nbest > 1:
+            _write_nbest(output, samples, found)
+        else:
+            _write(output, samples, found, leads)
+
+
+def _leads(estimator: Any, X: Any, labels: Any) -> list[Any]:
+    """How far each label is ahead of the next best one."""
+    index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
+    return [
+        scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
+        for part, scores in zip(labels, estimator.decision_function(X), strict=True)
+    ]
 
 
 def _write(output: str, samples: files.Samples, labels: Any, leads: Any) -> None:

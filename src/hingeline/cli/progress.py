@@ -1,7 +1,5 @@
 """What a fit shows while it runs, and what it leaves besides the model."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -97,7 +95,7 @@ class FitProgress(Progress):
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
         """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
         task = self.add_task("preparing", total=None, state="")
-        copy = clone(estimator)
+        copy = clone(estimator).set_params(max_iter=8)  # the late steps over all planes included
         with _exit_on_interrupt(), self.show_warnings():
             copy.fit(X, y)
             copy.predict(X)
@@ -191,9 +189,8 @@ class Clock:
 
     def stop(self, phase: str) -> float:
         """End a phase now, and say what it took; the next one begins."""
-        now = time.perf_counter()
-        self.seconds[phase] = round(now - self.began, 3)
-        self.began = now
+        before, self.began = self.began, time.perf_counter()
+        self.seconds[phase] = round(self.began - before, 3)
         return self.seconds[phase]
 
 
@@ -207,10 +204,8 @@ def outcome_of(model: Any) -> dict[str, Any]:
         risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
     if hasattr(model, "nu_path_"):
-        facts["nu_tried"] = [
-            {name: finite(value) for name, value in trial._asdict().items()}
-            for trial in model.nu_path_
-        ]
+        tried = (trial._asdict() for trial in model.nu_path_)
+        facts["nu_tried"] = [{n: finite(value) for n, value in row.items()} for row in tried]
     return facts | {
         "relative_gap": finite(relative(model.duality_gap_, positive_part(model))),
         "restricted_gap": finite(relative(model.restricted_gap_, model.restricted_objective_)),
@@ -228,16 +223,16 @@ def write_model(
     ``options`` are those of ``save``; ``before`` are sources that the model knows already, and
     ``metadata`` is added to what is written.
     """
-    before, more = options.pop("before", ()), options.pop("metadata", {})
     metadata = {
         "layout": asdict(layout),
         "command": shlex.join(["hingeline", *sys.argv[1:]]),
-        "data": [*before, *(files.source_of(name) for name in sources)],
+        "data": [*options.pop("before", ()), *(files.source_of(name) for name in sources)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     }
+    metadata |= options.pop("metadata", {})
     with blame("--model"):
-        written = estimator.save(path, metadata={**metadata, **more}, **options)
+        written = estimator.save(path, metadata=metadata, **options)
     clock.stop("write")
     return {"model": str(path), "bytes": written["bytes"], "seconds": clock.seconds}
 
@@ -248,35 +243,25 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result))
     else:
+        balance = "C is infinite" if result["C"] is None else f"C={result['C']:g}"
+        if "C_u" in result:
+            balance += f", C_u={result['C_u']:g}"
+        if "nu" in result:
+            balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
         seconds = ", ".join(f"{name} {value:.1f} s" for name, value in result["seconds"].items())
-        typer.echo(
-            f"{result['model']}: {_balance_text(result)}, {_bound_text(result)}; {seconds}; "
-            f"{result['bytes'] / 1e6:.1f} MB"
-        )
+        size = f"{result['bytes'] / 1e6:.1f} MB"
+        typer.echo(f"{result['model']}: {balance}, {_bound_text(result)}; {seconds}; {size}")
         if reason.startswith(("max_iter", "max_time")) and "C_u" not in result:
-            typer.echo(
-                "The gap was not reached: raise --max-iter or --max-time, lower -C, or scale the "
-                "features to similar sizes.",
-                err=True,
-            )
+            remedies = "raise --max-iter or --max-time, lower -C, or scale the features"
+            typer.echo(f"The gap was not reached: {remedies} to similar sizes.", err=True)
     if reason == "interrupted":
         raise typer.Exit(INTERRUPTED)
-
-
-def _balance_text(result: dict[str, Any]) -> str:
-    balance = "C is infinite" if result["C"] is None else f"C={result['C']:g}"
-    if "C_u" in result:
-        balance += f", C_u={result['C_u']:g}"
-    if "nu" in result:
-        balance = f"nu={result['nu']:g} ({balance}, rho={result['rho']:.4g})"
-    return balance
 
 
 def _bound_text(result: dict[str, Any]) -> str:
     reason = result["stop_reason"].removeprefix("callback: ")
     if "why_no_gap" in result:
-        stopped = ", interrupted" if reason == "interrupted" else ""
-        return f"no certificate (not convex{stopped})"
+        return f"no certificate (not convex{', interrupted' * (reason == 'interrupted')})"
     gap = _gap_text(result["relative_gap"], result["restricted_gap"])
     certified = "certified " if result["restricted_gap"] is None else ""
     bound = f"{certified}{gap}" if gap else "no certificate"

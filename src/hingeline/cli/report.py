@@ -1,13 +1,12 @@
 """``hingeline report``: a page about a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
@@ -19,8 +18,7 @@ def report(
     model: app.Model,
     test: Annotated[str | None, Option(help="A labelled file to evaluate on.")] = None,
     output: Annotated[
-        Path | None,
-        Option("--output", "-o", help="The page to write.", show_default="MODEL.html"),
+        Path | None, Option("--output", "-o", help="The page to write.", show_default="MODEL.html")
     ] = None,
     format: app.KnownFormat = "auto",
     bootstrap: app.Bootstrap = 0,
@@ -29,7 +27,7 @@ def report(
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
     from hingeline.report.page import write_report
 
-    estimator = files.load_model(model)
+    estimator = hingeline.load(model)
     files.refuse_sets("report", estimator)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):

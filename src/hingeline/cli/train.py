@@ -1,10 +1,10 @@
 """``hingeline train``: from a labelled file to a model."""
 
-from __future__ import annotations
-
 import copy
 import math
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,6 @@ from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result,
 from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import evaluate
 from hingeline.features.dicts import DictEncoder
-from hingeline.features.tables import SparseSequences
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.files import ModelFileError, read_header
 
@@ -38,10 +37,7 @@ def train(
     min_count: app.MinCount = None,
     hash_bits: app.HashBits = None,
     C: app.Cost = None,
-    grid: Annotated[
-        str | None,
-        Option(help="Try several values, e.g. C=0.01,0.1,1, and keep the best on --dev."),
-    ] = None,
+    grid: Annotated[str | None, Option(help="Try C=0.01,0.1,1 and keep the best on --dev.")] = None,
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
@@ -62,13 +58,9 @@ def train(
     ] = None,
     max_iter: app.MaxIter = 1000,
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
-    dev: Annotated[
-        str | None, Option(help="A held-out file: stop when its score no longer rises.")
-    ] = None,
+    dev: Annotated[str | None, Option(help="Held-out file; stop when its score stalls.")] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
-    checkpoint: Annotated[
-        Path | None, Option(help="Keep the state of the fit in this file, to go on from it.")
-    ] = None,
+    checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
     keep_state: app.KeepState = False,
@@ -97,7 +89,7 @@ def train(
     if C is not None:
         params["C"] = C
     if nu is not None:
-        params["nu"] = _parse_nu(nu)
+        params["nu"] = _number_in(nu, float)
     clock = Clock()
     file = files.open_training(data, format, given(context))
     if file.format.name in files.SETS:
@@ -105,9 +97,7 @@ def train(
 
         estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
     else:
-        # A count or a word; what is neither is refused with the other parameters.
-        several = int(violators) if violators and violators.isdecimal() else violators
-        params |= {"rescale": rescale, "violators": several}
+        params |= {"rescale": rescale, "violators": _number_in(violators, int)}
         flat = file.format.kind == "flat"
         estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
     estimator.check_parameters()
@@ -116,7 +106,7 @@ def train(
     with FitProgress(quiet or as_json) as progress:
         samples = files.read_training(file, columns, use, label)
         progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
-        width = None if encoder is not None else _width_of(samples.X)
+        width = None if encoder is not None else samples.width
         held_out = files.read_held_out(dev, samples.layout, width)
         clock.stop("read")
         if encoder is not None:  # once, for every C and every score
@@ -125,7 +115,7 @@ def train(
             if held_out is not None:
                 held_out.X = encoder.transform(held_out.X)
             seconds = clock.stop("encode")
-            progress.say(f"encoded {_width_of(samples.X):,} features in {seconds:.1f} s")
+            progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
         watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         if checkpoint is not None and resume != checkpoint.exists():
             what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
@@ -148,9 +138,6 @@ def train(
     print_result({**written, **outcome_of(best), "tried": tried}, as_json)
 
 
-# What is refused before the data are read ---------------------------------------------------------
-
-
 def _parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> list[float]:
     """Values of C in ascending order: each fit starts from the one before."""
     if text is None:
@@ -167,11 +154,11 @@ def _parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> l
     return found
 
 
-def _parse_nu(text: str) -> float | str:
-    try:
-        return "auto" if text.strip() == "auto" else float(text)
-    except ValueError:
-        raise ValueError(f"--nu: expected a number or auto, got {text!r}.") from None
+def _number_in(text: str | None, kind: type[int] | type[float]) -> Any:
+    """A number, or a word; what is neither is refused with the other parameters."""
+    with suppress(ValueError):
+        return None if text is None else kind(text)
+    return text
 
 
 def _check_checkpoint(
@@ -191,13 +178,8 @@ def _check_checkpoint(
         except (ModelFileError, OSError):
             kind = None
         if kind != "checkpoint":
-            raise ValueError(
-                f"--checkpoint: {path} exists and is not a checkpoint: name another file, or "
-                "remove it."
-            )
-
-
-# The fit ------------------------------------------------------------------------------------------
+            what = f"--checkpoint: {path} exists and is not a checkpoint"
+            raise ValueError(f"{what}: name another file, or remove it.")
 
 
 def make_encoder(
@@ -209,18 +191,13 @@ def make_encoder(
     if format not in files.WORDS:
         return DictEncoder(min_count=min_count or 1)
     if hash_bits is not None and (min_count or 1) > 1:
-        raise ValueError(
-            "--min-count counts features by name, and --hash-bits keeps no names: use one of them."
-        )
+        what = "--min-count counts features by name, and --hash-bits keeps no names"
+        raise ValueError(f"{what}: use one of them.")
     templates = "default"
     if template is not None:
         with open_text(template) as text:
             templates = "\n".join(line for _, line in text.lines())
     return TokenTemplates(templates, min_count=min_count or 1, hash_bits=hash_bits)
-
-
-def _width_of(X: Any) -> int:
-    return int(X.matrix.shape[1] if isinstance(X, SparseSequences) else X.shape[1])
 
 
 @dataclass
@@ -262,10 +239,9 @@ class _Fits:
         if self.checkpoint is not None:
             callbacks += [self._say_resumed, self.checkpoint]
         title = f"training, C={C:g}" if estimator.nu is None else f"training, nu={estimator.nu}"
+        learn = partial(estimator.fit, samples.X, samples.y)
         with blame(self.name):
-            self.progress.fit(
-                title, estimator, lambda: estimator.fit(samples.X, samples.y), callbacks
-            )
+            self.progress.fit(title, estimator, learn, callbacks)
         row: dict[str, Any] = {"C": float(C), "relative_gap": outcome_of(estimator)["relative_gap"]}
         if held_out is not None:
             row["dev"] = self._score(estimator, held_out.X, held_out.y)

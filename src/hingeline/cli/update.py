@@ -1,16 +1,15 @@
 """``hingeline update``: more data for a model that carries its training state."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
+import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_seed, check_target
 from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
 
-_AS_TRAINED = "as trained"
+_TRAINED: dict[str, Any] = {"show_default": "as trained"}
 
 
 def update(
@@ -23,15 +22,12 @@ def update(
         Option(min=1, help="Make this many passes over the new data only, without a certificate."),
     ] = None,
     memory: Annotated[int | None, Option(min=1, help="Keep at most this many examples.")] = None,
-    tol: Annotated[
-        float | None, Option(help="Stop at this certified gap.", show_default=_AS_TRAINED)
-    ] = None,
+    tol: Annotated[float | None, Option(help="Stop at this certified gap.", **_TRAINED)] = None,
     max_iter: Annotated[
-        int | None,
-        Option(min=1, help="Make at most this many passes.", show_default=_AS_TRAINED),
+        int | None, Option(min=1, help="Make at most this many passes.", **_TRAINED)
     ] = None,
     max_time: Annotated[
-        float | None, Option(help="Stop after this many seconds.", show_default=_AS_TRAINED)
+        float | None, Option(help="Stop after this many seconds.", **_TRAINED)
     ] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
@@ -39,12 +35,7 @@ def update(
     n_jobs: app.NJobs = None,
     seed: Annotated[
         int | None,
-        Option(
-            min=0,
-            help="Seed of everything random.",
-            show_default=_AS_TRAINED,
-            callback=check_seed,
-        ),
+        Option(min=0, help="Seed of everything random.", callback=check_seed, **_TRAINED),
     ] = None,
     quiet: app.Quiet = False,
     as_json: app.Json = False,
@@ -58,17 +49,13 @@ def update(
     check_target("--model", model, data)
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
-        estimator = files.load_model(old)
+        estimator = hingeline.load(old)
         if not hasattr(estimator, "partial_fit"):
-            raise ValueError(
-                f"{old} holds a {type(estimator).__name__}, which cannot learn from more data: "
-                "train on all data together."
-            )
+            what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
+            raise ValueError(f"{what}: train on all data together.")
         if estimator.n_examples_ == 0:
-            raise ValueError(
-                f"{old} carries no training state to go on from: train it with --keep-state, or "
-                "train on all data together."
-            )
+            what = f"{old} carries no training state to go on from"
+            raise ValueError(f"{what}: train it with --keep-state, or on all data together.")
         width = int(estimator.n_features_in_)
         samples = files.read_for(estimator, old, data, format, grow=True)
         files.require_labels(samples, data, "learn from")
@@ -78,12 +65,12 @@ def update(
         params["n_jobs"] = n_jobs
         estimator.set_params(**{name: v for name, v in params.items() if v is not None})
         labels = len(estimator.classes_)
+
+        def learn() -> None:
+            estimator.partial_fit(samples.X, samples.y, passes=passes, memory=memory)
+
         with blame(data):
-            progress.fit(
-                "updating",
-                estimator,
-                lambda: estimator.partial_fit(samples.X, samples.y, passes=passes, memory=memory),
-            )
+            progress.fit("updating", estimator, learn)
         clock.stop("train")
         facts = {
             "examples": estimator.n_examples_,

@@ -1,7 +1,5 @@
 """``hingeline warm-up``: compile kernels before anybody waits for them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -63,7 +61,7 @@ def compile_for(kind: str, numbers: str) -> tuple[str, int]:
 
 def warm_up(
     kind: Annotated[Kind, typer.Argument(help="The kind of models to compile for.")] = Kind.all,
-    n_jobs: app.NJobs = None,
+    n_jobs: Annotated[int, typer.Option(help="Processes; -1 starts one for each core.")] = -1,
     quiet: app.Quiet = False,
 ) -> None:
     """Compile the kernels of a first fit and prediction, and keep them on disk.
@@ -73,13 +71,11 @@ def warm_up(
     """
     folder = _jit.CACHE_FOLDER
     if folder is None:
-        raise ValueError(
-            "there is no folder to keep kernels in: set HINGELINE_CACHE_DIR to one that can be "
-            "written, and do not set HINGELINE_CACHE=0."
-        )
+        what = "there is no folder to keep kernels in: set HINGELINE_CACHE_DIR to one that can be"
+        raise ValueError(f"{what} written, and do not set HINGELINE_CACHE=0.")
     kinds = list(_SECONDS) if kind is Kind.all else [kind.value]
     work = [(name, numbers) for name in kinds for numbers in _NUMBERS]
-    processes = min(n_jobs if n_jobs and n_jobs > 0 else os.cpu_count() or 1, len(work))
+    processes = min(n_jobs if n_jobs > 0 else os.cpu_count() or 1, len(work))
     seconds = sum(_SECONDS[name] for name, _ in work)
     began, total = time.perf_counter(), 0
     with (

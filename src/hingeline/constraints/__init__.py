@@ -3,12 +3,12 @@
 from hingeline.constraints.base import PUNCTUATION
 from hingeline.constraints.decode import constrained_decode
 from hingeline.constraints.files import load_constraints
+from hingeline.constraints.learning import learn_constraints
 from hingeline.constraints.penalties import (
     CheckReport,
     Penalties,
     SwitchEvaluator,
     check,
-    compile_constraints,
 )
 from hingeline.constraints.rules import (
     AtMostOneSegment,
@@ -51,7 +51,7 @@ __all__ = [
     "SwitchEvaluator",
     "Words",
     "check",
-    "compile_constraints",
     "constrained_decode",
+    "learn_constraints",
     "load_constraints",
 ]

@@ -34,54 +34,6 @@ from hingeline.constraints.switches import (
 from hingeline.core.loop import outside
 
 
-def compile_constraints(
-    constraints: Iterable[Constraint],
-    X: Iterable[Sequence[Any]],
-    classes: Sequence[Any],
-    *,
-    token: Any = None,
-    unknown: str = "warn",
-) -> CompiledConstraints:
-    """Compile constraints for given sequences.
-
-    Parameters
-    ----------
-    constraints : iterable of Constraint
-        All kinds but :class:`Predicate`, which only :class:`Penalties` can evaluate.
-    X : iterable of sequences of tokens
-    classes : sequence
-        The labels; label k of the compiled form is ``classes[k]``.
-    token : callable, str or int, optional
-        What of a token is its word; None where tokens are words.
-    unknown : {"warn", "ignore", "error"}
-        What to do about labels that are not among ``classes``, as a small labelled set may lack
-        some. They are left out, and so are constraints on nothing else.
-
-    Returns
-    -------
-    CompiledConstraints
-    """
-    one_of("unknown", unknown, ("warn", "ignore", "error"))
-    builder = _Builder(pick_words(X, token), list(classes))
-    for number, constraint in enumerate(as_constraints(constraints)):
-        if isinstance(constraint, rules.Predicate):
-            raise ValueError(
-                f"constraint {number} ({constraint.title}) is a Python predicate and cannot be "
-                "compiled; use Penalties."
-            )
-        builder.add(constraint)
-    if builder.unknown and unknown != "ignore":
-        names = ", ".join(map(repr, sorted(builder.unknown, key=str)))
-        text = (
-            f"constraints name labels that are not among the classes: {names}; they are left out. "
-            "Check the spelling, or pass unknown='ignore'."
-        )
-        if unknown == "error":
-            raise ValueError(text)
-        warnings.warn(text, UserWarning, stacklevel=outside())
-    return builder.finish()
-
-
 def as_constraints(constraints: Any) -> list[Constraint]:
     """A list of constraints, checked; one alone is a list of one."""
     found = [constraints] if isinstance(constraints, Constraint) else list(constraints)
@@ -288,8 +240,14 @@ class Penalties:
     ----------
     constraints : iterable of Constraint
         Of all kinds.
-    X, classes, token, unknown
-        As for :func:`compile_constraints`.
+    X : iterable of sequences of tokens
+    classes : sequence
+        The labels; label k of the compiled form is ``classes[k]``.
+    token : callable, str or int, optional
+        What of a token is its word; None where tokens are words.
+    unknown : {"warn", "ignore", "error"}
+        What to do about labels that are not among ``classes``, as a small labelled set may lack
+        some. They are left out, and so are constraints on nothing else.
 
     Attributes
     ----------
@@ -308,12 +266,25 @@ class Penalties:
         token: Any = None,
         unknown: str = "warn",
     ) -> None:
+        one_of("unknown", unknown, ("warn", "ignore", "error"))
         self.constraints = as_constraints(constraints)
         self.words = pick_words(X, token)
         self.classes = list(classes)
         self.predicates = [c for c in self.constraints if isinstance(c, rules.Predicate)]
-        fast = [c for c in self.constraints if not isinstance(c, rules.Predicate)]
-        self.compiled = compile_constraints(fast, self.words, self.classes, unknown=unknown)
+        builder = _Builder(self.words, self.classes)
+        for constraint in self.constraints:
+            if not isinstance(constraint, rules.Predicate):
+                builder.add(constraint)
+        if builder.unknown and unknown != "ignore":
+            names = ", ".join(map(repr, sorted(builder.unknown, key=str)))
+            text = (
+                f"constraints name labels that are not among the classes: {names}; they are left "
+                "out. Check the spelling, or pass unknown='ignore'."
+            )
+            if unknown == "error":
+                raise ValueError(text)
+            warnings.warn(text, UserWarning, stacklevel=outside())
+        self.compiled = builder.finish()
 
     def state(self, labels: Array) -> State:
         """Counts of these labels for the kernels."""

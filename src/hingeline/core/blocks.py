@@ -118,23 +118,23 @@ def empty_working_set(
     )
 
 
+def spread(starts: Array, counts: Array) -> Array:
+    """``starts[i], starts[i] + 1, …`` with ``counts[i]`` terms, one after the other."""
+    return np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+
+
 def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
     """Take over all planes; ``new`` has room for them, and may have more examples.
 
     Inner products that ``old`` does not have are left zero, for :func:`fill_gram`.
     """
-
-    def places(starts: Array, counts: Array) -> Array:
-        """Where runs of so many entries lie."""
-        return np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-
     n = len(old.used)
     new.used[:n] = old.used
-    here, there = places(old.slot, old.used), places(new.slot[:n], old.used)
+    here, there = spread(old.slot, old.used), spread(new.slot[:n], old.used)
     for name in ("alpha", "offset", "scale", "sqnorm", "drift", "stamp"):
         getattr(new, name)[there] = getattr(old, name)[here]
     sizes = old.used * old.length
-    new.y[places(new.y_start[:n], sizes)] = old.y[places(old.y_start, sizes)]
+    new.y[spread(new.y_start[:n], sizes)] = old.y[spread(old.y_start, sizes)]
     if len(new.gram) and len(old.gram):
         for i in np.flatnonzero(old.used).tolist():
             m = old.used[i]

@@ -18,6 +18,8 @@ from hingeline.data.formats import detect_format as detect_format
 from hingeline.data.formats import read_any as read_any
 from hingeline.data.images import read_idx as read_idx
 from hingeline.data.images import read_letters as read_letters
+from hingeline.data.notes import Notes as Notes
+from hingeline.data.notes import load_notes as load_notes
 from hingeline.data.samples import FlatData as FlatData
 from hingeline.data.samples import LabelledSequences as LabelledSequences
 from hingeline.data.samples import MultilabelData as MultilabelData

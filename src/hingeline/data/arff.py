@@ -1,25 +1,21 @@
 """ARFF with sets of labels, as Mulan and MEKA use it."""
 
-from __future__ import annotations
-
+import math
 import os
 import re
-from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.samples import MultilabelData
+from hingeline.data.samples import MultilabelData, SparseRows
 from hingeline.data.text import (
-    Source,
-    Target,
+    File,
     TextSource,
     atomic_text,
     file_beside,
@@ -28,12 +24,10 @@ from hingeline.data.text import (
     shown,
 )
 
-Array = np.ndarray[Any, Any]
-
 # Mulan's XML file that names the labels of an ARFF file.
 
 
-def read_mulan_labels(source: Source) -> list[str]:
+def read_mulan_labels(source: File) -> list[str]:
     """Read the names of labels from Mulan's XML file, nested ones after those around them.
 
     XML that is malformed or declares a document type is refused: entities are not expanded.
@@ -43,14 +37,13 @@ def read_mulan_labels(source: Source) -> list[str]:
         parser = expat.ParserCreate(encoding="utf-8")
 
         def refuse(*_: Any) -> None:
-            raise text.error(
-                parser.CurrentLineNumber, "a document type is declared; remove the declaration."
-            )
+            what = "a document type is declared; remove the declaration."
+            raise text.error(what, parser.CurrentLineNumber)
 
         def start(tag: str, given: dict[str, str]) -> None:
             if tag.rpartition(":")[2] == "label":
                 if not given.get("name"):
-                    raise text.error(parser.CurrentLineNumber, "a label has no name; add name=….")
+                    raise text.error("a label has no name; add name=….", parser.CurrentLineNumber)
                 names.append(given["name"])
 
         parser.StartDoctypeDeclHandler = refuse
@@ -60,15 +53,15 @@ def read_mulan_labels(source: Source) -> list[str]:
                 parser.Parse(b"\n".join(lines) + b"\n", False)
             parser.Parse(b"", True)
         except expat.ExpatError as error:
-            raise text.error(
-                error.lineno, f"the XML is malformed ({expat.ErrorString(error.code)}); correct it."
-            ) from None
+            what = f"the XML is malformed ({expat.ErrorString(error.code)}); correct it."
+            raise text.error(what, error.lineno) from None
         if not names:
-            raise text.error(None, "there is no <label name=…>; is this Mulan's list of labels?")
+            what = "there is no <label name=…>; is this Mulan's list of labels?"
+            raise text.error(what, 0)
         return names
 
 
-def write_mulan_labels(target: Target, names: Sequence[str]) -> None:
+def write_mulan_labels(target: File, names: Sequence[str]) -> None:
     """Write names of labels as Mulan's XML file."""
     with atomic_text(target) as out:
         out.write('<?xml version="1.0" encoding="utf-8"?>\n')
@@ -95,9 +88,9 @@ def _unquote(single: str | None, double: str | None, plain: str | None) -> str:
     return re.sub(r"\\(.)", r"\1", single if single is not None else double or "")
 
 
-def _split(text: str, pattern: re.Pattern[str]) -> list[tuple[str, str]] | None:
+def _split(text: str, pattern: re.Pattern[str]) -> list[tuple[str, ...]] | None:
     """Numbers and values between commas, quotes undone; None if malformed."""
-    items: list[tuple[str, str]] = []
+    items: list[tuple[str, ...]] = []
     position = 0
     while match := pattern.match(text, position):
         number, *value, comma = match.groups()
@@ -116,8 +109,7 @@ def _split_values(text: str) -> list[str] | None:
     return None if items is None else [value for _, value in items]
 
 
-@dataclass(frozen=True)
-class _Attribute:
+class _Attribute(NamedTuple):
     """A column: numeric, or nominal with the number of each of its values."""
 
     name: str
@@ -125,74 +117,68 @@ class _Attribute:
     plain: bool = True  # whether all values are numbers that stand for themselves
 
     def number(self, value: str) -> float:
-        """The number that stands for a value; ValueError where none does."""
-        if self.values is not None:
-            if value not in self.values:
-                raise ValueError(f"is not among the {len(self.values)} values declared")
+        """The number that stands for a value; a ValueError says why none does."""
+        if self.values is not None and value in self.values:
             return self.values[value]
+        if value == "?":
+            what = f"the value of {shown(self.name)} is missing (?)"
+            raise ValueError(f"{what}; fill it in or drop the row.")
         try:
             number = float("" if "_" in value else value)
+            what = "" if math.isfinite(number) else "is not a finite number"
         except ValueError:
-            raise ValueError("is not a number") from None
-        if not np.isfinite(number):
-            raise ValueError("is not a finite number")
+            number, what = math.nan, "is not a number"
+        if self.values is not None and not (self.plain and number in self.values.values()):
+            what = f"is not among the {len(self.values)} values declared"
+        if what:
+            value = f"the value {shown(value)} of {shown(self.name)}"
+            raise ValueError(f"{value} {what}; correct the line.")
         return number
 
 
-def _read_header(text: TextSource, lines: Iterator[tuple[int, str]]) -> list[_Attribute]:
+def _read_header(text: TextSource, lines: Iterator[str]) -> list[_Attribute]:
     """The attributes, in order; takes the lines up to and including ``@data``."""
     attributes: dict[str, _Attribute] = {}
-    number = 1
-    for number, line in lines:
+    for line in lines:
         keyword, *rest = line.split(maxsplit=1)
         if keyword.lower() == "@data":
             if not attributes:
-                raise text.error(number, "@data comes before any @attribute; declare the columns.")
+                raise text.error("@data comes before any @attribute; declare the columns.")
             return list(attributes.values())
         if keyword.lower() == "@attribute":
-            attribute = _read_attribute(text, number, rest[0] if rest else "")
+            attribute = _read_attribute(text, rest[0] if rest else "")
             if attribute.name in attributes:
-                raise text.error(
-                    number, f"the attribute {shown(attribute.name)} is declared twice; rename one."
-                )
+                name = shown(attribute.name)
+                raise text.error(f"the attribute {name} is declared twice; rename one.")
             attributes[attribute.name] = attribute
         elif keyword.lower() != "@relation":
-            raise text.error(
-                number,
-                f"expected @relation, @attribute or @data, found {shown(line)}; is this ARFF?",
-            )
-    raise text.error(number, "there is no @data line; is the file complete?")
+            found = f"found {shown(line)}; is this ARFF?"
+            raise text.error(f"expected @relation, @attribute or @data, {found}")
+    raise text.error("there is no @data line; is the file complete?")
 
 
-def _read_attribute(text: TextSource, number: int, declaration: str) -> _Attribute:
+def _read_attribute(text: TextSource, declaration: str) -> _Attribute:
     match = _NAME.match(declaration)
     if match is None:
-        raise text.error(
-            number, f"{shown(declaration)} is not a name and a type; write @attribute NAME numeric."
-        )
+        what = f"{shown(declaration)} is not a name and a type"
+        raise text.error(f"{what}; write @attribute NAME numeric.")
     name, kind = _unquote(*match.groups()), declaration[match.end() :].strip()
     if kind.lower() in ("numeric", "real", "integer"):
         return _Attribute(name)
     if not (kind.startswith("{") and kind.endswith("}")):
-        raise text.error(
-            number,
-            f"attribute {shown(name)} has the type {shown(kind)}; only numeric and nominal "
-            "attributes are read, remove or convert it.",
-        )
+        what = f"attribute {shown(name)} has the type {shown(kind)}"
+        raise text.error(f"{what}; only numeric and nominal attributes are read, remove it.")
     values = _split_values(kind[1:-1])
     if values is None or "" in values or len(set(values)) < len(values):
-        raise text.error(
-            number,
-            f"the values of attribute {shown(name)} are not a list such as {{a, b}} of different "
-            "values; correct the line.",
-        )
+        what = f"the values of attribute {shown(name)} are not a list such as {{a, b}}"
+        raise text.error(f"{what} of different values; correct the line.")
     try:
         return _Attribute(name, {value: _Attribute(name).number(value) for value in values})
     except ValueError:
         return _Attribute(name, {value: float(k) for k, value in enumerate(values)}, plain=False)
 
 
-def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None) -> MultilabelData:
+def read_arff(source: File, labels: File | Sequence[str] | int | None = None) -> MultilabelData:
     r"""Read an ARFF file, dense or sparse.
 
     Attributes may be numeric or nominal. A nominal value that is a number stands for itself if
@@ -218,23 +204,19 @@ def read_arff(source: Source, labels: Source | Sequence[str] | int | None = None
     """
     with open_text(source) as text:
         # Comments and blank lines are skipped wherever they stand.
-        stripped = ((number, line.strip()) for number, line in text.lines())
-        lines = ((number, line) for number, line in stripped if line and line[0] != "%")
+        stripped = (line.strip() for _, line in text.lines())
+        lines = (line for line in stripped if line and line[0] != "%")
         attributes = _read_header(text, lines)
         names = [attribute.name for attribute in attributes]
         wanted = _label_columns(text, names, labels)
-        rows = _Rows(text, attributes)
-        for number, line in lines:
-            rows.add(number, line)
-        matrix = rows.matrix()
+        rows = SparseRows()
+        matrix = _read_rows(text, lines, attributes, rows)
         Y = sp.csr_matrix(matrix[:, wanted])
         if (wrong := Y.data != 1.0).any():
             k = int(np.argmax(wrong))
-            raise text.error(
-                rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1],
-                f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}; labels must be "
-                "0 or 1.",
-            )
+            line = rows.lines[int(np.searchsorted(Y.indptr, k, side="right")) - 1]
+            what = f"the label {shown(names[wanted[Y.indices[k]]])} is {Y.data[k]:g}"
+            raise text.error(f"{what}; labels must be 0 or 1.", line)
         kept = np.setdiff1d(np.arange(len(names)), wanted)
         features, chosen = ([names[k] for k in columns] for columns in (kept, wanted))
         return MultilabelData(matrix[:, kept], Y.astype(np.uint8), features, chosen)
@@ -246,166 +228,79 @@ def _label_columns(text: TextSource, names: list[str], labels: Any) -> list[int]
     columns = list(range(len(names)))
     if isinstance(labels, (int, np.integer)):
         if abs(int(labels)) > len(names):
-            raise text.error(
-                None, f"labels is {labels}, but there are {len(names)} attributes; give fewer."
-            )
+            what = f"labels is {labels}, but there are {len(names)} attributes; give fewer."
+            raise text.error(what, 0)
         return columns[: int(labels)] if labels >= 0 else columns[int(labels) :]
     if not isinstance(labels, (list, tuple)):
         labels = read_mulan_labels(labels)
-    numbers = {name: k for k, name in enumerate(names)}
-    for label in labels:
-        if label not in numbers:
-            raise text.error(
-                None,
-                f"the label {shown(str(label))} is not among the attributes; name the labels file "
-                "that belongs to this file.",
-            )
+    numbers = dict(zip(names, columns, strict=True))
+    if unknown := [label for label in labels if label not in numbers]:
+        what = f"the label {shown(str(unknown[0]))} is not among the attributes"
+        raise text.error(f"{what}; name the labels file of this file.", 0)
     return [numbers[label] for label in dict.fromkeys(labels)]
 
 
-class _Rows:
-    """The rows of an ARFF file; all dense or all sparse."""
-
-    def __init__(self, text: TextSource, attributes: list[_Attribute]) -> None:
-        self.text = text
-        self.attributes = attributes
-        self.sparse: bool | None = None
-        self.lines = array("q")
-        self._columns = array("q")  # of sparse rows
-        self._values = array("d")
-        self._starts = array("q", [0])
-        # Where every value is a plain number, rows are read at once and checked at the end.
-        self._plain = all(attribute.plain for attribute in attributes)
-
-    def add(self, number: int, row: str) -> None:
-        """Read a row, given without blanks at its ends."""
-        sparse = row.startswith("{")
-        if self.sparse is None:
-            self.sparse = sparse
-            # In sparse rows what is left out is the first nominal value, which must be 0 for us.
-            for attribute in self.attributes if sparse else ():
-                if attribute.values is not None and next(iter(attribute.values.values())) != 0.0:
-                    raise self.text.error(
-                        number,
-                        f"sparse rows leave out the first value of {shown(attribute.name)}, which "
-                        "is not 0; declare 0 first.",
-                    )
-        if sparse != self.sparse:
-            raise self.text.error(
-                number, "sparse rows {…} and dense rows are mixed; write all rows in one way."
-            )
-        done = len(self._values), len(self._columns)
+def _read_rows(
+    text: TextSource, lines: Iterator[str], attributes: list[_Attribute], rows: SparseRows
+) -> Any:
+    """All rows as a matrix, which is sparse if they are."""
+    convert = [float if a.values is None else a.values.__getitem__ for a in attributes]
+    sparse = None
+    for row in lines:
+        if sparse is None and (sparse := row.startswith("{")):
+            for name, values, _ in attributes:
+                if values is not None and next(iter(values.values())) != 0.0:
+                    what = f"sparse rows leave out the first value of {shown(name)}"
+                    raise text.error(f"{what}, which is not 0; declare 0 first.")
+        if sparse != row.startswith("{"):
+            raise text.error("sparse rows {…} and dense rows are mixed; write all rows in one way.")
+        columns, texts = _split_row(text, row, len(attributes))
         try:
-            if not self._plain or "_" in row or (sparse and not row.endswith("}")):
-                raise ValueError
-            if sparse:
-                for item in row[1:-1].split(",") if row[1:-1].strip() else ():
-                    column, value = item.split()
-                    self._columns.append(int(column))
-                    self._values.append(float(value))
-            else:
-                self._values.extend(map(float, row.split(",")))
-                if len(self._values) - done[0] != len(self.attributes):
-                    raise ValueError
-        except (ValueError, OverflowError):
-            del self._values[done[0] :], self._columns[done[1] :]
-            for k, value in self._split(number, row):
-                self._values.append(self._number(number, self.attributes[k], value))
-                if sparse:
-                    self._columns.append(k)
-        self._starts.append(len(self._values))
-        self.lines.append(number)
+            numbers = [convert[k](value) for k, value in zip(columns, texts, strict=True)]
+            sure = "_" not in row and math.isfinite(sum(numbers))
+        except (KeyError, ValueError):
+            sure = False
+        if not sure:  # the careful way finds what is wrong, or that nothing is
+            pairs = zip(columns, texts, strict=True)
+            try:
+                numbers = [attributes[k].number(value) for k, value in pairs]
+            except ValueError as error:
+                raise text.error(str(error)) from None
+        rows.add(columns if sparse else (), numbers, text.line or 0)
+    if not sparse:
+        return np.array(rows.values).reshape(len(rows.lines), len(attributes))
+    matrix = rows.matrix(len(attributes))
+    matrix.sort_indices()
+    matrix.eliminate_zeros()
+    return matrix
 
-    def _split(self, number: int, row: str) -> list[tuple[int, str]]:
-        """Columns and values of a row, as text."""
-        width = len(self.attributes)
-        if not self.sparse:
-            values = _split_values(row)
-            if values is None or len(values) != width:
-                found = "a malformed row" if values is None else f"{len(values)} values"
-                raise self.text.error(
-                    number,
-                    f"expected {width} values separated by commas, found {found}; correct the "
-                    "line.",
-                )
-            return list(enumerate(values))
-        pairs = _split(row[1:-1], _PAIR) if row.endswith("}") else None
-        if row.strip("{ \t}") == "" and row.endswith("}"):
-            pairs = []
-        if pairs is None:
-            raise self.text.error(
-                number, f"{shown(row)} is not a row such as {{0 1, 3 2.5}}; correct the line."
-            )
-        for column, _ in pairs:
-            if len(column) > 9 or int(column) >= width:
-                raise self._no_column(number, column)
-        return [(int(column), value) for column, value in pairs]
 
-    def _number(self, line: int, attribute: _Attribute, value: str) -> float:
-        if value == "?":
-            raise self.text.error(
-                line,
-                f"the value of {shown(attribute.name)} is missing (?); fill it in or drop the row.",
-            )
-        try:
-            return attribute.number(value)
-        except ValueError as error:
-            raise self.text.error(
-                line,
-                f"the value {shown(value)} of {shown(attribute.name)} {error}; correct the line.",
-            ) from None
-
-    def _no_column(self, line: int, column: str) -> Exception:
-        return self.text.error(
-            line,
-            f"there is no attribute {shown(column)}, they are numbered 0 to "
-            f"{len(self.attributes) - 1}; correct the line.",
-        )
-
-    def matrix(self) -> Any:
-        """All rows, checked: finite numbers, and for nominal attributes declared ones."""
-        values = np.array(self._values, dtype=np.float64)
-        shape = len(self.lines), len(self.attributes)
-        matrix: Any = self._sparse_matrix(values, shape) if self.sparse else values.reshape(shape)
-        by_column = matrix.tocsc() if self.sparse else None
-        for k, attribute in enumerate(self.attributes):
-            if by_column is None:
-                part, rows = matrix[:, k], range(shape[0])
-            else:
-                there = slice(by_column.indptr[k], by_column.indptr[k + 1])
-                part, rows = by_column.data[there], by_column.indices[there]
-            good = np.isfinite(part)
-            if attribute.values is not None:
-                good &= np.isin(part, list(attribute.values.values()))
-            if not good.all():
-                wrong = int(np.argmin(good))
-                what = "declared" if attribute.values is not None else "a finite number"
-                raise self.text.error(
-                    self.lines[int(rows[wrong])],
-                    f"the value {part[wrong]:g} of {shown(attribute.name)} is not {what}; correct "
-                    "the line.",
-                )
-        if self.sparse:
-            matrix.eliminate_zeros()
-        return matrix
-
-    def _sparse_matrix(self, values: Array, shape: tuple[int, int]) -> sp.csr_matrix:
-        columns = np.array(self._columns, dtype=np.int64)
-        starts = np.array(self._starts, dtype=np.int64)
-        rows = np.repeat(np.arange(shape[0]), np.diff(starts))
-        if (wrong := (columns < 0) | (columns >= shape[1])).any():
-            k = int(np.argmax(wrong))
-            raise self._no_column(self.lines[int(rows[k])], str(columns[k]))
-        matrix = sp.csr_matrix((values, columns.astype(np.int32), starts), shape=shape)
-        matrix.sort_indices()
-        again = (np.diff(matrix.indices) == 0) & (np.diff(rows) == 0)
-        if again.any():
-            k = int(np.argmax(again))
-            raise self.text.error(
-                self.lines[int(rows[k])],
-                f"attribute {matrix.indices[k]} occurs twice; give it once.",
-            )
-        return matrix
+def _split_row(text: TextSource, row: str, width: int) -> tuple[Sequence[int], Sequence[str]]:
+    """Columns and values of a row, the latter as text."""
+    if not row.startswith("{"):
+        values = _split_values(row)
+        if values is None or len(values) != width:
+            found = "a malformed row" if values is None else f"{len(values)} values"
+            what = f"expected {width} values separated by commas, found {found}"
+            raise text.error(f"{what}; correct the line.")
+        return range(width), values
+    pairs: Any = []
+    if row[1:-1].strip() or not row.endswith("}"):
+        quoted = "'" in row or '"' in row
+        inside = row[1:-1] if row.endswith("}") else ""
+        pairs = _split(inside, _PAIR) if quoted else [item.split() for item in inside.split(",")]
+    if pairs is None or any(len(pair) != 2 for pair in pairs):
+        what = f"{shown(row)} is not a row such as {{0 1, 3 2.5}}"
+        raise text.error(f"{what}; correct the line.")
+    columns = [int(c) if c.isdecimal() and len(c) < 10 else -1 for c, _ in pairs]
+    if columns and not 0 <= min(columns) <= max(columns) < width:
+        wrong = next(c for (c, _), k in zip(pairs, columns, strict=True) if not 0 <= k < width)
+        what = f"there is no attribute {shown(wrong)}, they are numbered 0 to {width - 1}"
+        raise text.error(f"{what}; correct the line.")
+    if len(set(columns)) < len(columns):
+        again = next(k for k in columns if columns.count(k) > 1)
+        raise text.error(f"attribute {again} occurs twice; give it once.")
+    return columns, [value for _, value in pairs]
 
 
 #: Most columns for which names are made up; a file of a few bytes may have billions.
@@ -413,7 +308,7 @@ _MAX_UNNAMED = 1_000_000
 _PLAIN = re.compile(r"[^\s'\",{}%\\?]+")
 
 
-def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> None:
+def write_arff(target: File, data: MultilabelData, relation: str = "data") -> None:
     """Write rows with labels as ARFF, labels last; sparse rows if X is sparse.
 
     Features and labels without names are called ``x1, x2, …`` and ``label0, label1, …``.
@@ -448,19 +343,16 @@ def write_arff(target: Target, data: MultilabelData, relation: str = "data") -> 
 
 def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
     """Names of features and labels, made up where there are none."""
-
-    def names(given: list[str] | None, n: int, name: str, first: int) -> list[str]:
-        if given is not None:
-            return given
-        if n > _MAX_UNNAMED:
-            raise ValueError(
-                f"there are {n:,} columns, all of which ARFF would declare: renumber them, at most "
-                f"{_MAX_UNNAMED:,} are named."
-            )
-        return [f"{name}{k}" for k in range(first, n + first)]
-
-    features = names(data.feature_names, data.X.shape[1], "x", 1)
-    return features, names(data.label_names, data.Y.shape[1], "label", 0)
+    features, labels = data.feature_names, data.label_names
+    n, n_labels = data.X.shape[1], data.Y.shape[1]
+    most = max(n if features is None else 0, n_labels if labels is None else 0)
+    if most > _MAX_UNNAMED:
+        what = (
+            f"there are {most:,} columns, and ARFF declares at most {_MAX_UNNAMED:,} without names"
+        )
+        raise ValueError(f"{what}: renumber them.")
+    features = [f"x{k + 1}" for k in range(n)] if features is None else features
+    return features, [f"label{k}" for k in range(n_labels)] if labels is None else labels
 
 
 def _quote(name: str) -> str:
@@ -471,23 +363,19 @@ def _quote(name: str) -> str:
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-# Rows with Mulan's list of labels beside them -----------------------------------------------------
-
-
-def read_label_sets(source: Source, labels: Any = None) -> MultilabelData:
+def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
     """Rows and labels, the latter by default those of Mulan's XML file in the same folder."""
     if labels is None:
         endings = [f"{part}.arff{gz}" for part in ("", "-train", "-test") for gz in (".gz", "")]
         labels = file_beside(source, *((ending, ".xml") for ending in endings))
         if labels is None:
-            raise ValueError(
-                "which attributes are labels is not in the file: name Mulan's XML file, or the "
-                "number of labels, with the option labels."
-            )
+            with open_text(source) as text:
+                what = f"{text.name} does not say which of its attributes are labels"
+            raise ValueError(f"{what}: put Mulan's XML file beside it, or name it with --label.")
     return read_arff(source, labels)
 
 
-def write_label_sets(target: Target, data: MultilabelData) -> None:
+def write_label_sets(target: File, data: MultilabelData) -> None:
     """Rows with labels last, and for a path the XML file that names the labels."""
     data = data._replace(label_names=attribute_names(data)[1])
     write_arff(target, data)

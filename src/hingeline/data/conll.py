@@ -1,7 +1,5 @@
 """CoNLL columns: one token per line, a blank line after each sentence (2000, 2002, 2003)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import chain, pairwise
@@ -9,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
-
-Array = np.ndarray[Any, Any]
 
 _DOCSTART = b"-DOCSTART-"
 _BLANKS = re.compile(r"[ \t\n\r\v\f]")
@@ -23,7 +19,7 @@ _MAX_COLUMNS = 1000
 
 
 def read_conll(
-    source: Source, names: Sequence[str] | None = None, separator: str | None = None
+    source: File, names: Sequence[str] | None = None, separator: str | None = None
 ) -> TokenTable:
     r"""Read tokens in columns; a line with another number of columns than the first is refused.
 
@@ -32,8 +28,7 @@ def read_conll(
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    names : sequence of str, optional
-        Names of the columns. Default: ``word``, ``col1``, ``col2``, …
+    names : sequence of str, names of the columns; default: ``word``, ``col1``, ``col2``, …
     separator : str, optional
         ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
         ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
@@ -63,19 +58,21 @@ def read_conll(
                     exact = b"\t"
                 width = len(lines[k].split(exact))
                 if width > _MAX_COLUMNS or (names is not None and len(names) != width):
-                    raise _bad_width(text, first + k, width, names)
+                    what = f"and at most {_MAX_COLUMNS:,} are read; is this a CoNLL file?"
+                    if width <= _MAX_COLUMNS and names is not None:
+                        what = f"but names has {len(names)} entries; name every column."
+                    raise text.error(f"there are {width:,} columns, {what}", first + k)
                 builder = TableBuilder(width)
             flat, counts = _fields(lines, exact)
             blank = counts == 0
             wrong = np.flatnonzero(~blank & (counts != builder.width))
             if len(wrong):
                 between = "spaces" if exact is None else shown(exact)
-                raise text.error(
-                    first + int(wrong[0]),
-                    f"expected {builder.width} column{'s' if builder.width > 1 else ''} separated "
-                    f"by {between} as in the lines before, found {counts[wrong[0]]}; correct the "
-                    "line or name another separator.",
-                )
+                k = int(wrong[0])
+                expected = f"{builder.width} column{'s' if builder.width > 1 else ''}"
+                what = f"expected {expected} separated by {between} as in the lines before"
+                remedy = "correct the line or name another separator."
+                raise text.error(f"{what}, found {counts[k]}; {remedy}", first + k)
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
     if builder is None:
@@ -84,19 +81,14 @@ def read_conll(
     return builder.table(given, sentence_offsets(np.concatenate(blanks)))
 
 
-def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array]:
+def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], np.ndarray[Any, Any]]:
     """The fields of all lines in a row, and how many there are in each line."""
     # One split of the whole block makes no list per line, which is what takes the time.
-    if exact is None:
-        joined = b"\n".join(lines)
-        padded = b"\n" + joined + b"\n"
-        if any(blanks in padded for blanks in _IRREGULAR):
-            rows = [line.split() for line in lines]
-            flat, counts = list(chain.from_iterable(rows)), list(map(len, rows))
-        else:
-            flat = joined.split()
-            counts = [line.count(b" ") + 1 if line else 0 for line in lines]
-    elif len(exact) == 1:
+    joined = b"\n".join(lines)
+    if exact is None and not any(blanks in b"\n" + joined + b"\n" for blanks in _IRREGULAR):
+        flat = joined.split()
+        counts = [line.count(b" ") + 1 if line else 0 for line in lines]
+    elif exact is not None and len(exact) == 1:
         counts = [line.count(exact) + 1 if line.strip() else 0 for line in lines]
         kept = [line for line, count in zip(lines, counts, strict=True) if count]
         flat = exact.join(kept).split(exact) if kept else []
@@ -106,14 +98,7 @@ def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], Array
     return flat, np.array(counts, dtype=np.int64)
 
 
-def _bad_width(text: TextSource, line: int, width: int, names: Sequence[str] | None) -> Exception:
-    problem = f"and at most {_MAX_COLUMNS:,} are read; is this a file of CoNLL columns?"
-    if width <= _MAX_COLUMNS and names is not None:
-        problem = f"but names has {len(names)} entries; name every column or check the separator."
-    return text.error(line, f"there are {width:,} columns, {problem}")
-
-
-def write_conll(target: Target, table: TokenTable, separator: str | None = None) -> None:
+def write_conll(target: File, table: TokenTable, separator: str | None = None) -> None:
     r"""Write tokens in columns, with a blank line after every sentence.
 
     The separator is by default a space, or a tab if a value is empty or has a space. One column of
@@ -131,33 +116,28 @@ def write_conll(target: Target, table: TokenTable, separator: str | None = None)
     with atomic_text(target) as out:
         for lo, hi in pairwise(table.offsets.tolist()):
             rows = zip(*(column[lo:hi] for column in columns), strict=True)
-            text = "\n".join(map(separator.join, rows))
-            out.write(text + "\n\n")
+            out.write("\n".join(map(separator.join, rows)) + "\n\n")
 
 
 def _check_values(table: TokenTable, separator: str) -> None:
     """Refuse what would not be read back as it is."""
     for k, (name, values) in enumerate(zip(table.names, table.values, strict=True)):
         for value in values:
+            problem = ""
+            if k == 0 and value.startswith(_DOCSTART.decode()):
+                problem = "readers skip: drop it."
             if separator == " ":
                 bad = not value or _BLANKS.search(value) is not None
             else:
                 bad = separator in value or "\n" in value or "\r" in value
             if bad:
-                raise ValueError(
-                    f"column {name!r} has the value {shown(value)}, which cannot stand between "
-                    f"separators {separator!r}: choose another separator or change the value."
-                )
-            if k == 0 and value.startswith(_DOCSTART.decode()):
-                raise ValueError(
-                    f"column {name!r} has the value {shown(value)}, which readers skip: drop it."
-                )
+                problem = f"cannot stand between separators {separator!r}: change one of them."
+            if problem:
+                raise ValueError(f"column {name!r} has the value {shown(value)}, which {problem}")
     if separator != " ":
         blank = np.ones(table.n_tokens, dtype=bool)
         for values, codes in zip(table.values, table.codes, strict=True):
             blank &= np.array([not value.strip(" \t\v\f") for value in values], bool)[codes]
         if blank.any():
-            raise ValueError(
-                f"token {int(np.argmax(blank))} is blank in every column: readers would take its "
-                "line for the end of a sentence."
-            )
+            what = f"token {int(np.argmax(blank))} is blank in every column"
+            raise ValueError(f"{what}: its line would end the sentence, so drop it.")

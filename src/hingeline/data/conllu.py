@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
-from hingeline.features.tables import TableBuilder, TokenTable, sentence_offsets
-
-Array = np.ndarray[Any, Any]
+from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
+from hingeline.features.tables import TableBuilder, TokenTable
 
 #: Columns of the table: those of the format but for the number of the word.
 COLUMNS = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -53,7 +52,7 @@ class ConlluDocument:
         return replace(self, table=self.table.with_column(name, values))
 
 
-def read_conllu(source: Source) -> ConlluDocument:
+def read_conllu(source: File) -> ConlluDocument:
     r"""Read a CoNLL-U file, UTF-8, gzipped or not.
 
     A line that has not ten columns, or a word whose number is not the next one, is refused.
@@ -69,66 +68,54 @@ def read_conllu(source: Source) -> ConlluDocument:
     builder = TableBuilder(len(COLUMNS))
     others: list[tuple[int, str]] = []
     between: list[bytes] = []
-    word_lines: list[Array] = []
+    offsets = array("q", [0])
     n_words = last = 0
     with open_text(source) as text:
         for first, lines in text.blocks():
             rows: list[list[bytes]] = []
-            kinds = np.zeros(len(lines), dtype=np.int8)
             for k, line in enumerate(lines):
                 row = line.split(b"\t")
                 if len(row) == _WIDTH and row[0].isdigit():
                     last += 1
                     if row[0] != b"%d" % last:
-                        raise text.error(
-                            first + k,
-                            f"the word's number is {shown(row[0])} where {last} is next; number "
-                            "the words of a sentence from 1 and put a blank line between "
-                            "sentences.",
-                        )
+                        what = f"the word's number is {shown(row[0])} where {last} is next; number"
+                        what += " words from 1 and put a blank line between sentences."
+                        raise text.error(what, first + k)
                     if between:
                         others.append((n_words + len(rows), b"\n".join(between).decode()))
                         between.clear()
                     rows.append(row)
-                    kinds[k] = 1
                     continue
                 if not line.strip():
+                    if last:
+                        offsets.append(n_words + len(rows))
                     last = 0
-                    kinds[k] = 2
                 elif not line.startswith(b"#"):
-                    _check_other(text, first + k, row)
+                    _check_other(text, row, first + k)
                 between.append(line)
             n_words += len(rows)
             builder.extend([[row[c] for row in rows] for c in range(1, _WIDTH)])
             if len(between) > 1:  # one text takes less than its lines
                 between = [b"\n".join(between)]
-            kinds = kinds[kinds > 0]
-            again = (kinds[1:] == 2) & (kinds[:-1] == 2)  # a blank line after another says nothing
-            word_lines.append(kinds[np.append([True], ~again)[: len(kinds)]])
         if between:
             others.append((n_words, b"\n".join(between).decode()))
-        blank = np.concatenate([np.empty(0, np.int8), *word_lines]) == 2
-        table = builder.table(COLUMNS, sentence_offsets(blank))
+        if last:
+            offsets.append(n_words)
+        table = builder.table(COLUMNS, offsets)
         return ConlluDocument(table, tuple(others), text.newline, text.bom, text.final_newline)
 
 
-def _check_other(text: TextSource, number: int, row: list[bytes]) -> None:
+def _check_other(text: TextSource, row: list[bytes], number: int) -> None:
     """Refuse a line that is no word, no blank line and no comment, unless well formed."""
     if len(row) != _WIDTH:
-        raise text.error(
-            number,
-            f"expected {_WIDTH} columns separated by tabs, found {len(row)}; write _ in columns "
-            "without a value.",
-        )
+        what = f"expected {_WIDTH} columns separated by tabs, found {len(row)}"
+        raise text.error(f"{what}; write _ in columns without a value.", number)
     if not _OTHER_ID.fullmatch(row[0]):
-        raise text.error(
-            number,
-            f"{shown(row[0])} is not the number of a word, of a range such as 1-2 or of an empty "
-            "node such as 8.1; correct the first column.",
-        )
+        what = f"{shown(row[0])} is not the number of a word, of a range (1-2) or of an empty node"
+        raise text.error(f"{what} (8.1); correct the first column.", number)
 
 
-def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
+def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
     """Write a CoNLL-U file.
 
     A document that was read is written byte for byte as it was, but for columns replaced (lines
@@ -137,10 +124,8 @@ def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
     """
     if isinstance(document, TokenTable):
         if "form" not in document.names:
-            raise ValueError(
-                f"table needs a column 'form', it has {', '.join(map(repr, document.names))}: name "
-                "its columns as CoNLL-U does."
-            )
+            what = f"table needs a column 'form', it has {', '.join(map(repr, document.names))}"
+            raise ValueError(f"{what}: name its columns as CoNLL-U does.")
         for name in set(COLUMNS).intersection(document.names):
             _check_values(document, name, "\t\n\r")
             if "" in document.values[document.position(name)]:
@@ -176,27 +161,21 @@ def write_conllu(target: Target, document: ConlluDocument | TokenTable) -> None:
 def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
     for value in table.values[table.position(name)]:
         if any(character in value for character in forbidden):
-            raise ValueError(
-                f"column {name!r} has the value {shown(value)}: values must have no tab and no "
-                "line end; change the value."
-            )
+            what = f"column {name!r} has the value {shown(value)}"
+            raise ValueError(f"{what}: values must have no tab and no line end; change the value.")
 
 
-def read_conllu_table(source: Source) -> TokenTable:
-    """The words of a CoNLL-U file."""
-    return read_conllu(source).table
-
-
-def write_conllu_table(target: Target, table: TokenTable) -> None:
+def write_conllu_table(target: File, table: TokenTable) -> None:
     """Columns by CoNLL-U's names, else the first as form, the second as upos, others in misc."""
     if "form" in table.names:
         known = [name for name in table.names if name in COLUMNS]
         write_conllu(target, table.select(known))
         return
-    columns = dict(zip(("form", "upos"), map(table.column, range(len(table.names))), strict=False))
-    rest = table.names[2:]
-    if rest:
+    columns = {
+        name: table.column(column).tolist()
+        for name, column in zip(("form", "upos"), table.names, strict=False)
+    }
+    if rest := table.names[2:]:
         values = [[f"{name}={value}" for value in table.column(name)] for name in rest]
-        columns["misc"] = np.array(["|".join(row) for row in zip(*values, strict=True)], object)
-    named = {name: column.tolist() for name, column in columns.items()}
-    write_conllu(target, TokenTable.from_columns(named, table.offsets))
+        columns["misc"] = ["|".join(row) for row in zip(*values, strict=True)]
+    write_conllu(target, TokenTable.from_columns(columns, table.offsets))

@@ -1,32 +1,26 @@
 """CRFsuite's text: one token per line, its label and its attributes with their values."""
 
-from __future__ import annotations
-
 import math
+import numbers
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hingeline.data.samples import LabelledSequences
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
-)
+import numpy as np
+
+from hingeline.data.samples import LabelledSequences, check_lengths
+from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
 _ITEM = re.compile(r"([^\\:]*(?:\\.[^\\:]*)*)(?::([^\\:]*))?", re.DOTALL)
+_WRITE = r"write \: for a colon and \\ for a backslash inside a name"
 #: Bytes of memory that a sequence and a text seen first take.
 _SEQUENCE, _TEXT = 160, 300
 
 
-def read_crfsuite(source: Source) -> LabelledSequences:
+def read_crfsuite(source: File) -> LabelledSequences:
     r"""Read ``label TAB attribute TAB attribute:value …``; an empty line ends a sequence.
 
     Inside a label or an attribute ``\:`` stands for a colon and ``\\`` for a backslash. An
@@ -49,7 +43,7 @@ def read_crfsuite(source: Source) -> LabelledSequences:
     labels: dict[str, str] = {}
     inside = False
     with open_text(source) as text:
-        for number, line in text.lines():
+        for _, line in text.lines():
             if not line.strip("\t "):
                 inside = False
                 continue
@@ -65,13 +59,13 @@ def read_crfsuite(source: Source) -> LabelledSequences:
                     continue
                 pair = known.get(item)
                 if pair is None:
-                    pair = known[item] = _parse_item(text, number, item)
+                    pair = known[item] = _parse_item(text, item)
                     size += _TEXT + 2 * len(item)
                 name, value = pair
                 before = attributes.get(name)  # where there is none, tokens share the number
                 attributes[name] = value if before is None else before + value
             if label not in labels:
-                labels[label] = _parse_label(text, number, label)
+                labels[label] = _parse_label(text, label)
                 size += _TEXT + 2 * len(label)
             X[-1].append(attributes)
             y[-1].append(labels[label])
@@ -79,34 +73,26 @@ def read_crfsuite(source: Source) -> LabelledSequences:
     return LabelledSequences(X, y)
 
 
-def _parse_label(text: TextSource, number: int, label: str) -> str:
+def _parse_label(text: TextSource, label: str) -> str:
     match = _ITEM.fullmatch(label)
     if match is None or match.group(2) is not None:
-        raise text.error(
-            number,
-            f"the label {shown(label)} has a bare colon or ends in a backslash; write \\: for a "
-            "colon and \\\\ for a backslash.",
-        )
+        what = f"the label {shown(label)} has a bare colon or ends in a backslash"
+        raise text.error(f"{what}; {_WRITE}.")
     if not label:
-        raise text.error(
-            number, "there is no label before the first tab; write any label where it is unknown."
-        )
+        what = "there is no label before the first tab"
+        raise text.error(f"{what}; write any label where it is unknown.")
     return _ESCAPE.sub(r"\1", label)
 
 
-def _parse_item(text: TextSource, number: int, item: str) -> tuple[str, float]:
+def _parse_item(text: TextSource, item: str) -> tuple[str, float]:
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise text.error(
-            number,
-            f"{shown(item)} has more than one colon, or ends in a backslash; write \\: for a colon "
-            "and \\\\ for a backslash inside a name.",
-        )
+        what = f"{shown(item)} has more than one colon, or ends in a backslash"
+        raise text.error(f"{what}; {_WRITE}.")
     name, value = match.groups()
-    if "\\" in name:
-        name = _ESCAPE.sub(r"\1", name)
+    name = _ESCAPE.sub(r"\1", name) if "\\" in name else name
     if not name:
-        raise text.error(number, f"{shown(item)} has no name before the colon; add it.")
+        raise text.error(f"{shown(item)} has no name before the colon; add it.")
     if not value:
         return name, 1.0
     try:
@@ -114,16 +100,12 @@ def _parse_item(text: TextSource, number: int, item: str) -> tuple[str, float]:
     except ValueError:
         scale = math.nan
     if not math.isfinite(scale):
-        raise text.error(
-            number,
-            f"{shown(value)} in {shown(item)} is not a finite number; write \\: for a colon inside "
-            "a name.",
-        )
+        raise text.error(f"{shown(value)} in {shown(item)} is not a finite number; {_WRITE}.")
     return name, scale
 
 
 def write_crfsuite(
-    target: Target, X: Sequence[Sequence[Any]], y: Sequence[Sequence[Any]] | None = None
+    target: File, X: Sequence[Sequence[Any]], y: Sequence[Sequence[Any]] | None = None
 ) -> None:
     """Write labelled sequences of attributes.
 
@@ -131,46 +113,32 @@ def write_crfsuite(
     the attribute ``name:value``, as in python-crfsuite. Without y the label is ``O`` everywhere,
     for text that is to be tagged.
     """
-    if y is not None and len(y) != len(X):
-        raise ValueError(f"X has {len(X)} sequences and y has {len(y)}.")
+    y = [["O"] * len(tokens) for tokens in X] if y is None else y
+    check_lengths([len(tokens) for tokens in X], y)
     with atomic_text(target) as out:
         for i, tokens in enumerate(X):
-            labels = ["O"] * len(tokens) if y is None else [str(label) for label in y[i]]
-            if len(labels) != len(tokens) or not tokens:
-                raise ValueError(
-                    f"X[{i}] has {len(tokens)} tokens and y[{i}] has {len(labels)} labels: they "
-                    "must have the same length, at least 1."
-                )
-            for t, (token, label) in enumerate(zip(tokens, labels, strict=True)):
-                items = [_escape(label, f"y[{i}][{t}]")]
+            for t, (token, label) in enumerate(zip(tokens, y[i], strict=True)):
+                items = [_escape(str(label), f"y[{i}][{t}]")]
                 if isinstance(token, Mapping):
-                    items.extend(_item(name, value, i, t) for name, value in token.items())
+                    items.extend(_item(*pair, f"X[{i}][{t}]") for pair in token.items())
                 else:
                     items.extend(_escape(name, f"X[{i}][{t}]") for name in token)
                 out.write("\t".join(items) + "\n")
             out.write("\n")
 
 
-def _item(name: Any, value: Any, i: int, t: int) -> str:
+def _item(name: Any, value: Any, place: str) -> str:
     if isinstance(value, str):  # python-crfsuite makes one attribute of both
-        return _escape(f"{name}:{value}", f"X[{i}][{t}]")
-    try:
-        finite = math.isfinite(value)
-    except TypeError:
-        finite = False
-    if not finite:
-        raise ValueError(
-            f"X[{i}][{t}] has the value {value!r} for {shown(str(name))}: values must be finite "
-            "numbers, or texts."
-        )
-    text = _escape(name, f"X[{i}][{t}]")
-    return text if value == 1 else f"{text}:{number_text(value)}"
+        return _escape(f"{name}:{value}", place)
+    if not isinstance(value, (numbers.Real, np.bool_)) or not math.isfinite(value):
+        what = f"{place} has the value {value!r} for {shown(str(name))}"
+        raise ValueError(f"{what}: values must be finite numbers, or texts.")
+    text = _escape(name, place)
+    return text if value == 1 else f"{text}:{number_text(float(value))}"
 
 
 def _escape(name: Any, place: str) -> str:
     if not isinstance(name, str) or not name.strip(" ") or any(c in "\t\n\r" for c in name):
-        raise ValueError(
-            f"{place} has {name!r}: names and labels must be text, not blank, without tabs and "
-            "line ends."
-        )
+        what = f"{place} has {name!r}: names and labels must be text"
+        raise ValueError(f"{what}, not blank, without tabs and line ends.")
     return name.replace("\\", "\\\\").replace(":", "\\:")

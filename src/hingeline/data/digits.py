@@ -1,7 +1,5 @@
 """Handwritten dates: sequences composed from the digit images that scikit-learn ships."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -50,13 +48,11 @@ def load_digit_dates(
 
     Parameters
     ----------
-    n_train, n_test : int
-        Sequences to compose. The training sequences do not depend on ``n_test``.
+    n_train, n_test : int, sequences to compose; those for training do not depend on ``n_test``
     noise : float, default=0.0
         Standard deviation of Gaussian noise that is added to every pixel, drawn anew each time an
         image is used. The images are unaltered without it; 0.3 makes them hard to read.
-    random_state : int, RandomState or None, default=0
-        Choice of days and images, and the noise.
+    random_state : int, RandomState or None; for days, images and noise
 
     Examples
     --------

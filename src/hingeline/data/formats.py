@@ -1,7 +1,5 @@
 """All formats by name: reading any of them, guessing which a file has, and conversion."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -13,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from hingeline.data.samples import LabelledSequences, Vocabulary
-from hingeline.data.text import ParseError, Source, Target, TextSource, open_text
+from hingeline.data.text import File, ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
 
 
@@ -29,7 +27,7 @@ class Format:
     name: str
     kind: str
     read: Callable[..., Any]  # (source, **options)
-    write: Callable[[Target, Any], None] | None  # None for formats that are only read
+    write: Callable[[File, Any], None] | None  # None for formats that are only read
     title: str  # for a list of formats
     options: tuple[str, ...] = ()  # that ``read`` takes
 
@@ -53,7 +51,7 @@ def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
 FORMATS: dict[str, Format] = {entry.name: entry for entry in (
     Format("conll", "tokens", _late("conll.read_conll"), _late("conll.write_conll"),
            "CoNLL columns, one token per line (2000, 2002, 2003)", ("names", "separator")),
-    Format("conllu", "tokens", _late("conllu.read_conllu_table"),
+    Format("conllu", "tokens", lambda file: _late("conllu.read_conllu")(file).table,
            _late("conllu.write_conllu_table"), "CoNLL-U, the format of Universal Dependencies"),
     Format("crfsuite", "sequences", _late("crfsuite.read_crfsuite"),
            _late("crfsuite.write_crfsuite", 2),
@@ -77,10 +75,7 @@ FORMATS: dict[str, Format] = {entry.name: entry for entry in (
 # fmt: on
 
 #: Kinds that data of a kind can be turned into; of others none but their own.
-_REACHES = {
-    "trees": ("trees", "tokens", "sequences"),
-    "tokens": ("tokens", "sequences"),
-}
+_REACHES = {"trees": ("trees", "tokens", "sequences"), "tokens": ("tokens", "sequences")}
 
 
 def find_format(name: str) -> Format:
@@ -97,16 +92,11 @@ def targets_of(name: str) -> list[str]:
     return [f.name for f in FORMATS.values() if f.kind in kinds and f.write is not None]
 
 
-def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Format, Any]:
+def read_any(source: File, format: str = "auto", **options: Any) -> tuple[Format, Any]:
     """Read a file of any format: the format, and data of the format's kind.
 
-    Parameters
-    ----------
-    source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    format : str, default="auto"
-        Name of the format, or ``"auto"`` to guess it from the beginning of the file.
-    **options
-        For the reader of that format; None counts as not given.
+    ``format`` is its name, or ``"auto"`` to guess it from the beginning of the file. Options are
+    for the reader of that format; None counts as not given.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if format == "auto":
@@ -122,8 +112,8 @@ def read_any(source: Source, format: str = "auto", **options: Any) -> tuple[Form
 
 
 def convert(
-    source: Source,
-    target: Target,
+    source: File,
+    target: File,
     to: str,
     *,
     format: str = "auto",
@@ -142,23 +132,17 @@ def convert(
     Parameters
     ----------
     source, target : path, "-" or file object
-    to, format : str
-        Names of the formats to write and to read; ``"auto"`` guesses the latter.
-    columns : sequence of str or int, optional
-        Columns of tokens to keep, in this order.
-    vocabulary : Vocabulary, optional
-        Of the training file, when a test file is converted. Default: made from the source, and
-        without it numbers stay the names of attributes.
+    to, format : str, formats to write and to read; ``"auto"`` guesses the latter
+    columns : sequence of str or int, columns of tokens to keep, in this order; optional
+    vocabulary : Vocabulary of the training file, for a test file; default: made from the source
     **options
         For the reader, see :func:`read_any`.
     """
     goal = find_format(to)
     found, data = read_any(source, format, **options)
-    if to not in targets_of(found.name) or goal.write is None:
-        raise ValueError(
-            f"{found.name} cannot be converted to {to}: it can be to "
-            f"{', '.join(targets_of(found.name))}."
-        )
+    if to not in (targets := targets_of(found.name)) or goal.write is None:
+        known = ", ".join(targets)
+        raise ValueError(f"{found.name} cannot be converted to {to}: it can be to {known}.")
     if found.kind == "trees" and goal.kind != "trees":
         sentences = ([leaf for leaf in tree.leaves() if leaf[1] != "-NONE-"] for tree in data)
         data = TokenTable.from_sentences([*filter(None, sentences)], ["word", "tag"])
@@ -175,9 +159,7 @@ def convert(
             vocabulary = vocabulary if vocabulary is not None else Vocabulary.of(data)
             data = vocabulary.encode(data)
     elif goal.name == "svmlight" and data.y is None:
-        raise ValueError(
-            "the labels of the images are in another file: name it with the option labels."
-        )
+        raise ValueError("the labels of the images are in another file: name it as labels.")
     elif goal.name == "crfsuite" and isinstance(data.X, SparseSequences):
         data = (vocabulary if vocabulary is not None else Vocabulary((), ())).decode(data)
     goal.write(target, data)
@@ -207,8 +189,8 @@ _MAX_LINES = 500
 _REMEDY = "name the format"
 _BLANKS = re.compile(r"[ \t\v\f]+")  # no others, as in the reader
 _ID = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)?")
-_PAIR = re.compile(r"[0-9]+:[^:\s]+")
-_QID = re.compile(r"qid:[0-9]+")
+#: A label, unless the line begins with a feature, a number of a query, and features.
+_SVM = re.compile(r"(?: (?![0-9]+:[^: ]+(?: |$))([^ ]+))?( qid:[0-9]+)?((?: [0-9]+:[^: ]+)*+)")
 _NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
 _LABEL_SET = re.compile(r"[0-9]+(,[0-9]+)*")
 _ATTRIBUTE = re.compile(r"=|\[|\\:|:[-+]?[0-9.]+$")
@@ -216,18 +198,13 @@ _ATTRIBUTE = re.compile(r"=|\[|\\:|:[-+]?[0-9.]+$")
 _MANY = 30
 
 
-def detect_format(source: Source) -> str:
+def detect_format(source: File) -> str:
     r"""Guess the format of a file from its beginning: a name in :data:`FORMATS`.
 
     Lines with ``qid:N`` are taken for SVM^hmm; two columns separated by tabs for CoNLL. Where no
-    format fits, or two do, a ``ParseError`` says which and why.
-
-    Parameters
-    ----------
-    source : path or TextSource
-        A file that cannot be opened twice, such as standard input, must be opened with
-        :func:`~hingeline.data.text.open_text` first; nothing is taken from it, so that the same
-        source can be read afterwards.
+    format fits, or two do, a ``ParseError`` says which and why. A file that cannot be opened twice,
+    such as standard input, must be opened with :func:`~hingeline.data.text.open_text` first;
+    nothing is taken from it.
 
     Examples
     --------
@@ -240,22 +217,17 @@ def detect_format(source: Source) -> str:
     [(1, '1 qid:1 3:1')]
     """
     if isinstance(source, TextSource):
-        return _detect(source)
-    if isinstance(source, os.PathLike) or (isinstance(source, str) and source != "-"):
+        text, head = source, source.peek(_PEEK)
+    elif isinstance(source, os.PathLike) or (isinstance(source, str) and source != "-"):
         with open_text(source) as text:
-            return _detect(text)
-    raise TypeError(
-        "the beginning of an open file or of standard input would be lost: pass "
-        "open_text(source) here and to the reader."
-    )
-
-
-def _detect(text: TextSource) -> str:
-    head = text.peek(_PEEK)
+            head = text.peek(_PEEK)
+    else:
+        what = "the beginning of an open file or of standard input would be lost"
+        raise TypeError(f"{what}: pass open_text(source) here and to the reader.")
     if head[:2] == b"\0\0" and len(head) >= 4:
         return "idx"
     if b"\0" in head:
-        raise text.error(None, f"the file is neither text nor IDX; {_REMEDY} or check the file.")
+        raise text.error(f"the file is neither text nor IDX; {_REMEDY} or check the file.")
     content = head.removeprefix(b"\xef\xbb\xbf")
     if len(head) == _PEEK:
         cut = content.rfind(b"\n") + 1
@@ -263,7 +235,7 @@ def _detect(text: TextSource) -> str:
     lines = [line.rstrip("\r") for line in content.decode("utf-8", "replace").split("\n")]
     lines = [line for line in lines if line.strip()][:_MAX_LINES]
     if not lines:
-        raise text.error(None, f"the file is empty; {_REMEDY} or check the file.")
+        raise text.error(f"the file is empty; {_REMEDY} or check the file.")
     first = next((line.lstrip() for line in lines if not line.lstrip().startswith("%")), "")
     if first.lower().startswith(("@relation", "@attribute")):
         return "arff"
@@ -297,22 +269,14 @@ def _is_conllu(lines: list[str]) -> bool:
 
 def _svm_format(text: TextSource, lines: list[str]) -> str | None:
     """Which relative of SVMlight it is, if any."""
-    heads: list[str] = []
-    n_pairs = n_qids = 0
-    for line in lines:
-        fields = line.partition("#")[0].split()
-        if not fields:
-            continue
-        heads.append("" if _PAIR.fullmatch(fields[0]) else fields.pop(0))
-        if fields and _QID.fullmatch(fields[0]):
-            n_qids += 1
-            del fields[0]
-        if not all(map(_PAIR.fullmatch, fields)):
-            return None
-        n_pairs += len(fields)
-    if n_qids:
+    bodies = filter(None, (line.partition("#")[0].split() for line in lines))
+    rows = [_SVM.fullmatch(" " + " ".join(fields)) for fields in bodies]
+    if not rows or not all(rows):
+        return None
+    heads, qids, pairs = zip(*(row.groups("") for row in rows if row), strict=True)
+    if any(qids):
         return "svmhmm"
-    if not n_pairs:
+    if not any(pairs):
         return None
     if all(map(_NUMBER.fullmatch, heads)):
         found = "svmlight"
@@ -321,11 +285,8 @@ def _svm_format(text: TextSource, lines: list[str]) -> str | None:
     else:
         return None
     if all("\t" in line and " " not in line for line in lines):
-        raise text.error(
-            None,
-            f"this could be {found!r} or 'crfsuite', since tabs stand between pairs of numbers; "
-            f"{_REMEDY}.",
-        )
+        reason = "tabs stand between pairs of numbers"
+        raise text.error(f"this could be {found!r} or 'crfsuite', since {reason}; {_REMEDY}.")
     return found
 
 
@@ -345,16 +306,11 @@ def _token_format(text: TextSource, lines: list[str]) -> str:
             return "conll"
         reason = f"{share:.0%} of the fields look like attributes"
         reason = reason if regular else "lines have different numbers of fields"
-        raise text.error(None, f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
+        raise text.error(f"this could be 'conll' or 'crfsuite', since {reason}; {_REMEDY}.")
     if not regular:
-        raise text.error(
-            None,
-            "no format fits, since lines have different numbers of columns, as in running text; "
-            "put one token on each line and a blank line after each sentence.",
-        )
+        what = "no format fits, since lines have different numbers of columns, as in running text"
+        raise text.error(f"{what}; put one token on a line, and a blank line after a sentence.")
     if width > _MANY and all(map(_NUMBER.fullmatch, rows[0])):
-        raise text.error(
-            None,
-            f"no format fits a table of {width} columns of numbers; write it as SVMlight or ARFF.",
-        )
+        what = f"no format fits a table of {width} columns of numbers"
+        raise text.error(f"{what}; write it as SVMlight or ARFF.")
     return "conll"

@@ -1,7 +1,5 @@
 """Arrays and images: IDX, the format of MNIST, and the handwritten words of ``letter.data``."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline.data.samples import FlatData, LabelledSequences
-from hingeline.data.text import Source, TextSource, file_beside, open_text, shown
+from hingeline.data.text import File, file_beside, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +20,7 @@ _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E:
 _MAX_AXES = 8
 
 
-def read_idx(source: Source) -> Array:
+def read_idx(source: File) -> Array:
     """Read an IDX array, gzipped or not, in the byte order of the machine.
 
     Memory is taken as bytes arrive: a header that declares more than the file has allocates
@@ -31,18 +29,13 @@ def read_idx(source: Source) -> Array:
     with open_text(source) as text:
         head = text.peek(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
-            raise text.error(
-                None, "the first four bytes are not those of an IDX file; is it another file?"
-            )
-        n_axes = head[3]
-        if n_axes > _MAX_AXES:
-            raise text.error(
-                None, f"the header declares {n_axes} axes; at most {_MAX_AXES} are read."
-            )
-        start = 4 + 4 * n_axes
+            raise text.error("the first four bytes are not those of an IDX file; is it another?")
+        if head[3] > _MAX_AXES:
+            raise text.error(f"the header declares {head[3]} axes; at most {_MAX_AXES} are read.")
+        start = 4 + 4 * head[3]
         header = text.peek(start)
         if len(header) < start:
-            raise text.error(None, "the file ends inside its header; fetch it again.")
+            raise text.error("the file ends inside its header; fetch it again.")
         shape = tuple(np.frombuffer(header, dtype=">u4", offset=4).tolist())
         dtype = np.dtype(_TYPES[head[2]])
         expected = start + dtype.itemsize * math.prod(shape)
@@ -52,18 +45,15 @@ def read_idx(source: Source) -> Array:
         if len(data) != expected:
             found = f"{len(data):,}" if len(data) < expected else "more"
             sizes = " × ".join(map(str, shape)) or "one"
-            raise text.error(
-                None,
-                f"the header declares {sizes} elements, {expected:,} bytes in all, and there are "
-                f"{found}; fetch the file again.",
-            )
+            what = f"the header declares {sizes} elements, {expected:,} bytes in all"
+            raise text.error(f"{what}, and there are {found}; fetch the file again.")
         if not math.prod(shape) and max(shape) >= 2**16:
-            raise text.error(None, f"the header declares an empty array of shape {shape}.")
+            raise text.error(f"the header declares an empty array of shape {shape}.")
         flat = np.frombuffer(data, dtype=dtype, offset=start)
         return flat.astype(dtype.newbyteorder("="), copy=False).reshape(shape)
 
 
-def read_images(source: Source, labels: Source | None = None) -> FlatData:
+def read_images(source: File, labels: File | None = None) -> FlatData:
     """Images of an IDX file as rows of pixels, with the labels of another IDX file.
 
     By default that is the file beside the images that MNIST names alike
@@ -75,22 +65,18 @@ def read_images(source: Source, labels: Source | None = None) -> FlatData:
     images = read_idx(text)
     y = None if labels is None else read_idx(labels)
     if images.ndim < 2:
-        raise text.error(None, f"an array of shape {images.shape} holds no images.")
+        raise text.error(f"an array of shape {images.shape} holds no images.")
     if y is not None and y.shape != images.shape[:1]:
-        raise text.error(
-            None,
-            f"the images have the shape {images.shape} and the labels {y.shape}; there must be "
-            "one label per image.",
-        )
+        what = f"the images have the shape {images.shape} and the labels {y.shape}"
+        raise text.error(f"{what}; there must be one label per image.")
     X = images.reshape(len(images), -1) if images.size else np.zeros((0, 0))
     return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
 
 
-# letter.data: one letter per line with its pixels -------------------------------------------------
-
 #: Of a letter's image, 16 rows and 8 columns.
 _N_PIXELS = 128
 _N_FIELDS = 6
+_LAST = "the next id of a word's last letter is -1"
 
 
 @dataclass(frozen=True)
@@ -111,7 +97,7 @@ class LetterWords:
         return [self.letters[lo:hi] for lo, hi in pairwise(self.offsets.tolist())]
 
 
-def read_letters(source: Source) -> LetterWords:
+def read_letters(source: File) -> LetterWords:
     """Read ``letter.data``: tab-separated id, letter, next id, word, position, fold, 128 pixels.
 
     A word ends where the next id is -1. A line with other fields, pixels other than 0 and 1, and a
@@ -121,61 +107,43 @@ def read_letters(source: Source) -> LetterWords:
     letters: list[str] = []
     offsets, folds = array("q", [0]), array("q")
     current: tuple[bytes, bytes] | None = None  # word and fold of the word that is open
-    number = 0
     with open_text(source) as text:
-        for first, lines in text.blocks():
-            for number, line in enumerate(lines, first):
-                if not line:
-                    continue
-                fields = line.split(b"\t", _N_FIELDS)
-                if len(fields) <= _N_FIELDS:
-                    raise text.error(
-                        number,
-                        f"expected {_N_FIELDS + _N_PIXELS} fields separated by tabs, found "
-                        f"{len(fields)}; is this letter.data?",
-                    )
-                _, letter, following, word, _, fold, image = fields
-                images.append(_read_image(text, number, image))
-                letters.append(letter.decode())
-                if current is not None and current != (word, fold):
-                    raise text.error(
-                        number,
-                        f"word {shown(word)} in fold {shown(fold)} begins before word "
-                        f"{shown(current[0])} in fold {shown(current[1])} ended; the next id of a "
-                        "word's last letter is -1.",
-                    )
-                current = (word, fold)
-                if following == b"-1":
-                    if not fold.isdigit() or len(fold) > 9:
-                        raise text.error(
-                            number, f"the fold {shown(fold)} is not a number; correct the line."
-                        )
-                    folds.append(int(fold))
-                    offsets.append(len(letters))
-                    current = None
+        for _, line in text.byte_lines():
+            if not line:
+                continue
+            fields = line.split(b"\t", _N_FIELDS)
+            if len(fields) <= _N_FIELDS:
+                what = f"expected {_N_FIELDS + _N_PIXELS} fields separated by tabs"
+                raise text.error(f"{what}, found {len(fields)}; is this letter.data?")
+            _, letter, following, word, _, fold, image = fields
+            image = image.removesuffix(b"\t")  # as every line of the original ends
+            if len(image) != 2 * _N_PIXELS - 1:
+                what = f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}"
+                raise text.error(f"{what}; is this letter.data?")
+            if image[::2].strip(b"01") or image[1::2].strip(b"\t"):
+                what = "a pixel is neither 0 nor 1, or no tab follows it"
+                raise text.error(f"{what}; correct the line.")
+            images.append(image[::2])
+            letters.append(letter.decode())
+            if current is not None and current != (word, fold):
+                raise text.error(
+                    f"word {shown(word)} in fold {shown(fold)} begins before word "
+                    f"{shown(current[0])} in fold {shown(current[1])} ended; {_LAST}."
+                )
+            current = (word, fold)
+            if following == b"-1":
+                if not fold.isdigit() or len(fold) > 9:
+                    raise text.error(f"the fold {shown(fold)} is not a number; correct the line.")
+                folds.append(int(fold))
+                offsets.append(len(letters))
+                current = None
     if current is not None:
-        raise text.error(number, "the last word has no end; the next id of its last letter is -1.")
+        raise text.error(f"the last word has no end; {_LAST}.")
     pixels = np.frombuffer(b"".join(images), dtype=np.uint8).reshape(-1, _N_PIXELS) - ord("0")
     return LetterWords(pixels, letters, np.array(offsets), np.array(folds, dtype=np.int64))
 
 
-def _read_image(text: TextSource, number: int, image: bytes) -> bytes:
-    image = image.removesuffix(b"\t")  # as every line of the original ends
-    digits, tabs = image[::2], image[1::2]
-    if len(image) != 2 * _N_PIXELS - 1:
-        raise text.error(
-            number,
-            f"expected {_N_PIXELS} pixels of one digit each, found {shown(image)}; is this "
-            "letter.data?",
-        )
-    if digits.strip(b"01") or tabs.strip(b"\t"):
-        raise text.error(
-            number, "a pixel is neither 0 nor 1, or no tab follows it; correct the line."
-        )
-    return digits
-
-
-def read_letter_sequences(source: Source) -> LabelledSequences:
+def read_letter_sequences(source: File) -> LabelledSequences:
     """Pixels and letters of ``letter.data``, word by word, without the folds."""
     words = read_letters(source)
     return LabelledSequences(words.sequences(), words.labels())

@@ -1,11 +1,9 @@
-"""What readers of feature vectors return: labelled rows, label sets and labelled sequences.
-
-And a vocabulary, which numbers the names of attributes for formats that know numbers only.
-"""
+"""What readers return: labelled rows, label sets, labelled sequences, and a vocabulary."""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -13,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.text import Source, Target, atomic_text, open_text, shown
+from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +44,41 @@ class LabelledSequences(NamedTuple):
 
     X: Any  # list of lists of dicts of names to numbers, or SparseSequences
     y: list[list[str]]
+
+
+def check_lengths(lengths: Sequence[int], y: Sequence[Sequence[Any]]) -> None:
+    """Refuse labels that do not fit sequences of these lengths."""
+    if len(y) != len(lengths):
+        raise ValueError(f"X has {len(lengths)} sequences and y has {len(y)}.")
+    for i, (n, labels) in enumerate(zip(lengths, y, strict=True)):
+        if len(labels) != n or not n:
+            what = f"X[{i}] has {n} tokens and y[{i}] has {len(labels)} labels"
+            raise ValueError(f"{what}: they must have the same length, at least 1.")
+
+
+class SparseRows:
+    """Rows of a sparse matrix as they are gathered, and the lines that they come from."""
+
+    def __init__(self) -> None:
+        self.lines, self.starts = array("q"), array("q", [0])
+        self.indices, self.values = array("q"), array("d")
+
+    def add(self, indices: Iterable[int], values: Iterable[float], line: int = 0) -> None:
+        """Append a row."""
+        self.indices.extend(indices)
+        self.values.extend(values)
+        self.starts.append(len(self.values))
+        self.lines.append(line)
+
+    def line_of(self, entry: int) -> int:
+        """The line that an entry of the matrix comes from."""
+        return self.lines[int(np.searchsorted(self.starts, entry, side="right")) - 1]
+
+    def matrix(self, width: int, first: int = 0) -> sp.csr_matrix:
+        """All rows; ``first`` is the index of the first column."""
+        indices = (np.array(self.indices) - first).astype(np.int32)
+        parts = (np.array(self.values), indices, np.array(self.starts))
+        return sp.csr_matrix(parts, shape=(len(self.lines), width))
 
 
 @dataclass(frozen=True)
@@ -84,32 +117,25 @@ class Vocabulary:
         try:
             y = [[known[label] for label in labels] for labels in data.y]
         except KeyError as error:
-            raise ValueError(
-                f"the label {shown(str(error.args[0]))} is not in the vocabulary: use the one made "
-                "from the training data, with all labels."
-            ) from None
+            what = f"the label {shown(str(error.args[0]))} is not in the vocabulary"
+            raise ValueError(f"{what}: use the one made from the training data.") from None
         if isinstance(data.X, SparseSequences):
             return LabelledSequences(data.X, y)
         column = {name: k for k, name in enumerate(self.attributes)}
-        columns, values, starts = array("q"), array("d"), array("q", [0])
+        rows = SparseRows()
         for token in chain.from_iterable(data.X):
             pairs = sorted((column[name], value) for name, value in token.items() if name in column)
-            columns.extend(k for k, _ in pairs)
-            values.extend(value for _, value in pairs)
-            starts.append(len(columns))
-        parts = (np.array(values), np.array(columns, dtype=np.int32), np.array(starts))
-        matrix = sp.csr_matrix(parts, shape=(len(starts) - 1, len(self.attributes)))
+            rows.add((k for k, _ in pairs), (value for _, value in pairs))
         offsets = np.cumsum([0, *map(len, data.X)])
-        return LabelledSequences(SparseSequences(matrix, offsets), y)
+        return LabelledSequences(SparseSequences(rows.matrix(len(column)), offsets), y)
 
     def decode(self, data: LabelledSequences) -> LabelledSequences:
         """The sequences with names for numbers; the inverse of :meth:`encode`."""
         matrix, names = data.X.matrix, self.attributes
-        if names and matrix.nnz and int(matrix.indices.max()) >= len(names):
-            raise ValueError(
-                f"there is a feature {int(matrix.indices.max()) + 1}, but the vocabulary has "
-                f"{len(names)} attributes: use the one made from the training data."
-            )
+        highest = int(matrix.indices.max(initial=-1)) + 1
+        if names and highest > len(names):
+            what = f"there is a feature {highest}, but the vocabulary has {len(names)} attributes"
+            raise ValueError(f"{what}: use the one made from the training data.")
         labels = {str(k + 1): label for k, label in enumerate(self.labels)}
         indices, values = matrix.indices.tolist(), matrix.data.tolist()
         tokens = [
@@ -123,25 +149,22 @@ class Vocabulary:
         return LabelledSequences(X, [[labels.get(label, label) for label in row] for row in data.y])
 
 
-def read_vocabulary(source: Source) -> Vocabulary:
+def read_vocabulary(source: File) -> Vocabulary:
     """Read a vocabulary: lines ``label TAB name`` and ``attribute TAB name``, in order."""
     names: dict[str, list[str]] = {"label": [], "attribute": []}
     with open_text(source) as text:
-        for number, line in text.lines():
+        for _, line in text.lines():
             kind, tab, name = line.partition("\t")
             if not line:
                 continue
             if not tab or kind not in names:
-                raise text.error(
-                    number,
-                    f"expected 'label' or 'attribute', a tab and a name, found {shown(line)}; is "
-                    "this a vocabulary?",
-                )
+                expected = "expected 'label' or 'attribute', a tab and a name"
+                raise text.error(f"{expected}, found {shown(line)}; is this a vocabulary?")
             names[kind].append(name)
     return Vocabulary(tuple(names["attribute"]), tuple(names["label"]))
 
 
-def write_vocabulary(target: Target, vocabulary: Vocabulary) -> None:
+def write_vocabulary(target: File, vocabulary: Vocabulary) -> None:
     """Write a vocabulary for :func:`read_vocabulary`."""
     for name in (*vocabulary.labels, *vocabulary.attributes):
         if "\n" in name or "\r" in name:

@@ -1,28 +1,23 @@
 """SVMlight and its relatives: LIBSVM, LIBSVM multi-label, SVM^hmm."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.samples import FlatData, LabelledSequences, MultilabelData
-from hingeline.data.text import (
-    Source,
-    Target,
-    TextSource,
-    atomic_text,
-    number_text,
-    open_text,
-    shown,
+from hingeline.data.samples import (
+    FlatData,
+    LabelledSequences,
+    MultilabelData,
+    SparseRows,
+    check_lengths,
 )
+from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
-Array = np.ndarray[Any, Any]
 ZeroBased = bool | Literal["auto"]
 
 #: Largest feature number, that of the C programs which share the format.
@@ -31,7 +26,7 @@ _MAX_INTEGER = 2.0**53
 
 
 def write_svmlight(
-    target: Target,
+    target: File,
     X: Any,
     y: Any,
     qid: Any = None,
@@ -55,12 +50,7 @@ def write_svmlight(
 
 
 def write_multilabel(
-    target: Target,
-    X: Any,
-    Y: Any,
-    *,
-    comments: Sequence[str] | None = None,
-    zero_based: bool = False,
+    target: File, X: Any, Y: Any, *, comments: Sequence[str] | None = None, zero_based: bool = False
 ) -> None:
     """Write rows with sets of labels as ``1,3,5 index:value …``; parameters as above.
 
@@ -69,14 +59,13 @@ def write_multilabel(
     indicator = sp.csr_matrix(Y)
     indicator.eliminate_zeros()
     indicator.sort_indices()
-    columns = indicator.indices.tolist()
-    starts = indicator.indptr.tolist()
+    columns, starts = indicator.indices.tolist(), indicator.indptr.tolist()
     heads = [",".join(map(str, columns[lo:hi])) for lo, hi in pairwise(starts)]
     _write_rows(target, X, heads, comments, zero_based)
 
 
 def write_svmhmm(
-    target: Target,
+    target: File,
     X: SparseSequences,
     y: Sequence[Sequence[Any]],
     *,
@@ -87,32 +76,19 @@ def write_svmhmm(
     SVM^hmm itself wants tags that are numbers from 1. There is one note per token, written after
     ``#`` where it is not empty.
     """
-    lengths = X.lengths.tolist()
-    if len(y) != len(lengths):
-        raise ValueError(f"X has {len(lengths)} sequences and y has {len(y)}.")
+    check_lengths(X.lengths.tolist(), y)
     heads = []
-    for i, (labels, length) in enumerate(zip(y, lengths, strict=True)):
-        if len(labels) != length or not length:
-            raise ValueError(
-                f"X[{i}] has {length} tokens and y[{i}] has {len(labels)} labels: they must have "
-                "the same length, at least 1."
-            )
+    for i, labels in enumerate(y):
         for label in map(str, labels):
             if not label or any(c in "#: \t\n\r\v\f" for c in label):
-                raise ValueError(
-                    f"y[{i}] has the label {shown(label)}, which this format cannot hold: number "
-                    "the labels."
-                )
+                what = f"y[{i}] has the label {shown(label)}, which this format cannot hold"
+                raise ValueError(f"{what}: number the labels.")
             heads.append(f"{label} qid:{i + 1}")
     _write_rows(target, X.matrix, heads, notes, False)
 
 
 def _write_rows(
-    target: Target,
-    X: Any,
-    heads: list[str],
-    comments: Sequence[str] | None,
-    zero_based: bool,
+    target: File, X: Any, heads: list[str], comments: Sequence[str] | None, zero_based: bool
 ) -> None:
     matrix = sp.csr_matrix(X, copy=True)
     matrix.sum_duplicates()
@@ -127,37 +103,30 @@ def _write_rows(
     with atomic_text(target) as out:
         for i, head in enumerate(heads):
             part = slice(starts[i], starts[i + 1])
-            indices = (matrix.indices[part] + shift).tolist()
-            values = matrix.data[part].tolist()
+            indices, values = (matrix.indices[part] + shift).tolist(), matrix.data[part].tolist()
             items = [f"{k}:{number_text(v)}" for k, v in zip(indices, values, strict=True)]
             comment = comments[i] if comments is not None else ""
             if "\n" in comment or "\r" in comment:
                 raise ValueError(f"comment {i} has a line end: it must fit into the line.")
             if not head and not items:
-                raise ValueError(
-                    f"row {i} has neither labels nor features: a blank line would be skipped."
-                )
+                raise ValueError(f"row {i} has neither labels nor features: its line is blank.")
             note = f"# {comment}" if comment else ""
             out.write(" ".join(filter(None, [head, *items, note])) + "\n")
 
 
-class _Rows:
+class _Rows(SparseRows):
     """Rows of ``head qid:N index:value … # comment``, gathered line by line."""
 
     def __init__(self, text: TextSource) -> None:
+        super().__init__()
         self.text = text
         self.heads: list[bytes] = []
         self.qids = array("q")
         self.comments: list[str] = []
-        self.lines = array("q")
-        self._starts = array("q", [0])
-        self._indices = array("q")
-        self._values = array("d")
-        for first, lines in text.blocks():
-            for number, line in enumerate(lines, first):
-                self._add(number, line)
+        for number, line in text.byte_lines():
+            self._add_line(number, line)
 
-    def _add(self, number: int, line: bytes) -> None:
+    def _add_line(self, number: int, line: bytes) -> None:
         body, _, comment = line.partition(b"#")
         if b"\t" in body:
             body = body.replace(b"\t", b" ")
@@ -178,20 +147,17 @@ class _Rows:
                 raise ValueError
             if b"_" in body and any(b"_" in field for field in fields[start:]):
                 raise ValueError  # which Python would take for a number
-            self._indices.extend(map(int, fields[start::3]))
-            self._values.extend(map(float, fields[start + 2 :: 3]))
+            self.add(map(int, fields[start::3]), map(float, fields[start + 2 :: 3]), number)
         except (ValueError, OverflowError, IndexError):
-            raise self._bad_item(number, body) from None
+            raise self.text.error(self._bad_item(body)) from None
         if len(self.qids) not in (0, len(self.heads)):
-            raise self.text.error(
-                number, "some lines have a qid and some have none; give all or none of them."
-            )
-        self._starts.append(len(self._values))
-        self.lines.append(number)
+            what = "some lines have a qid and some have none"
+            raise self.text.error(f"{what}; give all or none of them.")
         self.comments.append(comment.strip().decode())
 
-    def _bad_item(self, number: int, body: bytes) -> Exception:
-        """The first item of a line that is no pair of numbers."""
+    @staticmethod
+    def _bad_item(body: bytes) -> str:
+        """What is wrong with the first item of a line that is no pair of numbers."""
         for k, item in enumerate(body.split()):
             index, colon, value = item.partition(b":")
             if k == 0 and not colon:
@@ -203,19 +169,12 @@ class _Rows:
             except ValueError:
                 good = False
             if not good:
-                return self.text.error(
-                    number,
-                    f"{shown(item)} is not an index:value pair of numbers; correct the item.",
-                )
-        return self.text.error(
-            number, "blanks stand around a colon; write index:value without blanks."
-        )
+                return f"{shown(item)} is not an index:value pair of numbers; correct the item."
+        return "blanks stand around a colon; write index:value without blanks."
 
-    def matrix(self, zero_based: ZeroBased, n_features: int | None) -> sp.csr_matrix:
+    def features(self, zero_based: ZeroBased, n_features: int | None) -> sp.csr_matrix:
         """All rows as a CSR matrix, checked."""
-        indices = np.array(self._indices, dtype=np.int64)
-        values = np.array(self._values, dtype=np.float64)
-        starts = np.array(self._starts, dtype=np.int64)
+        indices, values, starts = (np.array(x) for x in (self.indices, self.values, self.starts))
         if zero_based == "auto":
             zero_based = bool(np.any(indices == 0))
         elif not isinstance(zero_based, (bool, np.bool_)):
@@ -225,30 +184,24 @@ class _Rows:
         falling = np.zeros(len(indices), dtype=bool)
         falling[1:] = np.diff(indices) <= 0
         falling[starts[:-1][np.diff(starts) > 0]] = False
-        other = "." if zero_based else " or pass zero_based=True."
-        remedy = "renumber the features." if n_features is None else "raise n_features."
-        low = f"index {{0}} is less than {first}; number features from {first}{other}"
-        high = f"index {{0}} is more than {limit}; {remedy}"
-        order = "index {0} follows {1}; sort the features of a line and give each once."
-        number = "the value of index {0} is {2}; only finite numbers can be learnt from, leave the "
+        other = "" if zero_based else " or pass zero_based=True"
+        remedy = "renumber the features" if n_features is None else "raise n_features"
         for wrong, problem in (
-            (indices < first, low),
-            (indices > limit, high),
-            (falling, order),
-            (~np.isfinite(values), number + "feature out."),
+            (indices < first, f"index {{0}} is less than {first}; number from {first}{other}"),
+            (indices > limit, f"index {{0}} is more than {limit}; {remedy}"),
+            (falling, "index {0} follows {1}; sort the features of a line and give each once"),
+            (~np.isfinite(values), "the value of index {0} is {2}; leave out what is not finite"),
         ):
             if wrong.any():
                 k = int(np.argmax(wrong))
-                row = int(np.searchsorted(starts, k, side="right")) - 1
                 what = problem.format(indices[k], indices[k - 1], values[k])
-                raise self.text.error(self.lines[row], what)
-        small = (indices - first).astype(np.int32)
-        width = int(small.max(initial=-1)) + 1 if n_features is None else n_features
-        return sp.csr_matrix((values, small, starts), shape=(len(self.heads), width))
+                raise self.text.error(f"{what}.", self.line_of(k))
+        width = int(indices.max(initial=first - 1)) + 1 - first
+        return self.matrix(width if n_features is None else n_features, first)
 
 
 def read_svmlight(
-    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+    source: File, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
 ) -> FlatData:
     r"""Read ``label index:value …``, the format of SVMlight, LIBSVM and LIBLINEAR.
 
@@ -258,10 +211,8 @@ def read_svmlight(
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    n_features : int, optional
-        Width of X; a test file may lack the last features. Default: as many as occur.
-    zero_based : bool or "auto", default="auto"
-        Whether features are numbered from 0. ``"auto"``: if an index 0 occurs, else from 1.
+    n_features : int, width of X, as a test file may lack the last ones; default: as many as occur
+    zero_based : bool, whether features are numbered from 0; ``"auto"`` if an index 0 occurs
 
     Examples
     --------
@@ -277,15 +228,12 @@ def read_svmlight(
             i = int(np.argmin(np.isfinite(y)))
             what = f"the label {shown(rows.heads[i])} is not a number"
             what = what if rows.heads[i] else "there is no label"
-            raise text.error(rows.lines[i], f"{what}; correct the line.")
+            raise text.error(f"{what}; correct the line.", rows.lines[i])
         if np.all(np.abs(y) <= _MAX_INTEGER) and np.array_equal(y, np.round(y)):
             y = y.astype(np.int64)
-        return FlatData(
-            rows.matrix(zero_based, n_features),
-            y,
-            np.array(rows.qids, dtype=np.int64) if rows.qids else None,
-            rows.comments if any(rows.comments) else None,
-        )
+        qids = np.array(rows.qids, dtype=np.int64) if rows.qids else None
+        comments = rows.comments if any(rows.comments) else None
+        return FlatData(rows.features(zero_based, n_features), y, qids, comments)
 
 
 def _number(text: bytes) -> float:
@@ -297,7 +245,7 @@ def _number(text: bytes) -> float:
 
 
 def read_multilabel(
-    source: Source,
+    source: File,
     *,
     n_features: int | None = None,
     n_labels: int | None = None,
@@ -311,30 +259,24 @@ def read_multilabel(
     with open_text(source) as text:
         rows = _Rows(text)
         limit = MAX_INDEX if n_labels is None else min(MAX_INDEX, n_labels - 1)
-        labels = array("q")
-        starts = array("q", [0])
-        for i, head in enumerate(rows.heads):
-            found: set[int] = set()
-            for part in head.split(b",") if head else ():
+        sets = SparseRows()
+        for line, head in zip(rows.lines, rows.heads, strict=True):
+            parts = head.split(b",") if head else []
+            for part in parts:
                 if not part.isdigit() or len(part) > 10 or int(part) > limit:
-                    raise text.error(
-                        rows.lines[i],
-                        f"the label {shown(part)} is not a whole number from 0 to {limit}; "
-                        + ("correct the line." if n_labels is None else "raise n_labels."),
-                    )
-                found.add(int(part))
-            labels.extend(sorted(found))
-            starts.append(len(labels))
-        columns = np.array(labels, dtype=np.int32)
-        n_labels = int(columns.max(initial=-1)) + 1 if n_labels is None else n_labels
-        ones = np.ones(len(columns), dtype=np.uint8)
-        parts = (ones, columns, np.array(starts, dtype=np.int64))
-        Y = sp.csr_matrix(parts, shape=(len(rows.heads), n_labels))
-        return MultilabelData(rows.matrix(zero_based, n_features), Y)
+                    what = f"the label {shown(part)} is not a whole number from 0 to {limit}"
+                    remedy = "correct the line" if n_labels is None else "raise n_labels"
+                    raise text.error(f"{what}; {remedy}.", line)
+            found = sorted({int(part) for part in parts})
+            sets.add(found, [1.0] * len(found))
+        width = max(sets.indices, default=-1) + 1 if n_labels is None else n_labels
+        return MultilabelData(
+            rows.features(zero_based, n_features), sets.matrix(width).astype(np.uint8)
+        )
 
 
 def read_svmhmm(
-    source: Source, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
+    source: File, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
 ) -> LabelledSequences:
     r"""Read ``TAG qid:N index:value …``, the format of SVM^hmm: one token per line.
 
@@ -352,24 +294,18 @@ def read_svmhmm(
     with open_text(source) as text:
         rows = _Rows(text)
         if rows.heads and not rows.qids:
-            raise text.error(
-                rows.lines[0], "there is no qid:N after the tag; number the sequences."
-            )
-        qids = np.array(rows.qids, dtype=np.int64)
-        cuts = np.flatnonzero(np.diff(qids)) + 1
+            what = "there is no qid:N after the tag; number the sequences."
+            raise text.error(what, rows.lines[0])
+        qids, offsets = rows.qids.tolist(), [0]
         seen: set[int] = set()
-        for start in [0, *cuts.tolist()] if len(qids) else []:
-            if int(qids[start]) in seen:
-                raise text.error(
-                    rows.lines[start],
-                    f"qid:{qids[start]} occurred before; put the lines of a sequence together and "
-                    "give each sequence a number of its own.",
-                )
-            seen.add(int(qids[start]))
+        for qid, same in groupby(qids):
+            if qid in seen:
+                what = f"qid:{qid} occurred before; put the lines of a sequence together"
+                raise text.error(f"{what} and number each anew.", rows.lines[offsets[-1]])
+            seen.add(qid)
+            offsets.append(offsets[-1] + sum(1 for _ in same))
         if b"" in rows.heads:
-            raise text.error(rows.lines[rows.heads.index(b"")], "there is no tag; add it.")
-        ends = [len(qids)] if len(qids) else []
-        offsets = np.concatenate([[0], cuts, ends]).astype(np.int64)
+            raise text.error("there is no tag; add it.", rows.lines[rows.heads.index(b"")])
         tags = [head.decode() for head in rows.heads]
-        y = [tags[lo:hi] for lo, hi in pairwise(offsets.tolist())]
-        return LabelledSequences(SparseSequences(rows.matrix(zero_based, n_features), offsets), y)
+        y = [tags[lo:hi] for lo, hi in pairwise(offsets)]
+        return LabelledSequences(SparseSequences(rows.features(zero_based, n_features), offsets), y)

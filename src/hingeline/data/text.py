@@ -9,13 +9,15 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
 from hingeline._files import replacing
 
-#: What readers take: a path, ``"-"`` for standard input, an open file, or a :class:`TextSource`.
-Source = Any
+#: What readers and writers take: a path, ``"-"`` for standard input or output, or an open file;
+#: readers also take a :class:`TextSource`.
+File = Any
 
 #: Bytes of the longest line that is read.
 MAX_LINE = 2**20
@@ -35,6 +37,8 @@ _LINE = 64
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 _BOM = b"\xef\xbb\xbf"
+_AGAIN = "fetch or compress the file again."
+_RAISE = "if that is right, raise max_expansion of open_text or unpack the file."
 
 
 class ParseError(ValueError):
@@ -51,38 +55,31 @@ class ParseError(ValueError):
         return f"{place}: {self.problem}"
 
 
+@dataclass(eq=False, repr=False)
 class TextSource:
     """A file that is read once, from front to back, and can be peeked into.
 
-    Gzip is recognised by its first bytes, whatever the name. Text is UTF-8, with or without a
-    byte order mark, with lines that end in LF or CRLF. Memory is bounded by the block read and
-    the longest line allowed, so a small file that unpacks to a huge one is refused. It is opened
-    by :func:`open_text`.
+    Opened by :func:`open_text`. Gzip is recognised by its first bytes. Text is UTF-8, with or
+    without a byte order mark, with lines that end in LF or CRLF. Memory is bounded, so a small
+    file that unpacks to a huge one is refused.
     """
 
-    def __init__(
-        self,
-        stream: IO[Any],
-        name: str,
-        *,
-        max_line: int = MAX_LINE,
-        max_expansion: float = MAX_EXPANSION,
-        owned: bool = False,
-    ) -> None:
-        self.name = name
-        self.max_line = max_line
-        self.max_expansion = max_expansion
-        self.bom = False  # known after the first line, as is how lines end
-        self.newline = "\n"
-        self.final_newline = True  # known after the last line
-        self._stream = stream
-        self._owned = owned  # whether to close the stream
-        self._line: int | None = None  # the line being read
-        self._ahead = b""
-        self._packed = b""
-        self._inflater: Any = None
-        self._started = False
-        self._bytes_in = self._bytes_out = self._bytes_kept = 0
+    stream: IO[Any]
+    name: str
+    max_line: int = MAX_LINE
+    max_expansion: float = MAX_EXPANSION
+    owned: bool = False  # whether to close the stream
+    bom: bool = False  # known after the first line, as is how lines end
+    newline: str = "\n"
+    final_newline: bool = True  # known after the last line
+    line: int | None = None  # the line being read
+    _ahead: bytes = b""
+    _packed: bytes = b""
+    _inflater: Any = None
+    _started: bool = False
+    _bytes_in: int = 0
+    _bytes_out: int = 0
+    _bytes_kept: int = 0
 
     def __enter__(self) -> TextSource:
         return self
@@ -92,28 +89,21 @@ class TextSource:
 
     def close(self) -> None:
         """Close the file if it was opened by :func:`open_text`."""
-        if self._owned:
-            self._stream.close()
+        if self.owned:
+            self.stream.close()
 
-    def error(self, line: int | None, problem: str) -> ParseError:
-        """An error at a line of this file, for the caller to raise."""
-        return ParseError(self.name, line, problem)
+    def error(self, problem: str, line: int | None = None) -> ParseError:
+        """An error at a line of this file to raise; by default the last one read, 0 for none."""
+        return ParseError(self.name, self.line if line is None else line or None, problem)
 
     def keep(self, size: int) -> None:
-        """Count memory that a reader takes for objects, so that a small gzip file cannot fill it.
-
-        Short lines become objects many times as large as their text: to bound the text alone will
-        not do.
-        """
+        """Count memory taken for objects, which short lines of a small gzip file could fill."""
         self._bytes_kept += size
         if self._inflater is None or self.max_expansion > MAX_EXPANSION:
             return
         if self._bytes_kept > max(_FREE_MEMORY, _MAX_KEPT * self._bytes_in):
-            raise self.error(
-                self._line,
-                f"the gzip data takes more than {_MAX_KEPT} times its size in memory; if that is "
-                "right, raise max_expansion of open_text or unpack the file.",
-            )
+            what = f"the gzip data takes more than {_MAX_KEPT} times its size in memory"
+            raise self.error(f"{what}; {_RAISE}")
 
     def peek(self, size: int) -> bytes:
         """The next bytes, decompressed, without taking them; fewer only at the end."""
@@ -128,11 +118,8 @@ class TextSource:
         return piece[:size]
 
     def blocks(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Lines without their ends, many at a time, and the number of the first of them.
-
-        They are bytes that are valid UTF-8.
-        """
-        number = self._line = 1
+        """Lines as valid UTF-8 without their ends, many at a time, and the number of the first."""
+        number = self.line = 1
         unfinished: list[bytes] = []
         held = 0
         while piece := self.read():
@@ -147,7 +134,7 @@ class TextSource:
             self.keep(_LINE * len(lines))
             yield number, lines
             number += len(lines)
-            self._line = number
+            self.line = number
             unfinished, held = [piece[cut:]], len(piece) - cut
         last = b"".join(unfinished)
         if number == 1 and last == _BOM:
@@ -155,12 +142,18 @@ class TextSource:
         elif last:
             self.final_newline = False
             yield number, self._split(last.removesuffix(b"\r") + b"\n", number)
+        self.line = max(1, number - (not last))
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Number and text of every line, without its end."""
+        for number, line in self.byte_lines():
+            yield number, line.decode()
+
+    def byte_lines(self) -> Iterator[tuple[int, bytes]]:
+        """The same without decoding, for readers that mostly want numbers."""
         for first, block in self.blocks():
-            for number, line in enumerate(block, first):
-                yield number, line.decode()
+            for self.line, line in enumerate(block, first):
+                yield self.line, line
 
     def _split(self, data: bytes, number: int) -> list[bytes]:
         if number == 1:
@@ -172,11 +165,9 @@ class TextSource:
             try:
                 data.decode()
             except UnicodeDecodeError as error:
-                raise self.error(
-                    number + data.count(b"\n", 0, error.start),
-                    f"byte 0x{data[error.start]:02x} is not valid UTF-8; convert the file to "
-                    "UTF-8, for instance with iconv.",
-                ) from None
+                what = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
+                at = number + data.count(b"\n", 0, error.start)
+                raise self.error(f"{what}; convert the file to UTF-8 (iconv).", at) from None
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
         lines = data.split(b"\n")
@@ -188,11 +179,8 @@ class TextSource:
         return lines
 
     def _too_long(self, number: int) -> ParseError:
-        return self.error(
-            number,
-            f"the line is longer than {self.max_line:,} bytes; if that is right, raise max_line "
-            "of open_text.",
-        )
+        limit = f"{self.max_line:,} bytes; if that is right, raise max_line of open_text."
+        return self.error(f"the line is longer than {limit}", number)
 
     def _next_piece(self) -> bytes:
         """The next decompressed bytes from the file; none at the end."""
@@ -214,9 +202,7 @@ class TextSource:
             self._packed = self._packed or self._fetch()
             if not self._packed:
                 if not self._inflater.eof:
-                    raise self.error(
-                        self._line, "the gzip data ends early; fetch or compress the file again."
-                    )
+                    raise self.error(f"the gzip data ends early; {_AGAIN}")
                 return b""
             if self._inflater.eof:  # another member, or zeros that pad the file
                 self._packed = self._packed.lstrip(b"\0")
@@ -226,24 +212,18 @@ class TextSource:
             try:
                 piece: bytes = self._inflater.decompress(self._packed, _BLOCK)
             except zlib.error as error:
-                raise self.error(
-                    self._line,
-                    f"the gzip data is damaged ({error}); fetch or compress the file again.",
-                ) from None
+                raise self.error(f"the gzip data is damaged ({error}); {_AGAIN}") from None
             rest = "unused_data" if self._inflater.eof else "unconsumed_tail"
             self._packed = getattr(self._inflater, rest)
             self._bytes_out += len(piece)
             if self._bytes_out > max(_FREE, self.max_expansion * self._bytes_in):
-                raise self.error(
-                    self._line,
-                    f"the gzip data grows more than {self.max_expansion:g} times when unpacked; if "
-                    "that is right, raise max_expansion of open_text or unpack the file.",
-                )
+                what = f"the gzip data grows more than {self.max_expansion:g} times when unpacked"
+                raise self.error(f"{what}; {_RAISE}")
             if piece:
                 return piece
 
     def _fetch(self) -> bytes:
-        piece = self._stream.read(_FETCH)
+        piece = self.stream.read(_FETCH)
         if isinstance(piece, str):
             # A lone surrogate becomes bytes that are not UTF-8, and is reported with its line.
             piece = piece.encode("utf-8", "surrogatepass")
@@ -254,17 +234,15 @@ class TextSource:
 
 
 def open_text(
-    source: Source, *, max_line: int = MAX_LINE, max_expansion: float = MAX_EXPANSION
+    source: File, *, max_line: int = MAX_LINE, max_expansion: float = MAX_EXPANSION
 ) -> TextSource:
     r"""Open a file for the readers of this package, all of which take its result.
 
     Parameters
     ----------
     source : path, "-" for standard input, file object or TextSource
-    max_line : int, default=1048576
-        Bytes of the longest line allowed.
-    max_expansion : float, default=50
-        Largest ratio of decompressed to compressed bytes allowed, beyond the first megabyte.
+    max_line : int, bytes of the longest line allowed
+    max_expansion : float, largest ratio of decompressed to compressed bytes after a megabyte
 
     Examples
     --------
@@ -284,14 +262,12 @@ def open_text(
         given = getattr(source, "name", None)
         stream, name = source, given if isinstance(given, str) else "<stream>"
     else:
-        raise TypeError(
-            f"source must be a path, '-' or an open file, got {type(source).__name__}: for text in "
-            "memory pass io.StringIO(text)."
-        )
-    return TextSource(stream, name, max_line=max_line, max_expansion=max_expansion, owned=owned)
+        what = f"source must be a path, '-' or an open file, got {type(source).__name__}"
+        raise TypeError(f"{what}: for text in memory pass io.StringIO(text).")
+    return TextSource(stream, name, max_line, max_expansion, owned)
 
 
-def file_beside(source: Source, *replacements: tuple[str, str]) -> Path | None:
+def file_beside(source: File, *replacements: tuple[str, str]) -> Path | None:
     """A file in the same folder whose name follows from the source's, if there is one."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -308,22 +284,16 @@ def shown(value: str | bytes, limit: int = 40) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     quoted = repr(text)
-    if len(text) <= limit and len(quoted) <= limit + 20:
-        return quoted
-    return f"{repr(text[:limit])[:limit]}…{quoted[-1]}"
-
-
-#: What writers take: a path, ``"-"`` for standard output, or an open file.
-Target = Any
+    short = len(text) <= limit and len(quoted) <= limit + 20
+    return quoted if short else f"{repr(text[:limit])[:limit]}…{quoted[-1]}"
 
 
 @contextmanager
-def atomic_text(target: Target) -> Iterator[TextIO]:
+def atomic_text(target: File) -> Iterator[TextIO]:
     """Open a file for writing text; it appears under its name only when it is complete.
 
-    Written under a temporary name in the same folder and renamed at the end; removed if an
-    exception leaves the block. Names that end in ``.gz`` are compressed, reproducibly. Standard
-    output (``"-"``) and open files are written directly and left open.
+    Names that end in ``.gz`` are compressed, reproducibly. Standard output (``"-"``) and open
+    files are written directly and left open.
     """
     if isinstance(target, str) and target == "-":
         sys.stdout.flush()
@@ -359,6 +329,4 @@ def _text_into(stream: IO[Any] | gzip.GzipFile) -> Iterator[TextIO]:
 def number_text(value: float) -> str:
     """The shortest text that reads back as the same number; whole numbers without a point."""
     number = float(value)
-    if number.is_integer() and abs(number) < 1e15:
-        return str(int(number))
-    return repr(number)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)

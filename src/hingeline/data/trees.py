@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hingeline.data.text import Source, Target, TextSource, atomic_text, open_text, shown
+from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 
 _TOKEN = re.compile(r"[()]|[^ \t\r\n\v\f()]+")
 _FORBIDDEN = re.compile(r"[ \t\r\n\v\f()]")
@@ -33,10 +33,8 @@ class Tree:
     def __post_init__(self) -> None:
         object.__setattr__(self, "children", tuple(self.children))
         if bool(self.children) == (self.word is not None):
-            raise ValueError(
-                f"the node {shown(self.label)} must have either children or a word, not "
-                f"{'both' if self.children else 'neither'}."
-            )
+            what = f"the node {shown(self.label)} must have either children or a word"
+            raise ValueError(f"{what}, not {'both' if self.children else 'neither'}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._flat(),)
@@ -93,7 +91,7 @@ def _rebuild(flat: tuple[tuple[str, int, str | None], ...]) -> Tree:
     return done[0]
 
 
-def read_trees(source: Source) -> list[Tree]:
+def read_trees(source: File) -> list[Tree]:
     """Read bracketed trees, as many as there are, over as many lines as they take.
 
     An outer bracket without a label, as the Penn Treebank puts around each sentence, is removed.
@@ -109,83 +107,61 @@ def read_trees(source: Source) -> list[Tree]:
     return list(iter_trees(source))
 
 
-def iter_trees(source: Source) -> Iterator[Tree]:
+def iter_trees(source: File) -> Iterator[Tree]:
     """Read bracketed trees one by one; see :func:`read_trees`."""
-    with open_text(source) as text:
-        yield from _parse(text)
-
-
-def _parse(text: TextSource) -> Iterator[Tree]:
     # Open nodes, outermost first; lists of equal length, because a file may open very many.
     labels: list[str | None] = []
     parts: list[list[Tree] | str | None] = []
     lines: list[int] = []
     names: dict[str, str] = {}
-    for number, line in text.lines():
-        for match in _TOKEN.finditer(line):
-            token = match.group()
-            if token == "(":
-                if parts and isinstance(parts[-1], str):
-                    raise _mixed(text, number, parts[-1])
-                labels.append(None)
-                parts.append(None)
-                lines.append(number)
-            elif token != ")":
-                if not labels:
-                    raise text.error(
-                        number, f"{shown(token)} stands outside brackets; is this a file of trees?"
-                    )
-                token = names.setdefault(token, token)
-                if labels[-1] is None and parts[-1] is None:
-                    labels[-1] = token
-                elif parts[-1] is None:
-                    parts[-1] = token
+    with open_text(source) as text:
+        for number, line in text.lines():
+            for token in _TOKEN.findall(line):
+                if token != "(" and not labels:
+                    what = f"{shown(token)} stands outside brackets; is this a file of trees?"
+                    closes = "a bracket closes that was not opened; remove it or add '('."
+                    raise text.error(closes if token == ")" else what)
+                if token == ")":
+                    lines.pop()
+                    tree = _close(text, labels.pop(), parts.pop(), len(labels))
+                    if not labels:
+                        yield tree
+                    elif isinstance(parts[-1], list):
+                        parts[-1].append(tree)
+                    else:
+                        parts[-1] = [tree]
+                    continue
+                word = parts[-1] if parts else None
+                if token == "(" and not isinstance(word, str):
+                    labels.append(None)
+                    parts.append(None)
+                    lines.append(number)
+                elif token != "(" and word is None:
+                    # The first text of a node is its label, the second its word.
+                    place: list[Any] = labels if labels[-1] is None else parts
+                    place[-1] = names.setdefault(token, token)
                 else:
-                    raise _mixed(text, number, token)
-            else:
-                if not labels:
-                    raise text.error(
-                        number, "a bracket closes that was not opened; remove it or add '('."
-                    )
-                lines.pop()
-                tree = _close(text, number, labels.pop(), parts.pop(), len(labels))
-                if not labels:
-                    yield tree
-                elif isinstance(parts[-1], list):
-                    parts[-1].append(tree)
-                else:
-                    parts[-1] = [tree]
-    if lines:
-        raise text.error(lines[-1], "a bracket opens that is never closed; add ')'.")
+                    beside = shown(str(word) if token == "(" else token)
+                    what = f"the word {beside} stands beside other parts of its node"
+                    raise text.error(f"{what}; give every word brackets and a label of its own.")
+        if lines:
+            raise text.error("a bracket opens that is never closed; add ')'.", lines[-1])
 
 
-def _close(
-    text: TextSource, number: int, label: str | None, part: list[Tree] | str | None, depth: int
-) -> Tree:
+def _close(text: TextSource, label: str | None, part: list[Tree] | str | None, depth: int) -> Tree:
     if part is None:
         what = "the brackets are empty" if label is None else f"{shown(label)} has no word"
-        raise text.error(number, f"{what}; give every node a label and a word or children.")
-    if isinstance(part, str):
-        assert label is not None  # the first text of a node is its label
-        return Tree(label, word=part)
-    if label is None:
-        if depth or len(part) > 1:
-            raise text.error(
-                number, "a node has no label; only a bracket around a whole tree may have none."
-            )
-        return part[0]
-    return Tree(label, tuple(part))
+        raise text.error(f"{what}; give every node a label and a word or children.")
+    if label is not None:
+        return Tree(label, word=part) if isinstance(part, str) else Tree(label, tuple(part))
+    assert not isinstance(part, str)  # the first text of a node is its label
+    if depth or len(part) > 1:
+        what = "a node has no label; only a bracket around a whole tree may have none."
+        raise text.error(what)
+    return part[0]
 
 
-def _mixed(text: TextSource, number: int, word: str) -> Exception:
-    return text.error(
-        number,
-        f"the word {shown(word)} stands beside other parts of its node; give every word brackets "
-        "and a label of its own.",
-    )
-
-
-def write_trees(target: Target, trees: Iterable[Tree]) -> None:
+def write_trees(target: File, trees: Iterable[Tree]) -> None:
     """Write trees in brackets, one per line.
 
     Labels and words must have no blanks and no brackets; the Penn Treebank writes ``-LRB-``.
@@ -195,8 +171,6 @@ def write_trees(target: Target, trees: Iterable[Tree]) -> None:
             for node in tree.nodes():
                 for text in (node.label, "x" if node.word is None else node.word):
                     if not text or _FORBIDDEN.search(text):
-                        raise ValueError(
-                            f"tree {i} has {shown(text)}: labels and words must not be empty nor "
-                            "have blanks or brackets; write -LRB- and -RRB- for brackets."
-                        )
+                        what = f"tree {i} has {shown(text)}: labels and words must not be empty"
+                        raise ValueError(f"{what} nor have blanks or brackets (write -LRB-).")
             out.write(f"{tree}\n")

@@ -28,6 +28,7 @@ from hingeline.estimators.allowed import (
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.features.input import (
     find_classes,
+    find_empty,
     known_tokens,
     learn_tokens,
     more_tokens,
@@ -57,9 +58,10 @@ class ChainModel:
         Weights for the first and the last label of a sequence.
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
-        of it is fitted with the model. None: numbers are taken as they are, tables and tuples of
-        strings go through ``TokenTemplates()``, dicts, lists of strings and strings through
-        ``DictEncoder()``.
+        of it is fitted with the model. None: numbers are taken as they are; words go through
+        ``TokenTemplates()``, as strings, tables, or tuples or lists of columns; dicts, sets and
+        lists of features through ``DictEncoder()``. Lists of strings are features where each has
+        one with a name (``"suffix=ing"``), or where some are longer than others.
     n_jobs : int, optional
         Threads; the weights do not depend on it.
 
@@ -233,7 +235,14 @@ class ChainModel:
         Returns
         -------
         list of ndarray, one per sequence
+            That of a sequence without tokens is empty.
         """
+        empty = set(find_empty(X, lengths))
+        if empty:
+            rest = [i for i in range(len(X)) if i not in empty]
+            known = None if allowed is None else [allowed[i] for i in rest]
+            found = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
+            return [self.classes_[:0] if i in empty else next(found) for i in range(len(X))]
         problem = self._prepare(X, lengths, allowed)
         return np.split(self.classes_[self._decode(problem)], problem.offsets[1:-1])
 

@@ -16,7 +16,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import one_of, positive
+from hingeline._checks import one_of, positive, require
 from hingeline.features.input import find_classes, number_labels, stack_labels
 from hingeline.schemes import is_tag, span_arrays
 from hingeline.structures import chain_batch as kernels
@@ -37,9 +37,8 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
 
     Parameters
     ----------
-    probability : array-like of shape (predictions,)
-    right : array-like of bool
-        Whether each prediction was right.
+    probability, right : array-like of shape (predictions,)
+        Of every prediction, and whether it was right.
     n_bins : int, default=15
 
     Returns
@@ -54,13 +53,9 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
     0.25
     """
     positive("n_bins", n_bins, integer=True)
-    p = np.asarray(probability, dtype=np.float64)
-    truth = np.asarray(right, dtype=np.float64)
-    if p.ndim != 1 or p.shape != truth.shape:
-        raise ValueError(
-            f"probability has shape {p.shape} and right has {truth.shape}: both must be vectors "
-            "of one length."
-        )
+    p, truth = np.asarray(probability, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    text = f"probability has shape {p.shape} and right has {truth.shape}"
+    require(p.ndim == 1 and p.shape == truth.shape, f"{text}: both must be vectors of one length.")
     if len(p) == 0:
         return float("nan")
     rank = np.searchsorted(np.sort(p), p)
@@ -174,9 +169,9 @@ class CalibratedChain(BaseEstimator):
             "spans": self._cross_validate(found.span_margins, right_spans, found.owner),
         }
         self.token_map_ = _learn_map(self.method, found.margins, right)
-        self.span_map_ = (
-            _learn_map(self.method, found.span_margins, right_spans) if len(right_spans) else None
-        )
+        self.span_map_ = None
+        if len(right_spans):
+            self.span_map_ = _learn_map(self.method, found.span_margins, right_spans)
         return self
 
     def _cross_validate(self, margins: Array, right: Array, owner: Array) -> float:
@@ -211,9 +206,8 @@ class CalibratedChain(BaseEstimator):
         bounds = np.searchsorted(owner, np.arange(len(offsets)))
         inside, kind_of = _read_classes(classes)
         out = np.empty(len(spans))
-        model._over_sequences(
-            kernels.span_margins_all, problem, local, bounds, inside, kind_of, out
-        )
+        kernel = kernels.span_margins_all
+        model._over_sequences(kernel, problem, local, bounds, inside, kind_of, out)
         return _Predicted(offsets, numbers, margins, types, spans, owner, out)
 
     def _compare(self, found: _Predicted, y: Any, lengths: Any) -> tuple[Array, Array]:
@@ -236,16 +230,7 @@ class CalibratedChain(BaseEstimator):
         return labels
 
     def predict_proba_tokens(self, X: Any, lengths: Any = None) -> list[Array]:
-        """Probability that the predicted label of each token is right.
-
-        Parameters
-        ----------
-        X, lengths : as for ``ChainSSVM.predict``
-
-        Returns
-        -------
-        list of ndarray of shape (tokens,)
-        """
+        """Probability that the predicted label of each token is right, by sequence."""
         check_is_fitted(self, "token_map_")
         found = self._predict(X, lengths)
         return np.split(self.token_map_(found.margins), found.offsets[1:-1])
@@ -255,32 +240,22 @@ class CalibratedChain(BaseEstimator):
     ) -> list[list[tuple[str, int, int, float]]]:
         """Predicted spans, each with the probability that its type and both its ends are right.
 
-        Parameters
-        ----------
-        X, lengths : as for ``ChainSSVM.predict``
-
         Returns
         -------
         list of list of (type, first token, token after the last, probability)
         """
         check_is_fitted(self, "token_map_")
-        if not _has_spans(self.model.classes_.tolist()):
-            raise ValueError(
-                "the model's labels are not span tags such as B-NP and O: use predict_proba_tokens."
-            )
+        text = "the model's labels are not span tags such as B-NP and O"
+        require(_has_spans(self.model.classes_.tolist()), f"{text}: use predict_proba_tokens.")
         found = self._predict(X, lengths)
         result: list[list[tuple[str, int, int, float]]] = [[] for _ in found.offsets[1:]]
         if len(found.spans) == 0:
             return result
         if self.span_map_ is None:
-            raise ValueError(
-                "no span was predicted on the held-out data, so nothing is known of spans: fit "
-                "on more data."
-            )
-        probability = self.span_map_(found.span_margins).tolist()
-        for (kind, first, stop), i, p in zip(
-            found.spans.tolist(), found.owner.tolist(), probability, strict=True
-        ):
+            text = "no span was predicted on the held-out data, so nothing is known of spans"
+            raise ValueError(f"{text}: fit on more data.")
+        columns = (found.spans, found.owner, self.span_map_(found.span_margins))
+        for (kind, first, stop), i, p in zip(*(c.tolist() for c in columns), strict=True):
             lo = int(found.offsets[i])
             result[i].append((found.types[kind], first - lo, stop - lo, p))
         return result
@@ -288,18 +263,7 @@ class CalibratedChain(BaseEstimator):
     def calibration_error(
         self, X: Any, y: Any, lengths: Any = None, n_bins: int = 15
     ) -> dict[str, float]:
-        """Expected calibration error on other data.
-
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`fit`
-        n_bins : int, default=15
-
-        Returns
-        -------
-        dict
-            ``"tokens"`` and ``"spans"``.
-        """
+        """Expected calibration error of ``"tokens"`` and ``"spans"`` on other data."""
         check_is_fitted(self, "token_map_")
         found = self._predict(X, lengths)
         right, right_spans = self._compare(found, y, lengths)

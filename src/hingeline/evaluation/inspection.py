@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import numeric_matrix
+from hingeline._checks import numeric_matrix, positive, require
 from hingeline._files import replacing
 from hingeline.evaluation.metrics import align
 from hingeline.features.input import known_tokens, plain_labels
@@ -38,46 +38,30 @@ class WeightRow(NamedTuple):
 
 
 def weights_table(model: Any) -> Iterator[WeightRow]:
-    """The weights of a fitted estimator that are not 0, by block, feature and label.
+    """The weights of a fitted ChainSSVM or MulticlassSSVM that are not 0, each a ``WeightRow``.
 
     Features are named by the model's encoder, by ``feature_names_in_``, or by their number.
-
-    Parameters
-    ----------
-    model : ChainSSVM or MulticlassSSVM
-
-    Yields
-    ------
-    WeightRow
     """
-    layout = _read_layout(model)
+    layout, whose = _read_layout(model), f"the weights of {type(model).__name__}"
     if not layout:
-        raise TypeError(
-            f"the weights of {type(model).__name__} have no names: only its structure knows what "
-            "weights_ means."
-        )
+        raise TypeError(f"{whose} have no names: only its structure knows what weights_ means.")
     if "unary" in layout:
-        raise TypeError(
-            f"the weights of {type(model).__name__} are tables of different shapes: read "
-            "unary_coef_ and pairwise_coef_ instead."
-        )
+        remedy = "read unary_coef_ and pairwise_coef_ instead"
+        raise TypeError(f"{whose} are tables of different shapes: {remedy}.")
     labels = model.classes_.tolist()
     for block, table in layout.split(model.weights_).items():
-        names: Any = [""]
+        names: Any = labels if block == "transition" else [""]
         if block in ("emission", "coef"):
             names = find_names(model)
             names = range(model.n_features_in_) if names is None else names
-        elif block == "transition":
-            names = labels
         for first in range(0, len(table), _ROWS_AT_ONCE):
             part = table[first : first + _ROWS_AT_ONCE]
             rows, columns = np.nonzero(part)
             found = zip(rows.tolist(), columns.tolist(), part[rows, columns].tolist(), strict=True)
             for row, column, weight in found:
-                if block == "transition":  # rows are the labels that transitions come from
-                    yield WeightRow(block, names[first + row], labels[column], weight)
-                else:
-                    yield WeightRow(block, labels[column], names[first + row], weight)
+                pair = labels[column], names[first + row]
+                # The rows of transitions are the labels that they come from.
+                yield WeightRow(block, *(pair[::-1] if block == "transition" else pair), weight)
 
 
 def _read_layout(model: Any) -> Any:
@@ -91,11 +75,8 @@ def _read_layout(model: Any) -> Any:
 def find_names(model: Any, given: Sequence[str] | None = None) -> Sequence[str] | None:
     """Names of the features: those given, else those that the model knows, else None."""
     if given is not None:
-        if len(given) != model.n_features_in_:
-            raise ValueError(
-                f"there are {len(given)} feature names, but the model has {model.n_features_in_} "
-                "features: pass one name per feature."
-            )
+        text = f"there are {len(given)} feature names, but the model has {model.n_features_in_}"
+        require(len(given) == model.n_features_in_, f"{text} features: pass one name per feature.")
         return given
     encoder: Any = getattr(model, "encoder_", None)
     if hasattr(encoder, "get_feature_names_out"):
@@ -111,16 +92,7 @@ def write_weights(path: str | os.PathLike[str], model: Any) -> int:
     The first line names the columns. Backslashes, tabs and line ends in names are written
     ``\\``, ``\t``, ``\n`` and ``\r``. Weights have all their digits.
 
-    Parameters
-    ----------
-    path : str or path
-        Compressed if it ends in ``.gz``.
-    model : ChainSSVM or MulticlassSSVM
-
-    Returns
-    -------
-    int
-        Rows written.
+    The file is compressed if its path ends in ``.gz``. Returns the number of rows written.
     """
     count = 0
     with replacing(path) as file:
@@ -189,6 +161,16 @@ class TransitionWeight(NamedTuple):
     weight: float
 
 
+class Rows(list[Any]):
+    """Named tuples, as a list that shows itself as a table."""
+
+    def __repr__(self) -> str:
+        if not self:
+            return "[]"
+        shown = [[f"{x:+.4f}" if isinstance(x, float) else x for x in row] for row in self]
+        return align([self[0]._fields, *shown], left=range(len(self[0]) - 1))
+
+
 def top_features(
     model: Any, n: int = 10, feature_names: Sequence[str] | None = None
 ) -> list[FeatureWeight]:
@@ -208,8 +190,7 @@ def top_features(
         Label by label in the order of ``classes_``, the largest weight first. The constant
         feature is called ``(constant)``.
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n!r}.")
+    positive("n", n, integer=True)
     blocks = read_blocks(model)
     names = find_names(model, feature_names)
     rows = []
@@ -218,7 +199,7 @@ def top_features(
         for j in _both_ends(weights, n).tolist():
             name = CONSTANT if j == len(weights) - 1 else _name(names, j)
             rows.append(FeatureWeight(label, name, float(weights[j])))
-    return rows
+    return Rows(rows)
 
 
 def _name(names: Sequence[str] | None, j: int) -> str:
@@ -237,17 +218,10 @@ def _both_ends(weights: Array, n: int) -> Array:
 
 
 def transition_table(model: Any) -> list[TransitionWeight]:
-    """Weights of all moves from label to label, of first labels and of last ones.
+    """Weights of all moves from label to label of a ChainSSVM, in the order of ``classes_``.
 
-    Parameters
-    ----------
-    model : fitted ChainSSVM
-
-    Returns
-    -------
-    list of TransitionWeight
-        In the order of ``classes_``; the first labels come from ``(start)``, the last ones go to
-        ``(end)``, if the model has boundary weights.
+    If the model has boundary weights, first labels come from ``(start)`` and last ones go to
+    ``(end)``.
     """
     blocks = read_blocks(model)
     if not blocks.is_chain:
@@ -257,12 +231,12 @@ def transition_table(model: Any) -> list[TransitionWeight]:
         sources.insert(0, START)
         targets.append(END)
         weights = np.block([[blocks.start, np.nan], [blocks.move, blocks.end[:, None]]])
-    return [
+    return Rows(
         TransitionWeight(a, b, weight)
         for a, row in zip(sources, weights.tolist(), strict=True)
         for b, weight in zip(targets, row, strict=True)
         if (a, b) != (START, END)
-    ]
+    )
 
 
 class Contribution(NamedTuple):
@@ -307,14 +281,13 @@ class Explanation:
 
     def by_position(self) -> list[dict[str, Any]]:
         """The lead by token: rows of position, chosen and other label, contribution."""
-        totals = [0.0] * len(self.chosen)
-        for row in self.rows:
-            totals[row.position] += row.contribution
-        columns = zip(self.chosen, self.other, totals, strict=True)
-        return [
-            {"position": t, "chosen": a, "other": b, "contribution": total}
-            for t, (a, b, total) in enumerate(columns)
+        table = [
+            {"position": t, "chosen": a, "other": b, "contribution": 0.0}
+            for t, (a, b) in enumerate(zip(self.chosen, self.other, strict=True))
         ]
+        for row in self.rows:
+            table[row.position]["contribution"] += row.contribution
+        return table
 
     def text(self, n: int = 20) -> str:
         """The labels, the scores and the n largest contributions, for a terminal."""
@@ -323,12 +296,10 @@ class Explanation:
         head = f"margin {self.margin:.6g} = {self.score:.6g} − {self.other_score:.6g}"
         if not self.rows:
             return f"{labels}\n{head}"
-        table: list[tuple[Any, ...]] = [
-            ("at", "what", "chosen", "other", "value", "weight", "contribution")
-        ]
+        table = [("at", "what", "chosen", "other", "value", "weight", "contribution")]
         for row in self.rows[:n]:
             numbers = (f"{row.value:.4g}", f"{row.weight:+.4f}", f"{row.contribution:+.4f}")
-            table.append((row.position, row.name, row.chosen, row.other, *numbers))
+            table.append((str(row.position), row.name, row.chosen, row.other, *numbers))
         lines = [labels, head, "", align(table, left=range(4))]
         if len(self.rows) > n:
             rest = sum(row.contribution for row in self.rows[n:])
@@ -400,13 +371,11 @@ def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int
         matrix, _ = known_tokens(getattr(model, "encoder_", None), [x], None)
     else:
         matrix = numeric_matrix(x if sp.issparse(x) else np.atleast_2d(x), "x")
-        if matrix.shape[0] != 1:
-            raise ValueError(f"x has {matrix.shape[0]} rows: pass one example, or index=.")
-    if matrix.shape[1] != blocks.features.shape[1]:
-        raise ValueError(
-            f"x has {matrix.shape[1]} features, but {type(model).__name__} was fitted with "
-            f"{blocks.features.shape[1]}."
-        )
+        n_rows = matrix.shape[0]
+        require(n_rows == 1, f"x has {n_rows} rows: pass one example, or index=.")
+    given, known = matrix.shape[1], blocks.features.shape[1]
+    text = f"x has {given} features, but {type(model).__name__} was fitted with {known}."
+    require(given == known, text)
     predicted = model.predict([x])[0] if blocks.is_chain else model.predict(matrix)
     numbers = [blocks.labels.index(label) for label in plain_labels(predicted)]
     return matrix.astype(np.float64), numbers
@@ -418,11 +387,11 @@ def _numbers(against: Any, blocks: Blocks, length: int) -> list[int]:
             raise TypeError(f"against must be a sequence of labels, got {against!r}.")
         against = [against]
     labels = plain_labels(against)
-    if len(labels) != length:
-        raise ValueError(f"against has {len(labels)} labels, but x has {length} tokens.")
+    text = f"against has {len(labels)} labels, but x has {length} tokens."
+    require(len(labels) == length, text)
     for t, label in enumerate(labels):
-        if label not in blocks.labels:
-            raise ValueError(f"against[{t}] is {label!r}, which is not among classes_.")
+        known = label in blocks.labels
+        require(known, f"against[{t}] is {label!r}, which is not among classes_.")
     return [blocks.labels.index(label) for label in labels]
 
 
@@ -436,16 +405,13 @@ def _find_runner_up(
     model: Any, x: Any, emissions: Array, blocks: Blocks, chosen: list[int]
 ) -> list[int]:
     """The labels of the second highest score, valid in the scheme."""
-    if len(blocks.labels) < 2:
-        raise ValueError("the model knows one label only: there is nothing to compare with.")
+    nothing = "there is nothing to compare with"
+    require(len(blocks.labels) > 1, f"the model knows one label only: {nothing}.")
     if not blocks.is_chain:
         best_two = np.argsort(-emissions[0], kind="stable")[:2].tolist()
         return [k for k in best_two if [k] != chosen][:1]
     best = model.predict_nbest([x], 2)[0]
-    if len(best) < 2:
-        raise ValueError(
-            "no other labelling is valid in the scheme: there is nothing to compare with."
-        )
+    require(len(best) > 1, f"no other labelling is valid in the scheme: {nothing}.")
     return [blocks.labels.index(label) for label in plain_labels(best[1][0])]
 
 
@@ -459,10 +425,11 @@ def _contributions(
     labels = [str(label) for label in blocks.labels]
     rows: list[Contribution] = []
 
-    def add(t: int, kind: str, name: str, sides: Any, value: float, weight: float) -> None:
-        chosen, other = sides
+    def add(
+        t: int, kind: str, name: str, sides: tuple[str, str], value: float, weight: float
+    ) -> None:
         if value * weight != 0.0:
-            rows.append(Contribution(t, kind, name, chosen, other, value, weight, value * weight))
+            rows.append(Contribution(t, kind, name, *sides, value, weight, value * weight))
 
     for t, (a, b) in enumerate(zip(chosen, other, strict=True)):
         sides = labels[a], labels[b]
@@ -470,23 +437,18 @@ def _contributions(
             part = slice(matrix.indptr[t], matrix.indptr[t + 1])
             where = matrix.indices[part]
             weights = blocks.features[a, where] - blocks.features[b, where]
-            for j, value, weight in zip(
-                where.tolist(), matrix.data[part].tolist(), weights.tolist(), strict=True
-            ):
+            columns = (where.tolist(), matrix.data[part].tolist(), weights.tolist())
+            for j, value, weight in zip(*columns, strict=True):
                 add(t, "feature", _name(names, j), sides, value, weight)
             lead = float(blocks.constant[a] - blocks.constant[b])
             add(t, "constant", CONSTANT, sides, 1.0, lead)
         if t > 0 and (chosen[t - 1], a) != (other[t - 1], b):
-            lead = float(blocks.move[chosen[t - 1], a] - blocks.move[other[t - 1], b])
-            moves = (
-                f"{labels[chosen[t - 1]]} → {labels[a]}",
-                f"{labels[other[t - 1]]} → {labels[b]}",
-            )
+            c, d = chosen[t - 1], other[t - 1]
+            lead = float(blocks.move[c, a] - blocks.move[d, b])
+            moves = (f"{labels[c]} → {labels[a]}", f"{labels[d]} → {labels[b]}")
             add(t, "transition", TRANSITION, moves, 1.0, lead)
-    for kind, name, t, weights in (
-        ("start", START, 0, blocks.start),
-        ("end", END, len(chosen) - 1, blocks.end),
-    ):
+    ends = (("start", START, 0, blocks.start), ("end", END, len(chosen) - 1, blocks.end))
+    for kind, name, t, weights in ends:
         a, b = chosen[t], other[t]
         add(t, kind, name, (labels[a], labels[b]), 1.0, float(weights[a] - weights[b]))
     return rows

@@ -61,19 +61,12 @@ class LabelPairs:
 def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
     """Check two lists of label sequences against each other and number their labels."""
     true, predicted = _lists(y_true, "y_true"), _lists(y_pred, "y_pred")
-    if len(true) != len(predicted):
-        raise ValueError(
-            f"y_true has {len(true)} sequences and y_pred has {len(predicted)}: they must have "
-            "one length."
-        )
-    if not any(true) and not any(predicted):
-        raise ValueError("y_true is empty: there are no labels to compare.")
+    text = f"y_true has {len(true)} sequences and y_pred has {len(predicted)}"
+    require(len(true) == len(predicted), f"{text}: they must have one length.")
+    require(any(true) or any(predicted), "y_true is empty: there are no labels to compare.")
     for i, (a, b) in enumerate(zip(true, predicted, strict=True)):
-        if len(a) != len(b):
-            raise ValueError(
-                f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}: they must have "
-                "one length."
-            )
+        text = f"y_true[{i}] has {len(a)} labels and y_pred[{i}] has {len(b)}"
+        require(len(a) == len(b), f"{text}: they must have one length.")
     flat = [label for side in (true, predicted) for labels in side for label in labels]
     try:
         distinct = list(dict.fromkeys(flat))
@@ -90,11 +83,15 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
 
 def _lists(y: Any, name: str) -> list[list[Any]]:
     """Label sequences as lists of lists."""
-    if isinstance(y, (str, bytes, dict)) or not hasattr(y, "__iter__"):
+
+    def is_list(value: Any) -> bool:
+        return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+
+    if not is_list(y):
         raise TypeError(f"{name} must be a list of label sequences, got {type(y).__name__}.")
     found = []
     for i, labels in enumerate(y):
-        if isinstance(labels, (str, bytes, dict)) or not hasattr(labels, "__iter__"):
+        if not is_list(labels):
             raise TypeError(
                 f"{name}[{i}] is {labels!r}, not a sequence of labels: pass a list of sequences, "
                 f"or [{name}] for a single one."
@@ -195,8 +192,7 @@ def precision_recall_f1(correct: Array, predicted: Array, true: Array) -> tuple[
 
 def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> list[Score]:
     columns = (*precision_recall_f1(correct, predicted, true), true, predicted, correct)
-    rows = zip(names, *(column.tolist() for column in columns), strict=True)
-    return [Score(*row) for row in rows]
+    return [Score(*row) for row in zip(names, *(c.tolist() for c in columns), strict=True)]
 
 
 def score_spans(counts: SpanCounts) -> SpanScores:
@@ -212,21 +208,12 @@ def score_spans(counts: SpanCounts) -> SpanScores:
     table = np.array([[s.precision, s.recall, s.f1] for s in per_type]).reshape(-1, 3)
     macro = table.mean(axis=0).tolist() if len(table) else [0.0] * 3
     weighted = ratio(true @ table, np.full(3, totals[0])).tolist()
-    return SpanScores(
-        tuple(per_type),
-        micro,
-        Score("macro", *macro, *totals),
-        Score("weighted", *weighted, *totals),
-    )
+    averages = (Score("macro", *macro, *totals), Score("weighted", *weighted, *totals))
+    return SpanScores(tuple(per_type), micro, *averages)
 
 
 def span_f1_score(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    scheme: str = "auto",
-    mode: str = "default",
-    average: str = "micro",
+    y_true: Any, y_pred: Any, *, scheme: str = "auto", mode: str = "default", average: str = "micro"
 ) -> float:
     """F1 of spans, one number; for scikit-learn's ``make_scorer``.
 
@@ -320,11 +307,9 @@ def resample(
         "sequence_accuracy": ratio(sums[:, 2], sums[:, 3]),
     }
     if spans is not None:
-        values.update(zip(SPAN_SCORES, precision_recall_f1(*sums[:, 4:].T), strict=True))
-    tail = (1 - level) / 2
-    return {
-        name: tuple(np.quantile(drawn, [tail, 1 - tail]).tolist()) for name, drawn in values.items()
-    }
+        values |= zip(SPAN_SCORES, precision_recall_f1(*sums[:, 4:].T), strict=True)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    return {name: tuple(np.quantile(drawn, tails).tolist()) for name, drawn in values.items()}
 
 
 @dataclass(frozen=True)
@@ -418,17 +403,14 @@ class Evaluation:
             Spans by type, with their averages, or tokens by label; the default is the type where
             labels are span tags.
         """
-        if by is None:
-            by = "label" if self.spans is None else "type"
-        if by == "label":
-            scores = list(self.per_label)
-        elif by == "type" and self.spans is not None:
-            spans = self.spans
-            scores = [*spans.per_type, spans.micro, spans.macro, spans.weighted]
-        elif by == "type":
-            raise ValueError("the labels are not span tags: use by='label'.")
-        else:
-            raise ValueError(f"by must be 'type' or 'label', got {by!r}.")
+        spans = self.spans
+        by = by or ("label" if spans is None else "type")
+        one_of("by", by, ("type", "label"))
+        scores = self.per_label
+        if by == "type":
+            if spans is None:
+                raise ValueError("the labels are not span tags: use by='label'.")
+            scores = (*spans.per_type, spans.micro, spans.macro, spans.weighted)
         rows = [(by, "precision", "recall", "F1", "support")]
         for s in scores:
             ratios = (f"{s.precision:.4f}", f"{s.recall:.4f}", f"{s.f1:.4f}")
@@ -445,7 +427,7 @@ class Evaluation:
             if wrong[a, b]
         ]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = f"{self.n_sequences} sequences, {self.n_tokens} tokens"
         if self.scheme is not None:
             head += f", {self.scheme}, {self.mode} mode"

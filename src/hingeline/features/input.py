@@ -150,6 +150,7 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
         return flat
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
+    y = _plain(y)
     if len(y) != len(offsets) - 1:
         raise ValueError(
             f"X has {len(offsets) - 1} sequences and y has {len(y)}: there must be as many."
@@ -204,11 +205,29 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
         ) from None
 
 
+def _plain(X: Any, lengths: Any = None) -> Any:
+    """A column of a frame as a list; whole frames are refused."""
+    if lengths is None and hasattr(X, "columns"):
+        raise TypeError(
+            "X is a frame: cut it into sequences with hingeline.features.from_frame(frame, "
+            "group=..., label=...)."
+        )
+    return X.to_list() if hasattr(X, "to_list") else X
+
+
+def find_empty(X: Any, lengths: Any) -> list[int]:
+    """Numbers of the sequences without tokens, in a list of sequences."""
+    if lengths is not None or not isinstance(X, (list, tuple)):
+        return []
+    return [i for i, x in enumerate(X) if isinstance(x, (list, tuple, np.ndarray)) and not len(x)]
+
+
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
     """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
     encodes = hasattr(features, "fit_transform") and hasattr(features, "transform")
     if features is not None and (isinstance(features, type) or not encodes):
         raise TypeError(f"features must be an encoder such as TokenTemplates(), got {features!r}.")
+    X = _plain(X, lengths)
     encoder = _choose_encoder(X, lengths) if features is None else clone(features)
     if encoder is None:
         return None, *stack_sequences(X, lengths)
@@ -217,6 +236,7 @@ def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matri
 
 def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:
     """Tokens as CSR rows by an encoder fitted before; features that are ready are taken as such."""
+    X = _plain(X, lengths)
     if encoder is None or _is_ready(encoder, X, lengths):
         return stack_sequences(X, lengths)
     return stack_sequences(encoder.transform(_cut(X, lengths)))
@@ -243,7 +263,8 @@ def more_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Arra
 def _choose_encoder(X: Any, lengths: Any) -> Any:
     """The encoder for X, from its first token that tells; None for numbers.
 
-    Tuples of strings are rows of columns, as in a table; lists and sets of strings are attributes.
+    Words, alone or in columns (tuples, or lists that are all as long), go through templates; dicts,
+    sets and lists of named features (``"suffix=ing"``) or of any number of them are features.
     """
     from hingeline.features.dicts import DictEncoder
     from hingeline.features.templates import TokenTemplates
@@ -254,22 +275,36 @@ def _choose_encoder(X: Any, lengths: Any) -> Any:
         return None
     if isinstance(X, np.ndarray) and X.dtype.kind not in "OU":
         return None
-    for sentence in [X] if lengths is not None else X:
+    sentences = [X] if lengths is not None else X
+    for sentence in sentences:
         if sp.issparse(sentence) or not hasattr(sentence, "__iter__"):
             return None
         if isinstance(sentence, (str, bytes, Mapping)):
             return None  # not a list of tokens; the check of sequences says so
         for token in sentence:
-            if isinstance(token, (str, bytes, dict, set, frozenset)):
+            if isinstance(token, str):
+                return TokenTemplates()
+            if isinstance(token, (bytes, dict, set, frozenset)):
                 return DictEncoder()
             if not isinstance(token, (list, tuple)):
                 return None
             if len(token):
-                text = isinstance(token[0], (str, bytes))
-                if text and isinstance(token, tuple):
-                    return TokenTemplates()
-                return DictEncoder() if text else None
+                if not isinstance(token[0], (str, bytes)):
+                    return None
+                columns = isinstance(token, tuple) or _are_columns(sentences, len(token))
+                return TokenTemplates() if columns else DictEncoder()
     return None
+
+
+def _are_columns(sentences: Any, width: int) -> bool:
+    """Whether lists of strings are columns of a table, not features: as many, and without names."""
+    named = True
+    for sentence in sentences:
+        for token in sentence:
+            if not isinstance(token, list) or len(token) != width:
+                return False
+            named = named and any(isinstance(text, str) and "=" in text[1:-1] for text in token)
+    return not named
 
 
 def _cut(X: Any, lengths: Any) -> Any:

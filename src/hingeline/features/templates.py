@@ -634,6 +634,8 @@ def as_table(X: Any) -> TokenTable:
         raise TypeError("X is a frame: cut it into sentences with hingeline.features.from_frame.")
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
+    texts = (isinstance(x, np.ndarray) and x.ndim and x.dtype.kind in "OU" for x in X)
+    X = [x.tolist() if text else x for x, text in zip(X, texts, strict=True)]
     if len(X) and isinstance(X[0], (list, tuple)):
         kinds = set(map(type, chain.from_iterable(X)))
         wrong = [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]
@@ -645,4 +647,6 @@ def as_table(X: Any) -> TokenTable:
             )
     elif len(X):
         raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
+    else:
+        raise ValueError("X is empty: there are no sequences.")
     return TokenTable.from_sentences(X)

@@ -57,11 +57,7 @@ CERTIFICATE = (
 EXTRAS = (*(name for name in NU_FITTED if name != "nu_path_"), *FINDINGS)
 #: Kind of ``classes_`` -> types of its labels.
 LABEL_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "bool": (bool,),
-    "int": (int,),
-    "uint": (int,),
-    "float": (float,),
+    **{"str": (str,), "bool": (bool,), "int": (int,), "uint": (int,), "float": (float,)},
     "object": (str, int, float, bool),
 }
 #: Arrays of what ``partial_fit`` goes on from have names that begin with this.
@@ -79,13 +75,7 @@ class NotStorable(TypeError):
 
 
 def to_json(value: Any, arrays: dict[str, Array], name: str) -> Any:
-    """A value as typed JSON; arrays in it go to ``arrays`` under names that begin with ``name``.
-
-    Raises
-    ------
-    NotStorable
-        Naming the value.
-    """
+    """A value as typed JSON; arrays in it go to ``arrays`` under names that begin with ``name``."""
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) in _PLAIN:
@@ -196,12 +186,10 @@ def save(
         raise TypeError(f"metadata cannot be written as JSON: {error}.") from None
     arrays: dict[str, Array] = {}
     parameters, left_out = parameters_to_json(model, arrays)
-    if state and not hasattr(model, "partial_fit"):
-        raise ValueError(
-            f"state=True is for estimators with partial_fit, which {kind} lacks: leave it out."
-        )
     kept: Any = None
     if state:
+        text = f"state=True is for estimators with partial_fit, which {kind} lacks: leave it out."
+        require(hasattr(model, "partial_fit"), text)
         from hingeline.modelfile.stream_state import state_to_arrays
 
         kept = state_to_arrays(model)
@@ -234,10 +222,8 @@ def save(
     header["certificate"] = {name: to_json(value, {}, name) for name, value in found.items()}
     trials = getattr(model, "nu_path_", None)
     header["tried"] = trials and [[to_json(v, {}, "nu_path_") for v in trial] for trial in trials]
-    header["history"] = list(HistoryRow._fields)
-    arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(
-        -1, len(HistoryRow._fields)
-    )
+    header["history"] = fields = list(HistoryRow._fields)
+    arrays["history"] = np.array(model.history_, dtype=np.float64).reshape(-1, len(fields))
     header["weights"] = report
     if kept is not None:
         header["state"] = kept[0]
@@ -275,7 +261,7 @@ def check_sparse(sparse: Any) -> float | None:
 
 
 def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, Any], list[str]]:
-    """Constructor parameters, and the names of those that a file cannot hold."""
+    """Parameters, and the names of those that a file cannot hold."""
     stored, left_out = {}, []
     for name, value in model.get_params(deep=False).items():
         try:
@@ -293,15 +279,13 @@ def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, 
 def classes_to_json(classes: Array) -> dict[str, Any]:
     """Labels with their types."""
     kind = "str" if classes.dtype.kind in "UT" else classes.dtype.name
-    labels = []
     for label in classes.tolist():
         if type(label) not in LABEL_TYPES["object"]:
             raise TypeError(
                 f"the model cannot be stored, because classes_ holds {label!r:.60}, of type "
                 f"{type(label).__name__}: train with labels that are text, numbers or booleans."
             )
-        labels.append(to_json(label, {}, "classes"))
-    return {"kind": kind, "labels": labels}
+    return {"kind": kind, "labels": to_json(classes.tolist(), {}, "classes")}
 
 
 def compact(
@@ -330,35 +314,26 @@ def compact(
             moved = np.abs(restored[name][known] - block[known])
             change = max(change, float(moved.max(initial=0.0)))
             relative = max(relative, float((moved / np.abs(block[known])).max(initial=0.0)))
-        n_weights += block.size
-        if threshold is None:
-            arrays[f"weights/{name}"] = table
-            n_stored += block.size
-        else:
+        values = table
+        if threshold is not None:
             # Bits are compared, so that −0 is stored and an exact model is exact.
             kept = np.ascontiguousarray(table).view(f"u{table.itemsize}") != 0
             arrays[f"weights/{name}/mask"] = np.packbits(kept)
-            arrays[f"weights/{name}/values"] = table[kept]
-            n_stored += int(np.count_nonzero(kept))
-    report = {
-        "dtype": dtype,
-        "sparse": threshold is not None,
-        "threshold": threshold,
-        "n_weights": n_weights,
-        "n_stored": n_stored,
-        "exact": change == 0.0,
-        "largest_change": change,
-        "largest_relative_change": relative,
-    }
+            values = table[kept]
+        arrays[f"weights/{name}/values" if threshold is not None else f"weights/{name}"] = values
+        n_weights += block.size
+        n_stored += values.size
+    report = {"dtype": dtype, "sparse": threshold is not None, "threshold": threshold}
+    report |= {"n_weights": n_weights, "n_stored": n_stored, "exact": change == 0.0}
+    report |= {"largest_change": change, "largest_relative_change": relative}
     return arrays, restored, report
 
 
 def compare(model: Any, weights: Array, X: Any, y: Any) -> dict[str, Any]:
     """Predictions and score before and after the weights were changed."""
     other = model.with_weights(weights)
-    before, after = model.predict(X), other.predict(X)
-    if isinstance(before, list):
-        before, after = np.concatenate(before), np.concatenate(after)
+    found = model.predict(X), other.predict(X)
+    before, after = (np.concatenate(y) if isinstance(y, list) else y for y in found)
     return {
         "n_checked": len(before),
         "changed_predictions": float(np.mean(before != after)),
@@ -404,9 +379,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     kind = header.get("estimator")
     cls = estimator_class(kind) if isinstance(kind, str) else None
     if cls is None:
-        raise ModelFileError(
-            f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know: upgrade."
-        )
+        text = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
+        raise ModelFileError(f"{text}: upgrade.")
     if expected is not None and not issubclass(cls, expected):
         raise ModelFileError(
             f"{name} holds a {kind}, not a {expected.__name__}: load it with {kind}.load or "
@@ -419,10 +393,11 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     except MemoryError:
         raise ModelFileError(f"{name} needs more memory than there is.") from None
     except Exception as error:  # also of an encoder; whatever is wrong, the file is
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else f"{error}"
+        reason = " ".join(reason.split())[:200] or type(error).__name__
         raise ModelFileError(
-            f"{name} does not hold a model that this version can restore ({reason}): get a fresh "
-            "copy, or upgrade Hingeline if a newer one wrote it."
+            f"{name} does not hold a model that this version can restore ({reason}): train again, "
+            "or use the Hingeline that wrote it."
         ) from error
 
 

@@ -4,7 +4,7 @@ The file is an ordinary safetensors file, which any safetensors library opens:
 
 * 8 bytes: length of the JSON that follows, little-endian;
 * JSON: ``{"__metadata__": {...}, name: {"dtype", "shape", "data_offsets"}, ...}``, where the
-  metadata, all text, is ``{"format": "hingeline", "version": "1", "header": "<JSON>",
+  metadata, all text, is ``{"format": "hingeline", "version": "2", "header": "<JSON>",
   "crc32": "<8 hex digits>"}``; the checksum is of the header's text and of all arrays
   with their names, and tells damage, not malice;
 * the arrays' bytes, little-endian and C-contiguous, without gaps, the widest numbers first so
@@ -46,42 +46,38 @@ from hingeline._files import replacing
 Array = np.ndarray[Any, Any]
 
 UNKNOWN = "it is in no format known here"
-_PICKLE = "it seems to be a Python pickle, which can run code and is never opened here"
-_SIGNATURES: tuple[tuple[bytes, str], ...] = (
-    (b"\x1f\x8b", "it seems to be a gzip file; decompress it first if a model is inside"),
-    (b"PK\x03\x04", "it seems to be a ZIP archive, as torch.save and numpy.savez write"),
-    (b"\x89HDF\r\n\x1a\n", "it seems to be an HDF5 file"),
-    (b"\x93NUMPY", "it seems to be a NumPy array (.npy)"),
-    (b"BZh", "it seems to be a bzip2 file; decompress it first if a model is inside"),
-    (b"\xfd7zXZ\x00", "it seems to be an xz file; decompress it first if a model is inside"),
-    (b"\x28\xb5\x2f\xfd", "it seems to be a Zstandard file; decompress it first"),
-    (b"lCRF", "it seems to be a CRFsuite model; dump it as text and use import_crfsuite"),
-    (b"FILEHEADER = {", "it seems to be a dump of a CRFsuite model; use import_crfsuite"),
-    (b"solver_type ", "it seems to be a LIBLINEAR model; use import_liblinear"),
-    *((bytes([0x80, protocol]), _PICKLE) for protocol in range(2, 6)),
-)
+_PACKED = "file; decompress it first if a model is inside"
+_PICKLE = "a Python pickle, which can run code and is never opened here"
+_SIGNATURES: dict[bytes, str] = {
+    b"\x1f\x8b": f"a gzip {_PACKED}",
+    b"PK\x03\x04": "a ZIP archive, as torch.save and numpy.savez write",
+    b"\x89HDF\r\n\x1a\n": "an HDF5 file",
+    b"\x93NUMPY": "a NumPy array (.npy)",
+    b"BZh": f"a bzip2 {_PACKED}",
+    b"\xfd7zXZ\x00": f"an xz {_PACKED}",
+    b"\x28\xb5\x2f\xfd": f"a Zstandard {_PACKED}",
+    b"lCRF": "a CRFsuite model; dump it as text and use import_crfsuite",
+    b"FILEHEADER = {": "a dump of a CRFsuite model; use import_crfsuite",
+    b"solver_type ": "a LIBLINEAR model; use import_liblinear",
+    **{bytes([0x80, protocol]): _PICKLE for protocol in range(2, 6)},
+}
 
 
 def seems_to_be(first: bytes) -> str:
     """What a file that is no model seems to be, from its first bytes."""
     if not first:
         return "it is empty"
-    for signature, what in _SIGNATURES:
+    for signature, what in _SIGNATURES.items():
         if first.startswith(signature):
-            return what
-    try:
-        text = first.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(first) - 3:  # the last character may be cut in two
-            return UNKNOWN
-        text = first[: error.start].decode()
-    if text and all(c.isprintable() or c.isspace() for c in text):
+            return f"it seems to be {what}"
+    text = first.decode(errors="replace").removesuffix("\ufffd")  # the end may be cut in two
+    if text and all((c.isprintable() or c.isspace()) and c != "\ufffd" for c in text):
         return "it seems to be a text file"
     return UNKNOWN
 
 
-#: Version of the format that is written; older ones are read.
-VERSION = 1
+#: Version of the format, the only one that is read: raise it when files of before no longer load.
+VERSION = 2
 #: Limits of the JSON: bytes, nesting, and values of the file's own header and of the model's.
 MAX_JSON_BYTES = 4 * 2**20
 MAX_NESTING = 64
@@ -104,6 +100,12 @@ class ModelFileError(ValueError):
     """A file that is not a model this version can read; the message names it and the remedy."""
 
 
+def _demand(fine: Any, otherwise: str) -> None:
+    """Refuse a file; :func:`_open` puts its name before what is wrong with it."""
+    if not fine:
+        raise ModelFileError(otherwise)
+
+
 class TensorInfo(NamedTuple):
     """An array of a file: what there is to know without reading it."""
 
@@ -113,45 +115,35 @@ class TensorInfo(NamedTuple):
     end: int
 
 
-def check_tensors(table: dict[str, Any], size: int, name: str) -> dict[str, TensorInfo]:
+def check_tensors(table: dict[str, Any], size: int) -> dict[str, TensorInfo]:
     """The arrays in the order of their bytes, which must fill the file without gap or overlap."""
     tensors = []
     for key, entry in table.items():
-        wrong = ""
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            wrong = "wrongly"
-        elif not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
-            wrong = "with an unknown dtype"
-        elif not _are_counts(entry["shape"]) or len(entry["shape"]) > MAX_DIMENSIONS:
-            wrong = "with an impossible shape"
-        elif not _are_counts(offsets := entry["data_offsets"]) or (
-            len(offsets) != 2 or offsets[0] > offsets[1]
-        ):
-            wrong = "with impossible offsets"
-        else:
-            dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
-            # NumPy refuses extents beyond its integers, even where a dimension is 0.
-            extent = dtype.itemsize * math.prod(max(length, 1) for length in shape)
-            if extent >= 2**62 or dtype.itemsize * math.prod(shape) != offsets[1] - offsets[0]:
-                wrong = "with a shape that is not its bytes"
-        if wrong:
-            raise ModelFileError(f"{name} describes its array {key[:60]!r} {wrong}: {DAMAGED}.")
-        tensors.append((key, TensorInfo(dtype, tuple(shape), *offsets)))
+        told = f"describes its array {key[:60]!r}"
+        fine = isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}
+        _demand(fine, f"{told} wrongly: {DAMAGED}.")
+        kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        known = isinstance(kind, str) and kind in DTYPES
+        _demand(known, f"{told} with an unknown dtype: {DAMAGED}.")
+        fine = _are_counts(shape) and len(shape) <= MAX_DIMENSIONS
+        _demand(fine, f"{told} with an impossible shape: {DAMAGED}.")
+        fine = _are_counts(offsets) and len(offsets) == 2 and offsets[0] <= offsets[1]
+        _demand(fine, f"{told} with impossible offsets: {DAMAGED}.")
+        size_of_one = DTYPES[kind].itemsize
+        # NumPy refuses extents beyond its integers, even where a dimension is 0.
+        fine = size_of_one * math.prod(max(length, 1) for length in shape) < 2**62
+        fine = fine and size_of_one * math.prod(shape) == offsets[1] - offsets[0]
+        _demand(fine, f"{told} with a shape that is not its bytes: {DAMAGED}.")
+        tensors.append((key, TensorInfo(DTYPES[kind], tuple(shape), *offsets)))
     tensors.sort(key=lambda item: (item[1].begin, item[1].end))
     at = 0
     for key, tensor in tensors:
-        if tensor.begin != at:
-            raise ModelFileError(
-                f"{name} has a gap or an overlap before its array {key[:60]!r}: {DAMAGED}."
-            )
+        told = f"has a gap or an overlap before its array {key[:60]!r}"
+        _demand(tensor.begin == at, f"{told}: {DAMAGED}.")
         at = tensor.end
-    if at > size:
-        raise ModelFileError(
-            f"{name} is cut short (its arrays have {at} bytes, the file {size} for them): copy or "
-            "download it again."
-        )
-    if at < size:
-        raise ModelFileError(f"{name} has {size - at} bytes too many at its end: {DAMAGED}.")
+    short = f"is cut short (its arrays have {at} bytes, the file {size} for them)"
+    _demand(at <= size, f"{short}: copy or download it again.")
+    _demand(at == size, f"has {size - at} bytes too many at its end: {DAMAGED}.")
     return dict(tensors)
 
 
@@ -282,16 +274,15 @@ def _view_bytes(array: Array) -> memoryview:
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
     """Header of a model file, and what arrays it has, without reading them."""
     with _open(path) as file:
-        metadata, tensors, _ = _read_table(file, os.fspath(path))
-    return _parse_header(metadata, os.fspath(path)), tensors
+        metadata, tensors, _ = _read_table(file)
+        return _parse_header(metadata), tensors
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and arrays of a model file; these are aligned, writable and nobody else's."""
-    name = os.fspath(path)
     with _open(path) as file:
-        metadata, tensors, start = _read_table(file, name)
-        header = _parse_header(metadata, name)
+        metadata, tensors, start = _read_table(file)
+        header = _parse_header(metadata)
         checksum = zlib.crc32(metadata["header"].encode("utf-8", "surrogatepass"))
         arrays = {}
         file.seek(start)
@@ -300,92 +291,83 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
                 array = np.empty(tensor.shape, dtype=tensor.dtype)
             except MemoryError:
                 raise ModelFileError(
-                    f"{name} needs {(tensor.end - tensor.begin) / 1e9:.1f} GB of memory, which "
-                    "this machine does not give: use a larger one."
+                    f"needs {(tensor.end - tensor.begin) / 1e9:.1f} GB of memory, which this "
+                    "machine does not give: use a larger one."
                 ) from None
-            _fill(file, _view_bytes(array), name)
+            _fill(file, _view_bytes(array))
             checksum = _add_checksum(checksum, key, array)
-            if tensor.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
-                raise ModelFileError(f"{name} cannot be read: {DAMAGED}.")
+            odd = tensor.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1
+            _demand(not odd, f"cannot be read: {DAMAGED}.")
             native = array.dtype.newbyteorder("=")
             arrays[key] = array if sys.byteorder == "little" else array.astype(native)
-    if metadata.get("crc32", f"{checksum:08x}") != f"{checksum:08x}":
-        raise ModelFileError(
-            f"{name} is damaged (its contents do not match its checksum): get a fresh copy."
-        )
+        fine = metadata.get("crc32", f"{checksum:08x}") == f"{checksum:08x}"
+        damage = "is damaged (its contents do not match its checksum)"
+        _demand(fine, f"{damage}: get a fresh copy.")
     return header, arrays
 
 
 @contextlib.contextmanager
 def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    # Before opening: to open a pipe would wait for a writer.
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    """The file; what is found wrong with it is said of its name."""
+    try:
+        # Before opening: to open a pipe would wait for a writer.
         kind = "a folder" if os.path.isdir(path) else "no regular file"
-        raise ModelFileError(f"{os.fspath(path)} is {kind}: give the path of a model file.")
-    with open(path, "rb", buffering=0) as file:
-        yield file
+        regular = stat.S_ISREG(os.stat(path).st_mode)
+        _demand(regular, f"is {kind}: give the path of a model file.")
+        with open(path, "rb", buffering=0) as file:
+            yield file
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} {error}") from None
 
 
-def _fill(file: BinaryIO, content: memoryview, name: str) -> None:
+def _fill(file: BinaryIO, content: memoryview) -> None:
     """Read exactly as many bytes as ``content`` has."""
     at = 0
     while at < len(content):
         count = file.readinto(content[at:])  # type: ignore[attr-defined]
-        if not count:
-            raise ModelFileError(f"{name} became shorter while it was read: try again.")
+        _demand(count, "became shorter while it was read: try again.")
         at += count
 
 
-def _read_table(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, TensorInfo], int]:
+def _read_table(file: BinaryIO) -> tuple[dict[str, str], dict[str, TensorInfo], int]:
     """Metadata, arrays in the order of their bytes, and where these begin."""
     size = os.fstat(file.fileno()).st_size
     first = bytearray(min(size, 512))
-    _fill(file, memoryview(first), name)
+    _fill(file, memoryview(first))
     length = int.from_bytes(first[:8], "little")
     what = seems_to_be(bytes(first))
     strange = size < 10 or length < 2 or first[8:9] != b"{"
-    if strange or (length > MAX_JSON_BYTES and what != UNKNOWN):
-        raise ModelFileError(f"{name} is no Hingeline model: {what}.")
-    if length > MAX_JSON_BYTES:
-        raise ModelFileError(
-            f"{name} has a header of {length} bytes, over the limit of {MAX_JSON_BYTES}: {DAMAGED}."
-        )
-    if length > size - 8:
-        raise ModelFileError(
-            f"{name} is cut short (its header has {length} bytes, the file {size}): copy or "
-            "download it again."
-        )
+    strange = strange or (length > MAX_JSON_BYTES and what != UNKNOWN)
+    _demand(not strange, f"is no Hingeline model: {what}.")
+    told = f"has a header of {length} bytes, over the limit of {MAX_JSON_BYTES}"
+    _demand(length <= MAX_JSON_BYTES, f"{told}: {DAMAGED}.")
+    told = f"is cut short (its header has {length} bytes, the file {size})"
+    _demand(length <= size - 8, f"{told}: copy or download it again.")
     content = bytearray(length)
     file.seek(8)
-    _fill(file, memoryview(content), name)
+    _fill(file, memoryview(content))
     try:
         table = parse_json(content, MAX_FILE_VALUES)
     except ValueError as error:
-        raise ModelFileError(f"{name} has a header that is wrong ({error}): {DAMAGED}.") from None
+        raise ModelFileError(f"has a header that is wrong ({error}): {DAMAGED}.") from None
     metadata = table.pop(METADATA, None)
-    texts = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
-    if not texts or metadata.get("format") != "hingeline":
-        raise ModelFileError(
-            f"{name} is no Hingeline model: it seems to be a safetensors file of another program."
-        )
+    ours = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
+    ours = ours and metadata.get("format") == "hingeline"
+    what = "it seems to be a safetensors file of another program"
+    _demand(ours, f"is no Hingeline model: {what}.")
     version = metadata.get("version", "")
-    if not re.fullmatch("[1-9][0-9]{0,8}", version):
-        raise ModelFileError(f"{name} has format version {version[:20]!r}: {DAMAGED}.")
-    if int(version) > VERSION:
-        raise ModelFileError(
-            f"{name} was written by a newer Hingeline (format {version}, this is {VERSION}): "
-            "upgrade Hingeline to read it."
-        )
-    return metadata, check_tensors(table, size - 8 - length, name), 8 + length
+    counted = re.fullmatch("[1-9][0-9]{0,8}", version)
+    _demand(counted, f"has format version {version[:20]!r}: {DAMAGED}.")
+    told = f"Hingeline (format {version}, this is {VERSION})"
+    newer = f"was written by a newer {told}: upgrade Hingeline to read it."
+    older = f"was written by an older {told}: train again, or use the Hingeline that wrote it."
+    _demand(int(version) == VERSION, newer if int(version) > VERSION else older)
+    return metadata, check_tensors(table, size - 8 - length), 8 + length
 
 
-def _parse_header(metadata: dict[str, str], name: str) -> dict[str, Any]:
+def _parse_header(metadata: dict[str, str]) -> dict[str, Any]:
+    _demand("header" in metadata, f"has no model header: {DAMAGED}.")
     try:
-        text = metadata["header"].encode("utf-8", "surrogatepass")
-        return parse_json(text, MAX_HEADER_VALUES)
-    except KeyError:
-        raise ModelFileError(f"{name} has no model header: {DAMAGED}.") from None
+        return parse_json(metadata["header"].encode("utf-8", "surrogatepass"), MAX_HEADER_VALUES)
     except ValueError as error:
-        raise ModelFileError(
-            f"{name} has a model header that is wrong ({error}): {DAMAGED}."
-        ) from None
+        raise ModelFileError(f"has a model header that is wrong ({error}): {DAMAGED}.") from None

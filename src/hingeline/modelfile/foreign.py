@@ -16,14 +16,8 @@ Array = np.ndarray[Any, Any]
 
 #: Solvers of LIBLINEAR whose models are classifiers.
 LIBLINEAR_CLASSIFIERS = (
-    "L2R_LR",
-    "L2R_L2LOSS_SVC_DUAL",
-    "L2R_L2LOSS_SVC",
-    "L2R_L1LOSS_SVC_DUAL",
-    "MCSVM_CS",
-    "L1R_L2LOSS_SVC",
-    "L1R_LR",
-    "L2R_LR_DUAL",
+    *("L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL"),
+    *("MCSVM_CS", "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL"),
 )
 _LONGEST_LABEL = 4096
 _MOST_LINES = 64  # of one entry: names may contain line ends
@@ -58,8 +52,8 @@ class Lines:
 
     def take(self) -> str:
         """The next line; refused at the end."""
-        if self.at >= len(self.lines):
-            self.fail("the file ends here, but more was to come: is it complete?")
+        more = self.at < len(self.lines)
+        self.demand(more, "the file ends here, but more was to come: is it complete?")
         self.at += 1
         return self.lines[self.at - 1]
 
@@ -67,10 +61,15 @@ class Lines:
         """Raise with the line last taken, or another."""
         raise ValueError(f"{self.name}:{self.at if at is None else at}: {reason}") from None
 
+    def demand(self, fine: Any, reason: str, at: int | None = None) -> None:
+        """Raise unless all is well."""
+        if not fine:
+            self.fail(reason, at)
+
     def count(self, text: str, what: str) -> int:
         """A number of things, of at most nine digits."""
-        if not (text.isascii() and text.isdigit() and len(text) <= 9):
-            self.fail(f"{what} must be a count, got {text[:40]!r}.")
+        fine = text.isascii() and text.isdigit() and len(text) <= 9
+        self.demand(fine, f"{what} must be a count, got {text[:40]!r}.")
         return int(text)
 
     def weight(self, text: str) -> float:
@@ -79,8 +78,7 @@ class Lines:
             value = float(text)
         except ValueError:
             self.fail(f"a weight must be a number, got {text[:40]!r}.")
-        if not math.isfinite(value):
-            self.fail(f"a weight must be finite, got {text[:40]!r}.")
+        self.demand(math.isfinite(value), f"a weight must be finite, got {text[:40]!r}.")
         return value
 
 
@@ -99,20 +97,15 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
     ----------
     source : str or path
         A path, or the dump itself (a text of several lines).
-
-    Returns
-    -------
-    ChainSSVM
     """
     lines = Lines(source, "a text dump of a CRFsuite model")
     sizes = _file_header(lines)
     labels = _names(lines, "LABELS", sizes["num_labels"])
     attributes = _names(lines, "ATTRIBUTES", sizes["num_attrs"])
-    if not labels:
-        lines.fail("the model has no labels: train one first.")
+    lines.demand(labels, "the model has no labels: train one first.")
     for label in labels:
-        if len(label) > _LONGEST_LABEL:
-            lines.fail(f"label {label[:20]!r}… is longer than {_LONGEST_LABEL} characters.")
+        text = f"label {label[:20]!r}… is longer than {_LONGEST_LABEL} characters."
+        lines.demand(len(label) <= _LONGEST_LABEL, text)
     transition = _weights(lines, "TRANSITIONS", "1", labels, labels)
     emission = _weights(lines, "STATE_FEATURES", "0", attributes, labels)
     model = ChainSSVM(fit_intercept=False, boundary=False)
@@ -128,11 +121,9 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
 def _open_section(lines: Lines, name: str) -> None:
     while lines.peek() == "":
         lines.take()
-    line = lines.take()
-    if line != f"{name} = {{":
-        lines.fail(
-            f"expected {name + ' = {'!r}, got {line[:40]!r}: give the output of 'crfsuite dump'."
-        )
+    line, wanted = lines.take(), f"{name} = {{"
+    text = f"expected {wanted!r}, got {line[:40]!r}: give the output of 'crfsuite dump'."
+    lines.demand(line == wanted, text)
 
 
 def _file_header(lines: Lines) -> dict[str, int]:
@@ -145,8 +136,8 @@ def _file_header(lines: Lines) -> dict[str, int]:
         if key in ("num_labels", "num_attrs"):
             sizes[key] = lines.count(value, key)
     for key in ("num_labels", "num_attrs"):
-        if key not in sizes:
-            lines.fail(f"the file header lacks {key}: give the output of 'crfsuite dump'.")
+        text = f"the file header lacks {key}: give the output of 'crfsuite dump'."
+        lines.demand(key in sizes, text)
     return sizes
 
 
@@ -155,25 +146,23 @@ def _names(lines: Lines, section: str, count: int) -> dict[str, int]:
     _open_section(lines, section)
     found: dict[str, int] = {}
     for number in range(count):
-        head, _, name = lines.take().partition(":")
-        first = lines.at
-        if head.strip(" ") != str(number):
-            lines.fail(
-                f"expected entry {number} of {section}, got {lines.lines[first - 1][:40]!r}."
-            )
+        line, first = lines.take(), lines.at
+        head, _, name = line.partition(":")
+        text = f"expected entry {number} of {section}, got {line[:40]!r}."
+        lines.demand(head.strip(" ") == str(number), text)
         name = name.removeprefix(" ")
         last = number == count - 1
         while (following := lines.peek()) is not None:
             if following == "}" if last else following.lstrip(" ").startswith(f"{number + 1}:"):
                 break
-            if lines.at - first >= _MOST_LINES:
-                lines.fail(f"entry {number} of {section} does not end.", first)
+            ends = lines.at - first < _MOST_LINES
+            lines.demand(ends, f"entry {number} of {section} does not end.", first)
             name += "\n" + lines.take()
-        if name in found:
-            lines.fail(f"{name[:40]!r} occurs twice in {section}.", first)
+        lines.demand(name not in found, f"{name[:40]!r} occurs twice in {section}.", first)
         found[name] = number
-    if (line := lines.take()) != "}":
-        lines.fail(f"{section} should end after {count} entries, got {line[:40]!r}.")
+    line = lines.take()
+    text = f"{section} should end after {count} entries, got {line[:40]!r}."
+    lines.demand(line == "}", text)
     return found
 
 
@@ -188,9 +177,8 @@ def _weights(
     values: list[float] = []
     numbers: list[int] = []
     while (line := lines.take()) != "}":
-        first = lines.at
-        if not line.startswith(begin):
-            lines.fail(f"expected an entry of {section}, got {line[:40]!r}.")
+        first, fine = lines.at, line.startswith(begin)
+        lines.demand(fine, f"expected an entry of {section}, got {line[:40]!r}.")
         text = line[len(begin) :]
         while True:
             body, _, weight = text.rpartition(": ")
@@ -199,18 +187,18 @@ def _weights(
             if hits or following is None or lines.at - first >= _MOST_LINES:
                 break
             text += "\n" + lines.take()
-        if len(hits) != 1:
-            reason = "is ambiguous" if hits else "names nothing listed above"
-            lines.fail(f"entry {line.strip()[:60]!r} of {section} {reason}.", first)
+        reason = "is ambiguous" if hits else "names nothing listed above"
+        entry = f"entry {line.strip()[:60]!r} of {section}"
+        lines.demand(len(hits) == 1, f"{entry} {reason}.", first)
         places.append(hits[0])
         values.append(lines.weight(weight))
         numbers.append(first)
     size = len(sources) * len(labels)
-    if size > max(_LARGE, 1000 * len(values)):
-        lines.fail(
-            f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for "
-            f"{len(values)} weights of {section}: train again with fewer labels or attributes."
-        )
+    lines.demand(
+        size <= max(_LARGE, 1000 * len(values)),
+        f"{len(sources)} names with {len(labels)} labels need {size / 2**27:.0f} GB for "
+        f"{len(values)} weights of {section}: train again with fewer labels or attributes.",
+    )
     table = np.zeros((len(sources), len(labels)))
     flat = np.array(places, dtype=np.int64)
     order = np.argsort(flat, kind="stable")
@@ -250,10 +238,6 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     ----------
     source : str or path
         A path, or the model itself (a text of several lines).
-
-    Returns
-    -------
-    MulticlassSSVM
     """
     lines = Lines(source, "a text model of LIBLINEAR")
     labels, n_features, bias, n_vectors = _liblinear_header(lines)
@@ -261,13 +245,12 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     first = lines.at
     for _ in range(n_features + (bias >= 0)):
         row = lines.take().split()
-        if len(row) != n_vectors:
-            lines.fail(f"expected {n_vectors} weights, got {len(row)}.")
+        lines.demand(len(row) == n_vectors, f"expected {n_vectors} weights, got {len(row)}.")
         rows.append(row)
-    while (line := lines.peek()) is not None:
-        lines.take()
-        if line.strip():
-            lines.fail(f"the model should end before this line, got {line[:40]!r}.")
+    while lines.peek() is not None:
+        line = lines.take()
+        text = f"the model should end before this line, got {line[:40]!r}."
+        lines.demand(not line.strip(), text)
     try:
         table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
         if not np.isfinite(table).all():
@@ -296,26 +279,26 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
 def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
     """Labels, features, bias and vectors."""
     known: dict[str, str] = {}
+    needed = ("solver_type", "nr_class", "label", "nr_feature", "bias")
     while (line := lines.take().strip()) != "w":
         key, _, value = line.partition(" ")
-        if key not in ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"):
-            lines.fail(f"{line[:40]!r} is no line of a LIBLINEAR model's header.")
-        if key in known:
-            lines.fail(f"{key} is given twice.")
+        fine = key in (*needed, "rho")
+        lines.demand(fine, f"{line[:40]!r} is no line of a LIBLINEAR model's header.")
+        lines.demand(key not in known, f"{key} is given twice.")
         known[key] = value
-        if key == "solver_type" and value not in LIBLINEAR_CLASSIFIERS:
-            lines.fail(f"a model of solver {value[:40]!r} is no classifier: train with -s 0 to 7.")
-    for key in ("solver_type", "nr_class", "label", "nr_feature", "bias"):
-        if key not in known:
-            lines.fail(f"the header lacks {key}: give a model that LIBLINEAR saved.")
+        fine = key != "solver_type" or value in LIBLINEAR_CLASSIFIERS
+        text = f"a model of solver {value[:40]!r} is no classifier: train with -s 0 to 7."
+        lines.demand(fine, text)
+    for key in needed:
+        lines.demand(key in known, f"the header lacks {key}: give a model that LIBLINEAR saved.")
     n_classes = lines.count(known["nr_class"], "nr_class")
     try:
         labels = [int(word) for word in known["label"].split()]
         np.array(labels, dtype=np.int64)
     except (ValueError, OverflowError):
         lines.fail(f"labels must be integers, got {known['label'][:40]!r}.")
-    if n_classes < 2 or len(labels) != n_classes or len(set(labels)) != n_classes:
-        lines.fail(f"{n_classes} different labels are needed, and at least 2.")
+    fine = n_classes > 1 and len(labels) == len(set(labels)) == n_classes
+    lines.demand(fine, f"{n_classes} different labels are needed, and at least 2.")
     n_vectors = 1 if n_classes == 2 and known["solver_type"] != "MCSVM_CS" else n_classes
     bias = lines.weight(known["bias"])
     return labels, lines.count(known["nr_feature"], "nr_feature"), bias, n_vectors

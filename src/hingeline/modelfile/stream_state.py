@@ -43,16 +43,12 @@ _EXCESS = 1e-9
 
 def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """The state of an estimator, which from now on goes on from exactly what is stored."""
-    if model.n_examples_ == 0:
-        raise ValueError(
-            "state=True, but the model remembers no examples: train with partial_fit, or with "
-            "fit and warm_start=True."
-        )
-    if model.slack == "nu":
-        raise ValueError(
-            "state=True, but multipliers of slack='nu' belong to a C that was searched for: train "
-            "with slack='max' and C=model.C_ to keep a state."
-        )
+    remedy = "train with partial_fit, or with fit and warm_start=True"
+    known = model.n_examples_ > 0
+    require(known, f"state=True, but the model remembers no examples: {remedy}.")
+    text = "state=True, but multipliers of slack='nu' belong to a C that was searched for"
+    remedy = "train with slack='max' and C=model.C_ to keep a state"
+    require(model.slack != "nu", f"{text}: {remedy}.")
     stream = model._open_stream()
     stream.refuse_changes("C", "slack", "rescale", "fit_intercept", "boundary")
     whole = stream.merge()
@@ -65,17 +61,9 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         kept[indptr[1:] - 1] = False
         columns, values = columns[kept], values[kept]
         indptr = indptr - np.arange(len(indptr))
-    arrays = {
-        "indptr": indptr,
-        "indices": columns.astype(np.int32),
-        "values": values,
-        "labels": labels,
-        "weights": weights,
-        "used": used,
-        "y": y,
-        "mass": mass,
-        "drift": drift,
-    }
+    arrays = {"indptr": indptr, "indices": columns.astype(np.int32), "values": values}
+    arrays |= {"labels": labels, "weights": weights}
+    arrays |= {"used": used, "y": y, "mass": mass, "drift": drift}
     if offsets is not None:
         arrays["offsets"] = offsets
     meta = {"visits": float(stream.visits)}
@@ -107,6 +95,7 @@ class StoredState:
         names = {name for name in _TYPES if chain or name != "offsets"}
         require(set(arrays) == names, "the arrays of the state are not those it needs")
         self.arrays = dict(arrays)
+        self.weights = arrays["weights"]
         for name, array in arrays.items():
             fine = array.ndim == 1 and array.dtype.name in _TYPES[name]
             require(fine, f"array {name!r} of the state has a wrong shape or dtype")
@@ -115,12 +104,10 @@ class StoredState:
         self._check_feasible(model)
         if chain and model.scheme_ is not None:
             valid: Any = moves_of(model.classes_, model.scheme_)
-            lengths = self.lengths
-            for labels, sizes in (
-                (self.arrays["labels"], lengths),
-                (self.arrays["y"], np.repeat(lengths, self.arrays["used"])),
-            ):
-                allowed = keeps_to(valid, labels, np.concatenate([[0], np.cumsum(sizes)]))
+            sizes = {"labels": self.lengths, "y": np.repeat(self.lengths, self.arrays["used"])}
+            for name, counts in sizes.items():
+                ends = np.concatenate([[0], np.cumsum(counts)])
+                allowed = keeps_to(valid, self.arrays[name], ends)
                 require(allowed.all(), "the state has outputs that the scheme forbids")
 
     @property
@@ -168,9 +155,6 @@ class StoredState:
         require(fine, "the multipliers of the state are out of range")
         averaged = self.visits > 0 or not drift.any()
         require(averaged, "the state has an average of no iterates")
-        self._check_distinct(used, y, lengths)
-
-    def _check_distinct(self, used: Array, y: Array, lengths: Array) -> None:
         labels, at, first = self.arrays["labels"], 0, 0
         for count, length in zip(used.tolist(), lengths.tolist(), strict=True):
             seen = {labels[first : first + length].tobytes()}
@@ -195,24 +179,14 @@ class StoredState:
         weights = model._weigh(self.arrays["weights"], self.arrays["labels"])
         return make_formulation(float(model.C), model.slack, model.rescale, weights)
 
-    @property
-    def weights(self) -> Array:
-        """Weights of the examples, as they were given."""
-        return self.arrays["weights"]
-
     def restore(self, model: Any) -> DualMemory:
         """The dual state, for ``partial_fit`` and ``forget`` to go on with."""
-        rows = self.arrays
-        matrix = sp.csr_matrix(
-            (rows["values"], rows["indices"], rows["indptr"]),
-            shape=(len(rows["labels"]), model.n_features_in_),
-        )
+        rows, shape = self.arrays, (len(self.arrays["labels"]), model.n_features_in_)
+        matrix = sp.csr_matrix((rows["values"], rows["indices"], rows["indptr"]), shape=shape)
         problem = model._make(model._with_constant(matrix), rows.get("offsets"), rows["labels"])
-        compiled = model._compile(problem)
-        form = self.formulation(model)
-        planes = restore_planes(
-            compiled, form, rows["used"], rows["y"], rows["mass"], rows["drift"]
-        )
+        compiled, form = model._compile(problem), self.formulation(model)
+        parts = (rows[name] for name in ("used", "y", "mass", "drift"))
+        planes = restore_planes(compiled, form, *parts)
         return DualMemory(compiled, form, planes, rows["weights"], model._settings())
 
 

@@ -1,35 +1,6 @@
 """Reports and pictures of fitted models; imported when first used."""
 
-from typing import TYPE_CHECKING, Any
+from hingeline._lazy import read_stub
 
-if TYPE_CHECKING:
-    from hingeline.report.figures import (
-        label_affinities,
-        plot_affinities,
-        plot_curve,
-        plot_path,
-        plot_segmentation,
-    )
-    from hingeline.report.page import render_report, write_report
-
-__all__ = [
-    "label_affinities",
-    "plot_affinities",
-    "plot_curve",
-    "plot_path",
-    "plot_segmentation",
-    "render_report",
-    "write_report",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hingeline.report import figures, page
-
-    return getattr(page if name.endswith("report") else figures, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_HOME, __getattr__, __dir__ = read_stub(__name__, __file__)
+__all__ = sorted(_HOME)

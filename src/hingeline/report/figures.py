@@ -1,7 +1,6 @@
 """Pictures, all drawn by matplotlib: training curves, paths, segmentations, weights of pairs.
 
-Figures are made without pyplot, so there is nothing to close. Where matplotlib is missing, each
-function raises an ImportError that says what to install. Files appear whole or not at all.
+Figures are made without pyplot, so there is nothing to close. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -76,12 +73,6 @@ def check_picture_path(path: str | os.PathLike[str] | None) -> Path | None:
     return None if path is None else check_target(path, FORMATS)
 
 
-def _two_panels() -> tuple[Figure, Axes, Axes]:
-    """A figure of a high panel above a low one."""
-    figure = new_figure()
-    return figure, *figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-
-
 def _finish(figure: Figure, title: str, target: Path | None) -> Figure:
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     if target is not None:
@@ -101,9 +92,6 @@ def _tidy(axes: Axes) -> None:
     axes.yaxis.label.set_color(_TEXT)
 
 
-# The curve of a fit ------------------------------------------------------------------------------
-
-
 def plot_curve(
     history: Sequence[HistoryRow],
     path: str | os.PathLike[str] | None = None,
@@ -120,52 +108,45 @@ def plot_curve(
     if len(history) == 0:
         raise ValueError("history is empty: pass history_ of an estimator that has been fitted.")
     target = check_picture_path(path)
-    figure, objectives, gaps = _two_panels()
+    figure = new_figure()
+    objectives, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _draw_objectives(objectives, history, "time")
     _draw_gaps(gaps, history, "time")
     objectives.set_xlabel("")
     return _finish(figure, title, target)
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """A drawing for the page: SVG without its outermost element, and what is read out instead."""
 
     name: str
     title: str
     description: str
-    width: int
-    height: int
     body: str
+    width: int = 460
+    height: int = 290
 
 
 def draw_charts(history: Sequence[HistoryRow], tol: float) -> list[Chart]:
     """Objectives and gap, each over time and over passes, for the page."""
-    drawings: dict[str, tuple[str, Callable[..., str]]] = {
-        "objective": ("Objective", _draw_objectives),
-        "gap": ("Relative gap", partial(_draw_gaps, tol=tol)),
-    }
-    return [
-        _draw_chart(draw, history, x, f"{name}-{x}", f"{title} over {x}")
-        for name, (title, draw) in drawings.items()
-        for x in ("time", "passes")
-        if all(math.isfinite(getattr(row, x)) for row in history)
-    ]
+    charts = []
+    for name, title, draw, options in (
+        ("objective", "Objective", _draw_objectives, {}),
+        ("gap", "Relative gap", _draw_gaps, {"tol": tol}),
+    ):
+        for x in ("time", "passes"):
+            if all(math.isfinite(getattr(row, x)) for row in history):
+                figure = new_figure(460 / 72, 290 / 72)
+                from matplotlib import rc_context
 
-
-def _draw_chart(
-    draw: Callable[..., str], history: Sequence[HistoryRow], x: str, name: str, title: str
-) -> Chart:
-    width, height = 460, 290
-    figure = new_figure(width / 72, height / 72)
-    from matplotlib import rc_context
-
-    with rc_context(_SETTINGS):
-        description = draw(figure.subplots(), history, x)
-        buffer = io.BytesIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    return Chart(name, title, description, width, height, _inline(buffer.getvalue(), name))
+                with rc_context(_SETTINGS):
+                    description = draw(figure.subplots(), history, x, **options)
+                    buffer = io.BytesIO()
+                    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+                    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+                body = _inline(buffer.getvalue(), f"{name}-{x}")
+                charts.append(Chart(f"{name}-{x}", f"{title} over {x}", description, body))
+    return charts
 
 
 def _inline(picture: bytes, name: str) -> str:
@@ -174,16 +155,12 @@ def _inline(picture: bytes, name: str) -> str:
     # Matplotlib's own style sheet would reach the whole page.
     body = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</defs>", "", body, flags=re.DOTALL)
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
-    body = re.sub(
-        r'\s+id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body
-    )
+    names = re.compile(r'\s+id="([^"]*)"')
+    body = names.sub(lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body)
     body = re.sub(r'(href="|url\()#', rf"\g<1>#{name}-", body)
     # Tenths of a unit are finer than any screen; what stands between tags is text.
-    body = re.sub(
-        r"<[^>]*>",
-        lambda tag: re.sub(r"\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}", tag[0]),
-        body,
-    )
+    long = re.compile(r"\d+\.\d{2,}")
+    body = re.sub(r"<[^>]*>", lambda tag: long.sub(lambda m: f"{float(m[0]):.1f}", tag[0]), body)
     for given, variable in _VARIABLES.items():
         body = body.replace(given, variable)
     return re.sub(r"\s*\n\s*", " ", body)
@@ -294,8 +271,6 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     set_limits = axes.set_xlim if which == "x" else axes.set_ylim
     low, high = float(np.min(values)), float(np.max(values))
-    if log:
-        low, high = max(low, 1.0 / _LARGEST), max(high, 1.0 / _LARGEST)
     if not log:
         # A range far narrower than its values would need labels of many digits.
         room = max(0.06 * (high - low), 5e-4 * max(abs(low), abs(high)))
@@ -307,8 +282,9 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
         formatter.set_powerlimits((-4, 6))
         axis.set_major_formatter(formatter)
         return
-    decades = max(math.log10(high) - math.log10(low), 0.3)
-    middle, half = 0.5 * (math.log10(low) + math.log10(high)), 0.57 * decades
+    low, high = (math.log10(max(end, 1.0 / _LARGEST)) for end in (low, high))
+    decades = max(high - low, 0.3)
+    middle, half = 0.5 * (low + high), 0.57 * decades
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     set_limits(10 ** (middle - half), 10 ** (middle + half))
     if decades < 0.7:  # so short a range is nearly linear
@@ -319,9 +295,6 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
 
 
-# A path ------------------------------------------------------------------------------------------
-
-
 def plot_path(
     path: ModelPath, target: str | os.PathLike[str] | None = None, title: str | None = None
 ) -> Figure:
@@ -329,15 +302,15 @@ def plot_path(
 
     Parameters
     ----------
-    path : Path
-        What :func:`hingeline.nu_path` or :func:`hingeline.C_path` returned.
+    path : Path, as :func:`hingeline.nu_path` and :func:`hingeline.C_path` return it
     target : path of a ``.png`` or ``.svg`` file to write, optional
     title : str, optional
     """
     if len(path) == 0:
         raise ValueError("the path is empty: pass what nu_path or C_path returned.")
     file_name = check_picture_path(target)
-    figure, risks, gaps = _two_panels()
+    figure = new_figure()
+    risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     x = path.values
     symbol = "ν" if path.parameter == "nu" else "C"
     _draw_line(risks, x, path.support_vector_risks, _BLUE, "-", "risk of support vectors")
@@ -358,8 +331,6 @@ def plot_path(
     _tidy(gaps)
     return _finish(figure, title or f"Path of {symbol}", file_name)
 
-
-# Labels of graphs --------------------------------------------------------------------------------
 
 #: Colours of the first labels; more are taken around the circle of hues.
 _COLOURS = (
@@ -398,63 +369,50 @@ def plot_segmentation(
 
     Parameters
     ----------
-    predicted : array-like
+    predicted, truth : array-like
         Labels of the pixels, of shape (rows, columns); or one label for each node of a graph, in
         the order of its nodes, together with ``regions`` or ``shape``.
-    truth : array-like, optional
-        Likewise; its nodes that are not void are compared with the predicted ones.
     image : array-like of shape (rows, columns) or (rows, columns, 3), optional
-        Grey values or colours, from 0 to 1 or as integers from 0 to 255, shown first and under
-        the labels.
-    regions : integer array-like of shape (rows, columns), optional
-        Number of the node that each pixel belongs to (superpixels).
-    shape : (rows, columns), optional
-        Where nodes are the pixels themselves, row by row.
-    classes : sequence, optional
-        Labels in the order of their colours; by default those that occur, sorted.
-    void_label : label, optional
-        Shown in black, and not counted.
-    opacity : float, default=0.6
-        Of the labels over an image.
+        Grey values or colours, from 0 to 1 or as integers from 0 to 255.
+    regions : integer array-like (rows, columns); the node of each pixel (superpixels), optional
+    shape : (rows, columns), where nodes are the pixels themselves, row by row, optional
+    classes : sequence of labels in the order of their colours; default: those that occur, sorted
+    void_label : label that is shown in black and not counted, optional
+    opacity : float, default=0.6; of the labels over an image
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
     """
     target = check_picture_path(path)
-    maps = {
-        name: _label_map(labels, name, regions, shape)
-        for name, labels in (("truth", truth), ("predicted", predicted))
-        if labels is not None
-    }
+    given = {"truth": truth, "predicted": predicted}
+    maps = {n: _label_map(y, n, regions, shape) for n, y in given.items() if y is not None}
     size = maps["predicted"].shape
-    titles = {"predicted": "predicted"}
+    found = "predicted"
     if truth is not None:
-        if maps["truth"].shape != size:
-            raise ValueError(
-                f"truth has shape {maps['truth'].shape} and predicted {size}: they must agree."
-            )
-        right = (maps["truth"] == maps["predicted"])[maps["truth"] != void_label]
+        if (other := maps["truth"]).shape != size:
+            raise ValueError(f"truth has shape {other.shape}, predicted {size}: they must agree.")
+        right = (other == maps["predicted"])[other != void_label]
         share = f"{100.0 * right.mean():.1f} % of pixels right" if right.size else "nothing known"
-        titles["predicted"] += f", {share}"
+        found += f", {share}"
     below = None if image is None else _image(image, size)
     known = _classes(maps, classes, void_label)
-    n_panels = len(maps) + (below is not None)
-    figure = new_figure(0.4 + 3.1 * n_panels, 1.2 + 3.1 * min(size[0] / size[1], 1.6))
-    axes = figure.subplots(1, n_panels, squeeze=False)[0]
     colours = np.vstack([label_colours(len(known)), _VOID])
     panels = {} if below is None else {"image": below}
+    place = {label: k for k, label in enumerate(known)} | {void_label: len(known)}
     for name, labels in maps.items():
-        shown = colours[_numbers(labels, known, void_label)]
-        panels[name] = shown if below is None else opacity * shown + (1.0 - opacity) * below
+        values, inverse = np.unique(labels, return_inverse=True)
+        shown = colours[[place[value] for value in values.tolist()]][inverse].reshape(*size, 3)
+        shown = shown if below is None else opacity * shown + (1.0 - opacity) * below
+        panels[found if name == "predicted" else name] = shown
+    figure = new_figure(0.4 + 3.1 * len(panels), 1.2 + 3.1 * min(size[0] / size[1], 1.6))
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for own, (name, panel) in zip(axes, panels.items(), strict=True):
         own.imshow(panel, interpolation="nearest")
-        own.set_title(titles.get(name, name), fontsize=9)
+        own.set_title(name, fontsize=9)
         own.set_axis_off()
     from matplotlib.patches import Patch
 
-    patches = [
-        Patch(color=tuple(colour), label=_short(label))
-        for label, colour in zip(known, colours, strict=False)
-    ]
+    named = zip(known, colours, strict=False)
+    patches = [Patch(color=tuple(colour), label=_short(label)) for label, colour in named]
     figure.legend(
         handles=patches, loc="outside lower left", ncols=min(len(patches), 7) or 1, frameon=False,
         fontsize=8,
@@ -477,24 +435,20 @@ def plot_affinities(
         Row: label of the first node, column: of the second, such as ``pairwise_coef_`` of a
         :class:`hingeline.GraphSSVM` without edge features or what :func:`label_affinities` makes
         of a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
-    labels : sequence
-        Their names.
+    labels : sequence of their names
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
     """
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)
     if table.shape != (n, n):
-        raise ValueError(
-            f"weights has shape {table.shape}, expected ({n}, {n}): one row and one column for "
-            "each label."
-        )
+        what = f"weights has shape {table.shape}, expected ({n}, {n})"
+        raise ValueError(f"{what}: one row and one column for each label.")
     target = check_picture_path(path)
     side = min(max(2.4 + 0.32 * n, 4.2), 14.0)
     figure = new_figure(side + 0.9, side)
     axes = figure.subplots()
-    finite = np.abs(table[np.isfinite(table)])
-    most = float(finite.max(initial=0.0)) or 1.0
+    most = float(np.abs(table[np.isfinite(table)]).max(initial=0.0)) or 1.0
     drawn = axes.imshow(table, cmap="PuOr_r", vmin=-most, vmax=most)
     names = [_short(name) for name in labels]
     axes.set_xticks(range(n), names, rotation=90, fontsize=8)
@@ -510,24 +464,17 @@ def plot_affinities(
 
 
 def label_affinities(model: Any) -> Array:
-    """What the pairs of a :class:`hingeline.MultilabelSSVM` add to having both labels.
+    """What the pairs of a fitted :class:`hingeline.MultilabelSSVM` add to having both labels.
 
-    Parameters
-    ----------
-    model : MultilabelSSVM, fitted
-
-    Returns
-    -------
-    ndarray of shape (labels, labels)
-        ``T[1, 1] + T[0, 0] − T[0, 1] − T[1, 0]``, which does not depend on how single labels are
-        scored: positive for labels that go together. Symmetric; NaN where there is no edge.
+    That is ``T[1, 1] + T[0, 0] − T[0, 1] − T[1, 0]``, which does not depend on how single labels
+    are scored: positive for labels that go together. The matrix (labels, labels) is symmetric, and
+    NaN where there is no edge.
     """
     table = np.full((model.n_labels_, model.n_labels_), np.nan)
     pairs = model.pairwise_coef_
     first, second = model.edges_.T
     value = pairs[:, 1, 1] + pairs[:, 0, 0] - pairs[:, 0, 1] - pairs[:, 1, 0]
-    table[first, second] = value
-    table[second, first] = value
+    table[first, second] = table[second, first] = value
     return table
 
 
@@ -541,19 +488,16 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
                 f"regions has shape {regions.shape} and dtype {regions.dtype}, expected whole "
                 "numbers of shape (rows, columns): the node of each pixel."
             )
+    has = f"{name} has {len(labels)} labels" if labels.ndim else ""
     if labels.ndim == 1 and regions is not None:
-        if regions.min() < 0 or regions.max() >= len(labels):
-            raise ValueError(
-                f"regions holds {int(regions.min())} to {int(regions.max())}, but {name} has "
-                f"{len(labels)} labels: nodes are counted from 0."
-            )
+        low, high = int(regions.min()), int(regions.max())
+        if low < 0 or high >= len(labels):
+            what = f"regions holds {low} to {high}, but {has}"
+            raise ValueError(f"{what}: nodes are counted from 0.")
         return np.asarray(labels[regions])
     if labels.ndim == 1 and shape is not None:
-        if len(labels) != shape[0] * shape[1]:
-            raise ValueError(
-                f"{name} has {len(labels)} labels, but shape={tuple(shape)} has "
-                f"{shape[0] * shape[1]} pixels."
-            )
+        if len(labels) != (size := shape[0] * shape[1]):
+            raise ValueError(f"{has}, but shape={tuple(shape)} has {size} pixels.")
         return labels.reshape(shape)
     if labels.ndim != 2 or labels.size == 0:
         raise ValueError(
@@ -566,15 +510,12 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
 def _image(values: Any, size: tuple[int, ...]) -> Array:
     """Colours from 0 to 1."""
     image = np.asarray(values)
-    whole = image.dtype.kind in "iu"
-    image = image.astype(np.float64) / (255.0 if whole else 1.0)
+    image = image / (255.0 if image.dtype.kind in "iu" else 1.0)
     if image.ndim == 2:
         image = np.repeat(image[:, :, None], 3, axis=2)
     if image.shape != (*size, 3):
-        raise ValueError(
-            f"image has shape {image.shape}, but the labels have shape {size}: it must be "
-            f"{size} or {(*size, 3)}."
-        )
+        what = f"image has shape {image.shape}, but the labels have shape {size}"
+        raise ValueError(f"{what}: it must be {size} or {(*size, 3)}.")
     return np.clip(image, 0.0, 1.0)
 
 
@@ -586,17 +527,9 @@ def _classes(maps: dict[str, Array], classes: Sequence[Any] | None, void: Any) -
         except TypeError:  # of several types
             return sorted(seen, key=str)
     known = list(np.asarray(classes).tolist())
-    missing = seen - set(known)
-    if missing:
-        raise ValueError(f"the label {sorted(missing, key=str)[0]!r} is not among classes: add it.")
+    if missing := sorted(seen - set(known), key=str):
+        raise ValueError(f"the label {missing[0]!r} is not among classes: add it.")
     return known
-
-
-def _numbers(labels: Array, known: list[Any], void: Any) -> Array:
-    """Places in the list of colours; void has the last."""
-    place = {label: k for k, label in enumerate(known)} | {void: len(known)}
-    values, inverse = np.unique(labels, return_inverse=True)
-    return np.array([place[v] for v in values.tolist()])[inverse].reshape(labels.shape)
 
 
 def _short(name: Any) -> str:

@@ -1,7 +1,5 @@
 """True and predicted outputs: checked, with the loss of each, and what the page says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -59,10 +57,8 @@ def compare(
 ) -> Outcome | None:
     """The outcome that the arguments of a report describe; None if they describe none."""
     if evaluation is not None and not isinstance(evaluation, Evaluation):
-        raise TypeError(
-            "evaluation must be what hingeline.evaluation.metrics.evaluate returns, got "
-            f"{type(evaluation).__name__}."
-        )
+        what = "evaluation must be what hingeline.evaluation.metrics.evaluate returns"
+        raise TypeError(f"{what}, got {type(evaluation).__name__}.")
     if (y_true is None) != (y_pred is None):
         given, missing = ("y_true", "y_pred") if y_pred is None else ("y_pred", "y_true")
         raise ValueError(f"{given} is given without {missing}: pass both or neither.")
@@ -70,18 +66,15 @@ def compare(
     single = not own and not read_blocks(model).is_chain
     if y_true is None:
         if tokens is not None:
-            raise ValueError(
-                "tokens are shown with their labels: pass y_true and y_pred with them."
-            )
+            raise ValueError("tokens are shown with labels: pass y_true and y_pred with them.")
         return None if evaluation is None else Outcome(single, evaluation)
     if own:
         return _compare_structure(model, evaluation, y_true, y_pred, tokens)
     if single:
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     pairs = pair_labels(y_true, y_pred)
-    cost = check_loss(
-        model.loss, "zero_one" if single else "hamming", len(model.classes_), vector=not single
-    )
+    word = "zero_one" if single else "hamming"
+    cost = check_loss(model.loss, word, len(model.classes_), vector=not single)
     return _finish(pairs, find_losses(pairs, model.classes_, cost), evaluation, single, tokens)
 
 
@@ -110,10 +103,8 @@ def _finish(
     if evaluation is None:
         evaluation = evaluate(true, predicted, scheme=None if single else "auto")
     elif evaluation.n_tokens != len(pairs.true):
-        raise ValueError(
-            f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}: "
-            "pass the labels that were evaluated, or leave one of the two out."
-        )
+        what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
+        raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
     return Outcome(single, evaluation, true, predicted, losses, _check_tokens(tokens, true, single))
 
 
@@ -122,10 +113,8 @@ def _compare_structure(
 ) -> Outcome:
     """Outputs of a user's own structure: by their loss, and by label where they have labels."""
     if len(y_true) != len(y_pred):
-        raise ValueError(
-            f"y_true has {len(y_true)} examples and y_pred has {len(y_pred)}: they must have one "
-            "length."
-        )
+        what = f"y_true has {len(y_true)} examples and y_pred has {len(y_pred)}"
+        raise ValueError(f"{what}: they must have one length.")
     if len(y_true) == 0:
         raise ValueError("y_true is empty: there are no outputs to compare.")
     structure = model.structure
@@ -136,10 +125,8 @@ def _compare_structure(
     if all(len(a) == len(b) for a, b in zip(true, predicted, strict=True)):
         return _finish(pair_labels(true, predicted), losses, evaluation, single, tokens)
     if tokens is not None:
-        raise ValueError(
-            "tokens want one label each, but true and predicted outputs of one example differ in "
-            "length: leave tokens out."
-        )
+        what = "tokens need one label each, but true and predicted outputs differ in length"
+        raise ValueError(f"{what}: leave tokens out.")
     return Outcome(False, evaluation, true, predicted, losses)
 
 
@@ -154,10 +141,8 @@ def _wrap(y: Any, name: str) -> list[list[Any]]:
     labels = y.tolist() if hasattr(y, "tolist") else list(y)
     for i, label in enumerate(labels):
         if isinstance(label, (list, dict, set, np.ndarray)):
-            raise TypeError(
-                f"{name}[{i}] is a {type(label).__name__}, but the model gives one label per "
-                "example: pass a flat list of labels."
-            )
+            what = f"{name}[{i}] is a {type(label).__name__}"
+            raise TypeError(f"{what}, but the model gives one label: pass a flat list of labels.")
     return [[label] for label in labels]
 
 
@@ -169,10 +154,8 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
         raise TypeError(f"tokens must be a list, one entry per sequence, got {tokens!r:.60}.")
     found = list(tokens)
     if len(found) != len(true):
-        raise ValueError(
-            f"tokens has {len(found)} entries and y_true has {len(true)}: they must have one "
-            "length."
-        )
+        what = f"tokens has {len(found)} entries and y_true has {len(true)}"
+        raise ValueError(f"{what}: they must have one length.")
     if single:
         return [" ".join(map(str, t)) if isinstance(t, (list, tuple)) else t for t in found]
     for i, (entry, labels) in enumerate(zip(found, true, strict=True)):
@@ -180,14 +163,9 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
             raise TypeError(f"tokens[{i}] is {entry!r:.60}, not a list of tokens.")
         found[i] = list(entry)
         if len(found[i]) != len(labels):
-            raise ValueError(
-                f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)} "
-                "labels: they must have one length."
-            )
+            what = f"tokens[{i}] has {len(found[i])} tokens and y_true[{i}] has {len(labels)}"
+            raise ValueError(f"{what} labels: they must have one length.")
     return found
-
-
-# Evaluation --------------------------------------------------------------------------------------
 
 
 def describe_evaluation(outcome: Outcome | None) -> Content | None:
@@ -205,19 +183,13 @@ def describe_evaluation(outcome: Outcome | None) -> Content | None:
         )
     if found is None:
         return {"about": about, "summary": None}
-    spans = None
+    content = {"about": about, "summary": _summary(found, single), "spans": None}
     if found.spans is not None:
         averages = [found.spans.micro, found.spans.macro, found.spans.weighted]
-        spans = _scores("Spans by type", "type", found.spans.per_type, averages)
+        content["spans"] = _scores("Spans by type", "type", found.spans.per_type, averages)
     caption = "Examples by label" if single else "Tokens by label"
-    return {
-        "about": about,
-        "summary": _summary(found, single),
-        "spans": spans,
-        "pairs": _pairs(found),
-        "labels": _scores(caption, "label", found.per_label, []),
-        "confusion": _confusion(found),
-    }
+    content["labels"] = _scores(caption, "label", found.per_label, [])
+    return content | {"pairs": _pairs(found), "confusion": _confusion(found)}
 
 
 def _describe_data(found: Evaluation, single: bool) -> str:
@@ -285,16 +257,16 @@ def _confusion(found: Evaluation) -> Matrix:
         names = [names[k] for k in kept] + [f"{others} others"]
         caption += f": the {MOST_IN_MATRIX} most frequent labels, the other {others} together"
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    rows = []
-    for a, name in enumerate(names):
-        cells = []
-        for b in range(len(names)):
-            n = int(counts[a, b])
-            # Errors among the labels taken together cannot be told from what is right.
-            plain = lumped and a == b == len(names) - 1
-            kind = "" if plain else pick_shade(share[a, b], "b" if a == b else "o")
-            cells.append((count(n) if n else "·", f"{kind} d".strip() if a == b else kind))
-        rows.append((name, cells))
+
+    def cell(a: int, b: int) -> tuple[str, str]:
+        n = int(counts[a, b])
+        # Errors among the labels taken together cannot be told from what is right.
+        plain = lumped and a == b == len(names) - 1
+        kind = "" if plain else pick_shade(share[a, b], "b" if a == b else "o")
+        return count(n) if n else "·", f"{kind} d".strip() if a == b else kind
+
+    every = range(len(names))
+    rows = [(name, [cell(a, b) for b in every]) for a, name in enumerate(names)]
     note = (
         "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
         "The shade is the share of the row, on a scale of square roots."
@@ -309,9 +281,6 @@ def merge_labels(confusion: Array, kept: Array) -> Array:
     out = np.zeros((len(kept) + 1, len(kept) + 1), dtype=np.int64)
     np.add.at(out, (number[:, None], number[None, :]), confusion)
     return out
-
-
-# Errors ------------------------------------------------------------------------------------------
 
 
 def describe_errors(outcome: Outcome | None, n_errors: int) -> Content | None:
@@ -361,12 +330,9 @@ def _sentence(outcome: Outcome, i: int) -> Content:
             for t in range(start, stop)
         ]
         at = stop
-    return {
-        "head": f"Number {i}: loss {brief(outcome.losses[i])}, {count(int(wrong.sum()))} of "
-        f"{count_of(len(true), 'token')} wrong",
-        "direction": find_direction(tokens),
-        "items": items,
-    }
+    share = f"{count(int(wrong.sum()))} of {count_of(len(true), 'token')} wrong"
+    head = f"Number {i}: loss {brief(outcome.losses[i])}, {share}"
+    return {"head": head, "direction": find_direction(tokens), "items": items}
 
 
 def find_excerpts(wrong: Array) -> list[tuple[int, int]]:

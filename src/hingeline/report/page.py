@@ -1,7 +1,5 @@
 """The report: one HTML page that needs nothing but itself."""
 
-from __future__ import annotations
-
 import numbers
 import os
 from collections.abc import Sequence
@@ -23,12 +21,8 @@ FORMATS = ("html", "htm")
 def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Path:
     """Write a report of a fitted model: one HTML page, complete in itself.
 
-    Parameters
-    ----------
-    path : path
-        Ends in ``.html`` or ``.htm``. The file appears whole or not at all.
-    model, **details
-        As for :func:`render_report`.
+    The path ends in ``.html`` or ``.htm``, and the file appears whole or not at all; the other
+    parameters are those of :func:`render_report`.
 
     Examples
     --------
@@ -63,45 +57,33 @@ def render_report(
     The page has no scripts and fetches nothing. It holds what the arguments give: the model and
     its certificate always; scores, confusions and the most costly errors with ``evaluation`` or
     ``y_true`` and ``y_pred``; the command and hashes of the data files if they are given. The
-    same arguments give the same bytes.
+    same arguments give the same bytes. It needs Jinja2 and matplotlib (``hingeline[plot]``).
 
     Parameters
     ----------
     model : fitted ChainSSVM, MulticlassSSVM or SSVM
-    evaluation : Evaluation, optional
-        What :func:`hingeline.evaluation.metrics.evaluate` returned; the default is made from
-        ``y_true`` and ``y_pred`` if they are given, without intervals.
+    evaluation : Evaluation, as :func:`hingeline.evaluation.metrics.evaluate` returns it; default:
+        made from ``y_true`` and ``y_pred`` if they are given, without intervals
     y_true, y_pred : list of label sequences, or of labels for a MulticlassSSVM, optional
         True outputs, and those that the model predicts.
-    tokens : list of lists of str, or of str for a MulticlassSSVM, optional
-        What the labels are of; without it errors are shown by position.
-    command : str or list of str, optional
-        The command that made the model.
+    tokens : list of lists of str, or of str for a MulticlassSSVM; what the labels are of, optional
+    command : str or list of str, the command that made the model, optional
     data : path, list of paths, or dict, optional
         Data files, which are read to hash them. A dict maps a role, say ``"training"``, to a
         path, or to ``{"name": ..., "sha256": ...}`` (and perhaps ``"bytes"``) where the file is
         not at hand.
-    date : str or date, optional
-        Shown as it is; without it the page has no date.
+    date : str or date, shown as it is, optional
     title : str, optional
     n_errors, n_features : int, default=20 and 15
         Most errors shown, and most features for and against each label.
-    feature_names : sequence of str, optional
-        One per feature; the default is the model's own names, or x0, x1, ... where it has none.
-
-    Raises
-    ------
-    ImportError
-        If Jinja2 or matplotlib is missing: ``pip install 'hingeline[plot]'``.
+    feature_names : sequence of str; default: the model's own names, or x0, x1, ...
     """
     for name, value in (("n_errors", n_errors), ("n_features", n_features)):
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
             raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}.")
     if not hasattr(model, "solver_options"):
-        raise TypeError(
-            f"a report is of a ChainSSVM, MulticlassSSVM or SSVM, got {type(model).__name__}: of "
-            "a pipeline pass the last step."
-        )
+        what = f"a report is of a ChainSSVM, MulticlassSSVM or SSVM, got {type(model).__name__}"
+        raise TypeError(f"{what}: of a pipeline pass the last step.")
     check_is_fitted(model, "weights_")
     template = _load_template()
     facts = sections.read_facts(model)
@@ -114,13 +96,13 @@ def render_report(
         "weights": sections.describe_weights(model, n_features, feature_names),
         "provenance": sections.describe_provenance(model, command, data, date),
     }
+    kind = type(model).__name__
     page: str = template.render(
-        kind=type(model).__name__,
-        title=f"{type(model).__name__} report" if title is None else title,
+        kind=kind,
+        title=f"{kind} report" if title is None else title,
         size=_describe_size(model),
         figures=_list_figures(facts, outcome),
         sections=contents,
-        levels=range(1, sections.LEVELS + 1),
         n_levels=sections.LEVELS,
     )
     return page
@@ -156,8 +138,8 @@ def _describe_size(model: Any) -> str:
     if hasattr(model, "n_features_in_"):
         parts.append(count_of(int(model.n_features_in_), "feature"))
     if hasattr(model, "structure"):
-        parts.append(f"structure {type(model.structure).__name__}")
-        parts.append(count_of(len(model.weights_), "weight"))
+        name = type(model.structure).__name__
+        parts += [f"structure {name}", count_of(len(model.weights_), "weight")]
     return ", ".join(parts)
 
 

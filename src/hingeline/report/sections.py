@@ -1,14 +1,12 @@
 """What the page says of a model, section by section, as plain text and numbers for the template."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import numbers
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,31 +15,12 @@ import numpy as np
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.nu import positive_part
-from hingeline.evaluation.inspection import (
-    END,
-    START,
-    Blocks,
-    FeatureWeight,
-    read_blocks,
-    top_features,
-)
+from hingeline.evaluation.inspection import END, START, Blocks, read_blocks, top_features
 from hingeline.modelfile.estimators import versions
+from hingeline.report import words
 from hingeline.report.figures import draw_charts
-from hingeline.report.words import (
-    SPACE,
-    count,
-    count_of,
-    decimal,
-    decimals_for,
-    percent,
-    percent_at_most,
-    power_of_ten,
-    seconds,
-    show,
-    significant,
-)
+from hingeline.report.words import SPACE, count, count_of, decimal, percent, show, significant
 
-Array = np.ndarray[Any, Any]
 Content = dict[str, Any]
 
 #: Most of each that is shown: classes, certificates, labels of a matrix, labels with features.
@@ -89,69 +68,54 @@ class Matrix:
         return "sheet sideways" if width > SIDEWAYS else "sheet"
 
 
-def find_level(share: float) -> int:
-    """Step of shading of a share of the darkest; the root makes small shares visible."""
-    if not share > 0.0:
-        return 0
-    return min(LEVELS, max(1, math.ceil(LEVELS * math.sqrt(share) - 1e-9)))
-
-
 def pick_shade(share: float, colour: str) -> str:
-    """Class of a shaded cell; the colour is ``"b"`` for blue or ``"o"`` for orange."""
-    step = find_level(share)
-    return f"{colour}{step}" if step else ""
-
-
-# The certificate ---------------------------------------------------------------------------------
+    """Class of a cell by its share of the darkest; ``"b"`` is for blue and ``"o"`` for orange."""
+    if not share > 0.0:
+        return ""
+    # The root makes small shares visible.
+    return f"{colour}{min(LEVELS, max(1, math.ceil(LEVELS * math.sqrt(share) - 1e-9)))}"
 
 
 @dataclass(frozen=True)
 class Facts:
     """Certificate and curve of a model; weights that did not come from a fit have neither."""
 
-    primal: float = math.nan
-    dual: float = math.nan
-    gap: float = math.nan
+    primal_objective: float = math.nan
+    dual_objective: float = math.nan
+    duality_gap: float = math.nan
     n_iter: int = 0
     converged: bool = False
-    exact: bool = True  # decoding finds the best outputs
-    reason: str = "weights were set by hand"  # why the fit stopped, or where weights come from
+    oracle_exact: bool = True  # decoding finds the best outputs
+    stop_reason: str = "weights were set by hand"  # why the fit stopped, or where weights come from
     history: Sequence[HistoryRow] = ()
     tol: float = math.nan
-    restricted: float = math.nan  # primal over the outputs found, where that is all there is
+    restricted_objective: float = math.nan  # primal over the outputs found
     restricted_gap: float = math.nan
     scale: float = math.nan  # non-negative part of the primal, where that is not the primal
-    bounded: bool = True  # decoding bounds the best outputs at least: the gap is a true bound
-    integrality: float = math.nan  # part of the gap that is such bounds above what was found
+    oracle_bounds: bool = True  # decoding bounds the best outputs at least: the gap is a true bound
+    integrality_gap: float = math.nan  # part of the gap that is such bounds above what was found
 
     @property
     def relative_gap(self) -> float:
         """Share of the primal's non-negative part, ``nan`` without a certificate."""
-        return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
+        scale = self.primal_objective if math.isnan(self.scale) else self.scale
+        return relative(self.duality_gap, scale)
 
     @property
     def time(self) -> str:
         """How long the fit took."""
         last = self.history[-1].time if self.history else math.nan
-        return seconds(last) if 0.0 <= last < math.inf else "not recorded"
-
-
-_ATTRIBUTES = {
-    "primal": "primal_objective_", "dual": "dual_objective_", "gap": "duality_gap_",
-    "n_iter": "n_iter_", "converged": "converged_", "exact": "oracle_exact_",
-    "bounded": "oracle_bounds_", "integrality": "integrality_gap_",
-    "reason": "stop_reason_", "history": "history_", "tol": "tol",
-    "restricted": "restricted_objective_", "restricted_gap": "restricted_gap_",
-}  # fmt: skip
+        return words.seconds(last) if 0.0 <= last < math.inf else "not recorded"
 
 
 def read_facts(model: Any) -> Facts:
-    """The facts of a fitted model."""
-    known = {k: getattr(model, name) for k, name in _ATTRIBUTES.items() if hasattr(model, name)}
-    if "primal" in known:
+    """The facts of a fitted model, from its attributes of these names."""
+    names = {field.name: f"{field.name}_" for field in fields(Facts)} | {"tol": "tol"}
+    known = {k: getattr(model, name) for k, name in names.items() if hasattr(model, name)}
+    if "primal_objective" in known:
         known["scale"] = positive_part(model)
     facts = Facts(**known)
-    return replace(facts, reason=facts.reason.rstrip("."))
+    return replace(facts, stop_reason=facts.stop_reason.rstrip("."))
 
 
 def certificate_words(facts: Facts) -> tuple[str, str]:
@@ -161,44 +125,36 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
     the share of the optimum is at most ``(P − D)/D``. The model's own relative gap, which ``tol``
     is compared with, is a share of P and a little smaller.
     """
-    if math.isnan(facts.gap):
-        if not facts.bounded:
-            return "no bound", (
-                "No gap is certified: the structure's decoding is not exact, so nothing bounds "
-                "the optimum."
-            )
-        if not math.isnan(facts.restricted_gap):
-            share = percent_at_most(relative(facts.restricted_gap, facts.restricted))
-            return "no bound", (
+    why = ""
+    if math.isnan(facts.duality_gap):
+        why = f"No gap is certified: {facts.stop_reason}."
+        if not facts.oracle_bounds:
+            why = "No gap is certified: decoding is not exact, so nothing bounds the optimum."
+        elif not math.isnan(facts.restricted_gap):
+            gap = relative(facts.restricted_gap, facts.restricted_objective)
+            why = (
                 "No gap of the whole problem is certified, because its slack is a sum over more "
-                f"outputs than can be listed. Over the outputs found, at most {share} of the "
-                "objective can still be gained."
+                f"outputs than can be listed. Over the outputs found, at most "
+                f"{words.percent_at_most(gap)} of the objective can still be gained."
             )
-        return "no bound", f"No gap is certified: {facts.reason}."
-    if math.isinf(facts.primal):
-        return "no bound", (
-            "No gap is certified: no weights were found that keep every margin, as C = ∞ demands."
-        )
-    if facts.gap <= 0.0:
+    elif math.isinf(facts.primal_objective):
+        why = "No gap is certified: no weights were found that keep every margin (C = ∞)."
+    elif facts.duality_gap <= 0.0:
         return f"0{SPACE}%", "The objective is certified to be the optimum, up to rounding."
-    dual = facts.primal - facts.gap
-    if dual <= 0.0:
-        return "no bound", (
-            f"The optimum is certified to be at most {significant(facts.primal)}, but no bound "
-            "from below is above zero yet."
-        )
-    most = percent_at_most(facts.gap / dual)
+    elif (dual := facts.primal_objective - facts.duality_gap) <= 0.0:
+        known = f"The optimum is certified to be at most {significant(facts.primal_objective)}"
+        why = f"{known}, but no bound from below is above zero yet."
+    if why:
+        return "no bound", why
+    most = words.percent_at_most(facts.duality_gap / dual)
     sentence = f"The objective is certified to be at most {most} above the optimum."
-    if facts.integrality > 0.0:
-        part = percent_at_most(min(facts.integrality / facts.gap, 1.0))
+    if facts.integrality_gap > 0.0:
+        part = words.percent_at_most(min(facts.integrality_gap / facts.duality_gap, 1.0))
         sentence += (
             f" Decoding was not exact: {part} of the gap at most is an integrality gap, bounds "
             "above the outputs that were found, which more passes do not close."
         )
     return f"≤{SPACE}{most}", sentence
-
-
-# The model ---------------------------------------------------------------------------------------
 
 
 def describe_model(model: Any, facts: Facts) -> Content:
@@ -207,29 +163,28 @@ def describe_model(model: Any, facts: Facts) -> Content:
     stopped = {
         "converged": "converged: the certified gap is within tol",
         "interrupted": "interrupted; the best weights so far were kept",
-    }.get(facts.reason, facts.reason)
-    told = math.isnan(facts.gap) and facts.bounded  # the sentence has said why
+    }.get(facts.stop_reason, facts.stop_reason)
+    told = math.isnan(facts.duality_gap) and facts.oracle_bounds  # the sentence has said why
     if not facts.converged and not told:
         sentence += f" The fit did not converge ({stopped})."
-    share = facts.relative_gap
     weights = np.asarray(model.weights_)
     rows = {
         "stopped": stopped,
-        "primal objective": significant(facts.primal, 6),
-        "dual objective": significant(facts.dual, 6),
-        "gap": significant(facts.gap, 3),
+        "primal objective": significant(facts.primal_objective, 6),
+        "dual objective": significant(facts.dual_objective, 6),
+        "gap": significant(facts.duality_gap, 3),
     }
-    if not facts.exact:
-        rows["decoding"] = "not exact, bounds only" if facts.bounded else "not exact, no bounds"
-    if not math.isnan(facts.integrality):
-        rows["integrality gap, part of the gap"] = significant(facts.integrality, 3)
+    if not facts.oracle_exact:
+        found = "bounds only" if facts.oracle_bounds else "no bounds"
+        rows["decoding"] = f"not exact, {found}"
+    if not math.isnan(facts.integrality_gap):
+        rows["integrality gap, part of the gap"] = significant(facts.integrality_gap, 3)
     if not math.isnan(facts.restricted_gap):
-        rows["primal over the outputs found"] = significant(facts.restricted, 6)
+        rows["primal over the outputs found"] = significant(facts.restricted_objective, 6)
         rows["gap over the outputs found"] = significant(facts.restricted_gap, 3)
-    percentage = f"{significant(100 * share, 3)}{SPACE}% of the primal"
-    rows["relative gap"] = percentage if math.isfinite(share) else "none"
-    rows["time"] = facts.time
-    rows["passes"] = count(facts.n_iter) if facts.n_iter else "none"
+    percentage = f"{significant(100 * facts.relative_gap, 3)}{SPACE}% of the primal"
+    rows["relative gap"] = percentage if math.isfinite(facts.relative_gap) else "none"
+    rows |= {"time": facts.time, "passes": count(facts.n_iter) if facts.n_iter else "none"}
     if facts.history:
         last = facts.history[-1]
         rows |= {"decodes": count(last.oracle_calls), "planes": count(last.planes)}
@@ -241,10 +196,8 @@ def describe_model(model: Any, facts: Facts) -> Content:
         for name, value in model.get_params(deep=False).items()
     ]
     classes = model.classes_.tolist() if hasattr(model, "classes_") else []
-    return {
-        "lead": sentence,
-        "certificate": list(rows.items()),
-        "parameters": parameters,
+    content = {"lead": sentence, "certificate": list(rows.items()), "parameters": parameters}
+    return content | {
         "classes": classes[:MOST_CLASSES],
         "n_classes": count_of(len(classes), "class", "classes"),
         "more": count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else "",
@@ -275,9 +228,6 @@ def _plain(value: Any) -> str:
     return getattr(value, "__name__", None) or type(value).__name__
 
 
-# Convergence -------------------------------------------------------------------------------------
-
-
 def describe_convergence(facts: Facts) -> Content:
     """Charts and figures of a fit; one sentence where the model has no history."""
     history = facts.history
@@ -287,18 +237,13 @@ def describe_convergence(facts: Facts) -> Content:
     about = f"{count_of(len(history), 'pass was', 'passes were')} recorded"
     if math.isnan(facts.restricted_gap):
         made = sum(math.isfinite(row.relative_gap) for row in history)
-        about += (
-            f" and {count_of(made, 'certificate was', 'certificates were')} made. A certificate "
-            "bounds the optimum from both sides: it is never above the primal and never below the "
-            "dual. Both are the best so far."
-        )
-        if math.isnan(facts.gap) and facts.bounded:
+        about += f" and {count_of(made, 'certificate was', 'certificates were')} made. The optimum"
+        about += " lies between the dual and the primal, which are the best so far."
+        if math.isnan(facts.duality_gap) and facts.oracle_bounds:
             about += " The curves are those of the fit: the weights have been changed since."
     else:
-        about += (
-            ". The dual bounds the optimum from below. The primal counts only the outputs found; "
-            "as more are found, it may rise."
-        )
+        about += ". The dual bounds the optimum from below. The primal counts only the outputs"
+        about += " found; as more are found, it may rise."
     charts = draw_charts(history, facts.tol)
     return {"about": about, "charts": charts, "certificates": _certificates(history)}
 
@@ -315,20 +260,16 @@ def _certificates(history: Sequence[HistoryRow]) -> Table | None:
         caption += f": {len(chosen)} of {count(len(rows))}, evenly spaced"
     shares = [row.relative_gap for row in chosen]
     known = [v for row in chosen for v in (row.primal, row.dual) if math.isfinite(v)]
-    decimals = decimals_for(max(map(abs, known), default=0.0), 6)
-    fine = max(2, decimals_for(100 * min((s for s in shares if s > 0), default=1.0), 2))
+    decimals = words.decimals_for(max(map(abs, known), default=0.0), 6)
+    fine = max(2, words.decimals_for(100 * min((s for s in shares if s > 0), default=1.0), 2))
     cells = []
     for row, share in zip(chosen, shares, strict=True):
         work = [count(row.passes), decimal(row.time, 2), count(row.oracle_calls), count(row.planes)]
         primal = decimal(row.primal, decimals) if math.isfinite(row.primal) else "∞"
         dual = decimal(row.dual, decimals) if math.isfinite(row.dual) else "–"
-        gap = percent(share, fine) if math.isfinite(share) else "–"
-        cells.append([*work, primal, dual, gap])
+        cells.append([*work, primal, dual, percent(share, fine) if math.isfinite(share) else "–"])
     head = ("pass", "seconds", "decodes", "planes", "primal", "dual", "relative gap")
     return Table(caption, head, cells, words=())
-
-
-# Weights -----------------------------------------------------------------------------------------
 
 
 def describe_weights(
@@ -358,33 +299,22 @@ def _features(model: Any, n: int, names: Sequence[str] | None) -> Content:
         "speak most against it."
     )
     if len(groups) > MOST_LABELS:
-        about += (
-            f" Only the {MOST_LABELS} of {count(len(groups))} labels with the largest weights are "
-            "shown."
-        )
+        shown = f"the {MOST_LABELS} of {count(len(groups))} labels with the largest weights"
+        about += f" Only {shown} are shown."
         sizes = np.array([max(abs(row.weight) for row in found) for _, found in groups])
         groups = [groups[k] for k in np.sort(np.argsort(-sizes, kind="stable")[:MOST_LABELS])]
     largest = max(abs(row.weight) for row in rows)
-    decimals = decimals_for(largest, 3)
+    decimals = words.decimals_for(largest, 3)
 
-    def bars(rows: Sequence[FeatureWeight], sign: int, kind: str) -> list[tuple[str, str, str]]:
-        return [
-            (
-                row.feature,
-                decimal(row.weight, decimals),
-                f"{kind}{math.ceil(LEVELS * abs(row.weight) / largest)}",
-            )
-            for row in rows
-            if sign * row.weight > 0
-        ]
+    def bar(row: Any, kind: str) -> tuple[str, str, str]:
+        level = math.ceil(LEVELS * abs(row.weight) / largest)
+        return row.feature, decimal(row.weight, decimals), f"{kind}{level}"
 
-    cards = [
-        {
-            "label": label,
-            "sides": [("for", bars(found, 1, "p")), ("against", bars(found[::-1], -1, "m"))],
-        }
-        for label, found in groups
-    ]
+    cards = []
+    for label, found in groups:
+        good = [bar(row, "p") for row in found if row.weight > 0]
+        bad = [bar(row, "m") for row in reversed(found) if row.weight < 0]
+        cards.append({"label": label, "sides": [("for", good), ("against", bad)]})
     return {"about": about, "cards": cards}
 
 
@@ -398,13 +328,10 @@ def _nameless(model: Any, n: int) -> Content:
         f"The structure's joint feature vector has {count_of(len(weights), 'entry', 'entries')}; "
         f"{count(nonzero)} {'has a weight' if nonzero == 1 else 'have weights'} other than zero."
     )
-    decimals = decimals_for(float(np.max(np.abs(weights), initial=0.0)), 3)
+    decimals = words.decimals_for(float(np.max(np.abs(weights), initial=0.0)), 3)
     rows = [[count(k), decimal(weights[k], decimals)] for k in shown]
-    caption = f"The {len(shown)} largest weights"
-    return {
-        "about": about,
-        "largest": Table(caption, ("entry", "weight"), rows, words=()) if rows else None,
-    }
+    table = Table(f"The {len(shown)} largest weights", ("entry", "weight"), rows, words=())
+    return {"about": about, "largest": table if rows else None}
 
 
 def _transitions(model: Any, blocks: Blocks) -> Matrix:
@@ -430,7 +357,7 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     # Cells have room for few characters: weights of another size are shown in units of their own.
     power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
     unit = 10.0**power
-    decimals = decimals_for(largest / unit, 2)
+    decimals = words.decimals_for(largest / unit, 2)
 
     def cell(weight: float, is_allowed: bool) -> tuple[str, str]:
         if math.isnan(weight):  # from the start to the end
@@ -444,7 +371,7 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
         (names[k], [cell(*pair) for pair in zip(line.tolist(), mask.tolist(), strict=True)])
         for k, line, mask in zip(rows.tolist(), weights, allowed, strict=True)
     ]
-    units = f", in units of {power_of_ten(power)}" if power else ""
+    units = f", in units of {words.power_of_ten(power)}" if power else ""
     forbidden = "" if allowed.all() else f" × is forbidden by {model.scheme_}."
     note = (
         f"A cell is what a label right after another adds to the score{units}. Positive weights "
@@ -454,8 +381,6 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     shown = [heads[k] for k in columns.tolist()]
     return Matrix(caption, "from ↓ to →", shown, lines, note, title="Transitions")
 
-
-# Provenance --------------------------------------------------------------------------------------
 
 _PROGRAMS = {
     "python": "Python", "hingeline": "Hingeline", "numpy": "NumPy", "scipy": "SciPy",
@@ -467,15 +392,14 @@ def describe_provenance(model: Any, command: Any, data: Any, date: Any) -> Conte
     """What is needed to make the model again."""
     table = None
     if files := hash_files(data):
+        head = ["data", "file", "bytes", "SHA-256"]
+        first = 0 if any(role for role, *_ in files) else 1
         rows = [
-            [role, name, "" if size is None else count(size), digest]
+            [role, name, "" if size is None else count(size), digest][first:]
             for role, name, size, digest in files
         ]
-        head = ["data", "file", "bytes", "SHA-256"]
-        if not any(role for role, *_ in files):
-            head, rows = head[1:], [row[1:] for row in rows]
-        words = [k for k, name in enumerate(head) if name != "bytes"]
-        table = Table("Data", head, rows, words=words, names=words, kind="files")
+        words = [k for k, name in enumerate(head[first:]) if name != "bytes"]
+        table = Table("Data", head[first:], rows, words=words, names=words, kind="files")
     facts = [] if date is None else [("date", show(date))]
     facts.append(("seed", seed_words(getattr(model, "random_state", None))))
     found = versions()
@@ -504,16 +428,15 @@ def seed_words(seed: Any) -> str:
 
 def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
     """(role, name, bytes or None, SHA-256) of each data file; ``data`` as for a report."""
-    if data is None:
-        return []
     if isinstance(data, Mapping):
         entries = [(str(role), value) for role, value in data.items()]
-    elif isinstance(data, (list, tuple, str, os.PathLike)):
-        entries = [("", value) for value in (data if isinstance(data, (list, tuple)) else [data])]
+    elif data is None or isinstance(data, (list, tuple)):
+        entries = [("", value) for value in data or ()]
+    elif isinstance(data, (str, os.PathLike)):
+        entries = [("", data)]
     else:
-        raise TypeError(
-            f"data must be a path, a list of paths or a dict of them, got {type(data).__name__}."
-        )
+        what = "data must be a path, a list of paths or a dict of them"
+        raise TypeError(f"{what}, got {type(data).__name__}.")
     found: list[tuple[str, str, int | None, str]] = []
     for role, value in entries:
         where = f"data[{role!r}]" if role else "data"
@@ -530,6 +453,6 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append((role, name, file.tell(), digest))
         except OSError as error:
-            text = f"{where}: cannot read {name}: {error.strerror or error}."
-            raise type(error)(text) from None
+            what = f"{where}: cannot read {name}: {error.strerror or error}."
+            raise type(error)(what) from None
     return found

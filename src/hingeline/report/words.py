@@ -1,7 +1,5 @@
 """Numbers and texts as a reader sees them: digits, shares, times, counts, every character."""
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

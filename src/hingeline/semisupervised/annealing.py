@@ -6,9 +6,12 @@ Structured Output Learning*, (5), over weights w and labels y* of the unlabelled
     P(w, y*) = ½‖w‖² + C_l/l Σ_i slack_i(w) + C_u/u Σ_j slack_j(w, y*_j) + penalty(y*)
 
 is not convex. Algorithm 1 begins with the labelled sequences alone and raises C_u step by step; at
-each it alternates between label switching for fixed w (:mod:`.switching`) and the convex
-problem in w for fixed labels, until the labels settle. Only that convex problem has a dual and a
-certificate; of the whole there is none.
+each it alternates between labels for fixed w and the convex problem in w for fixed labels, until
+the labels settle. Only that convex problem has a dual and a certificate; the whole has none.
+
+Labels y* are those of the highest score minus penalty (:mod:`.starting`) or, as printed, such as
+label switching reaches (:mod:`.switching`). Where constraints have learned weights, these are in
+units of the score, and the penalty enters P times ``C_u/u``, as the slack does.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from hingeline.core.blocks import fill_gram
 from hingeline.core.primitives import Workers
 from hingeline.core.results import DualMemory, Result
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
-from hingeline.semisupervised.switching import Switching, measure_slacks, retarget, switch_labels
+from hingeline.semisupervised.switching import measure_slacks, retarget, switch_labels
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
@@ -35,9 +38,9 @@ NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: C_u as printed: 1e-4, 3e-4, …, 1.
 PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-#: What is tried by default. How large C_u must be depends on C_l and on the features: at C_l = 2
-#: and twenty features a token, values up to 1 hardly move the weights.
-SCHEDULE = (*PRINTED, 3.0, 10.0, 30.0, 100.0)
+#: What is tried by default: the weight of an unlabelled sequence beside that of a labelled one.
+#: How large C_u must be depends on C_l: at C_l = 2 and u = 1000 values up to 1 hardly move weights.
+RELATIVE = (0.01, 0.03, 0.1, 0.3)
 
 
 class AnnealingStep(NamedTuple):
@@ -129,21 +132,25 @@ class Annealing:
         dev: tuple[Any, Any] | None,
     ) -> None:
         self.settings, self.data, self.penalties = settings, data, penalties
+        self.learned = settings.weights == "learned"
         self.workers, self.rng, self.dev = workers, rng, dev
         self.problem: ChainProblem = data.make_problem(0, data.n)
         self._solver = WarmSolver(data.model, self.problem)
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
 
-    def run(self, schedule: Sequence[float]) -> Trajectory:
+    def run(self, schedule: Sequence[float] | None) -> Trajectory:
         """The labelled sequences alone, then every C_u of the schedule.
 
         An interruption ends it; the steps that are complete are kept.
         """
+        if schedule is None:
+            together = float(self.data.model.C) * (self.data.n - self.data.first)
+            schedule = [share * together for share in RELATIVE]
         began = time.perf_counter()
         result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
         plain = self._predict(result.weights)
-        self._record(path, 0.0, result, [], True, plain, plain, began)
+        self._record(path, 0.0, result, 0, 0, True, plain, plain, began)
         try:
             for C_u in schedule:
                 if not path.interrupted:
@@ -161,34 +168,22 @@ class Annealing:
         began = time.perf_counter()
         settings, problem, first = self.settings, self.problem, self.data.first
         at = problem.offsets[first]
-        u = self.data.n - first
         result = path.results[-1]
-        done: list[Switching] = []
+        rounds = switches = 0
         settled = False
-        while not settled and len(done) < settings.max_alternations:
-            found = switch_labels(
-                problem,
-                first,
-                result.weights,
-                C_u / u,
-                self.penalties,
-                self._start(result.weights, C_u / u),
-                order=settings.order,
-                max_switches=settings.max_switches,
-                max_sweeps=settings.max_sweeps,
-                rng=self.rng,
-            )
-            moved = found.labels != problem.labels[at:]
-            settled = bool(done) and bool(np.mean(moved) <= float(settings.label_tol))
+        while not settled and rounds < settings.max_alternations:
+            labels, switched = self._match(result.weights, C_u)
+            changed = float(np.mean(labels != problem.labels[at:]))
+            settled = rounds > 0 and changed <= float(settings.label_tol)
             if settled:
                 break
-            done.append(found)
-            result = self._solve(C_u, found.labels)
+            rounds += 1
+            switches += switched
+            result = self._solve(C_u, labels)
             if settings.verbose >= 2:
                 print(
-                    f"  alternation {len(done)}: objective {found.start_objective:.6g} to "
-                    f"{found.objective:.6g}, {found.switches} switches, "
-                    f"{len(self._solver.changed)} sequences relabelled",
+                    f"  alternation {rounds}: {100 * changed:.2f} % of tokens relabelled in "
+                    f"{len(self._solver.changed)} sequences, {switched} switches",
                     file=sys.stderr,
                 )
             if result.stop_reason == "interrupted":
@@ -196,14 +191,42 @@ class Annealing:
                 return
         labels = problem.labels[at:].copy()
         plain = self._predict(result.weights)
-        self._record(path, C_u, result, done, settled, labels, plain, began)
+        self._record(path, C_u, result, rounds, switches, settled, labels, plain, began)
+
+    def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
+        """Labels of the unlabelled tokens for these weights, and how many were switched."""
+        settings, first = self.settings, self.data.first
+        scale = 1.0 if self.learned else C_u / (self.data.n - first)
+        if settings.start == "viterbi" or not self.penalties.constraints:
+            labels = self._predict(weights)
+        else:
+            search = ConstrainedLabels(
+                self.problem, first, weights, scale, self.penalties, self.workers
+            )
+            labels = search.find_with_shares(self._prices)
+        if not settings.max_sweeps:
+            return labels, 0
+        found = switch_labels(
+            self.problem,
+            first,
+            weights,
+            scale,
+            self.penalties,
+            labels,
+            order=settings.order,
+            max_switches=settings.max_switches,
+            max_sweeps=settings.max_sweeps,
+            rng=self.rng,
+        )
+        return found.labels, found.switches
 
     def _record(
         self,
         path: Trajectory,
         C_u: float,
         result: Result,
-        done: list[Switching],
+        rounds: int,
+        switches: int,
         settled: bool,
         labels: Array,
         plain: Array,
@@ -216,7 +239,9 @@ class Annealing:
         norm = 0.5 * float(w @ w)
         labelled = float((float(model.C) * self.data.weights) @ slack)
         unlabelled = C_u / (n - first) * float(others.sum())
-        penalty = self.penalties.total(labels) if done else math.nan
+        penalty = self.penalties.total(labels) if rounds else math.nan
+        if self.learned:
+            penalty *= C_u / (n - first)
         before = self._predict(path.results[-1].weights) if path.results else plain
         score = math.nan
         if self.dev is not None:
@@ -224,14 +249,14 @@ class Annealing:
             score = float(model.score(*self.dev))
         step = AnnealingStep(
             C_u=C_u,
-            objective=norm + labelled + unlabelled + (penalty if done else 0.0),
+            objective=norm + labelled + unlabelled + (penalty if rounds else 0.0),
             norm=norm,
             labelled=labelled,
             unlabelled=unlabelled,
             penalty=penalty,
             gap=result.gap,
-            switches=sum(found.switches for found in done),
-            alternations=len(done),
+            switches=switches,
+            alternations=rounds,
             settled=settled,
             changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
             violations=self.penalties.total(plain),
@@ -249,23 +274,15 @@ class Annealing:
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
             dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
             counts = (
-                f"{penalty:.6g}" if done else "",
+                f"{penalty:.6g}" if rounds else "",
                 step.switches,
-                len(done),
+                rounds,
                 "" if settled else "not settled",
             )
             print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
 
     def _predict(self, weights: Array) -> Array:
         return find_best_labels(self.problem, self.data.first, weights, self.workers)
-
-    def _start(self, weights: Array, scale: float) -> Array:
-        if self.settings.start == "viterbi" or not self.penalties.constraints:
-            return self._predict(weights)
-        search = ConstrainedLabels(
-            self.problem, self.data.first, weights, scale, self.penalties, self.workers
-        )
-        return search.find_with_shares(self._prices)
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:

@@ -11,19 +11,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import effective_n_jobs, one_of, positive
-from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.base import InstanceConstraint
+from hingeline.constraints.learning import learn_constraints
+from hingeline.constraints.penalties import Penalties, as_constraints
 from hingeline.core.loop import outside
 from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
-from hingeline.semisupervised.annealing import (
-    SCHEDULE,
-    Annealing,
-    AnnealingStep,
-    choose_by_violations,
-)
+from hingeline.semisupervised.annealing import Annealing, AnnealingStep, choose_by_violations
 from hingeline.semisupervised.starting import (
     STARTS,
     ConstrainedLabels,
@@ -173,25 +171,32 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         From :mod:`hingeline.constraints`. Corpus-level ones speak of the unlabelled sequences
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
-        The values of C_u in turn. None: 1e-4, 3e-4, 1e-3, …, 1, as published, and on to 100.
+        The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
+        sequence weighs 0.01, 0.03, 0.1 and 0.3 of a labelled one.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
         first step that removes nine tenths of the violations that any step removes, which needs
         no labels; or the last. Violations are those of plain predictions on the unlabelled
         sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
+    weights : {"learned", "given"}, default="learned"
+        Whether weights of constraints come from the labelled sequences, by how often these break
+        each, and bounds of corpus-level ones from what the labelled sequences have
+        (:func:`~hingeline.constraints.learn_constraints`; hard constraints stay hard), or, as
+        printed, both are taken as they are.
     start : {"beam", "viterbi"}, default="beam"
-        Where label switching starts: labels found by a beam search under the instance-level
-        constraints, or, as printed, those of the weights alone, from which single switches seldom
-        reach labels that keep the constraints.
+        Labels of the unlabelled sequences are those of the highest score minus penalty, by beam
+        search under the instance-level constraints, or, as printed, begin with those of the
+        weights alone, from which single switches seldom reach labels that keep the constraints.
+    max_sweeps : int, default=0
+        Sweeps of label switching (Algorithm 2) from there, while any label is switched (printed:
+        1). Python predicates are unknown to it.
     order : {"sequential", "random"}, default="sequential"
         How labels are switched: every position in turn takes the best label, as printed, or
         random positions and labels are tried, as the paper's text says.
     max_switches : int, optional
         Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
-    max_sweeps : int, default=1
-        Sweeps in one call of Algorithm 2: more than the one printed, while any label is switched.
-    max_alternations : int, default=10
-        Rounds of label switching and training at one C_u, at most (printed: 1000).
+    max_alternations : int, default=2
+        Rounds of labelling and training at one C_u, at most (printed: 1000).
     label_tol : float, default=1e-3
         A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
     classes : sequence, optional
@@ -208,6 +213,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         convex problem with the labels fixed.
     classes_ : ndarray
     weights_ : ndarray
+    constraints_ : list of constraints
+        With the weights and bounds that were learned.
     steps_ : list of AnnealingStep
         What happened at each C_u; the first, at ``C_u = 0``, is the supervised solution.
     step_weights_ : list of ndarray
@@ -237,27 +244,36 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     _: KW_ONLY
     C_u: Sequence[float] | None = None
     select: str | None = None
+    weights: str = "learned"
     start: str = "beam"
+    max_sweeps: int = 0
     order: str = "sequential"
     max_switches: int | None = None
-    max_sweeps: int = 1
-    max_alternations: int = 10
+    max_alternations: int = 2
     label_tol: float = 1e-3
     random_state: Any = None
     verbose: int = 0
 
     def _check(self, model: Any, dev: Any) -> None:
         check_margin_base(model)
-        if len(self._schedule) == 0:
-            raise ValueError("C_u is empty: give at least one value, or None for the default.")
-        for k, value in enumerate(self._schedule):
-            positive(f"C_u[{k}]", value)
+        if self._schedule is not None:
+            if len(self._schedule) == 0:
+                raise ValueError("C_u is empty: give at least one value, or None for the default.")
+            for k, value in enumerate(self._schedule):
+                positive(f"C_u[{k}]", value)
+        one_of("weights", self.weights, ("learned", "given"))
         one_of("start", self.start, STARTS)
         one_of("order", self.order, ORDERS)
         if self.label_tol != 0:
             positive("label_tol", self.label_tol)
-        for name in ("max_sweeps", "max_alternations"):
-            positive(name, getattr(self, name), integer=True)
+        positive("max_alternations", self.max_alternations, integer=True)
+        if self.max_sweeps != 0:
+            positive("max_sweeps", self.max_sweeps, integer=True)
+        elif self.start == "viterbi" or self.order == "random" or self.max_switches is not None:
+            raise ValueError(
+                "start='viterbi', order='random' and max_switches are for label switching: set "
+                "max_sweeps to 1 or more."
+            )
         if self.max_switches is not None:
             positive("max_switches", self.max_switches, integer=True)
         if self.select is not None:
@@ -266,25 +282,28 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
 
     @property
-    def _schedule(self) -> Sequence[float]:
-        given = SCHEDULE if self.C_u is None else self.C_u
-        return (given,) if isinstance(given, (int, float)) else given
+    def _schedule(self) -> Sequence[float] | None:
+        return (self.C_u,) if isinstance(self.C_u, (int, float)) else self.C_u
 
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model
         model.warm_start = False
-        seed = None
-        if self.random_state is not None:
-            entropy = self.random_state
-            if isinstance(entropy, np.random.RandomState):
-                entropy = int(entropy.randint(2**31 - 1))
-            seed = int(np.random.default_rng(entropy).integers(2**31 - 1))
-            if model.random_state is None:
-                model.random_state = seed
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if model.random_state is None:
+            model.random_state = seed
         if data.first == data.n:
             self._learn_supervised(data, dev)
             return
-        penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
+        self.constraints_ = as_constraints(self.constraints)
+        if self.weights == "learned":
+            known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
+            given = data.seen[: data.first], [part.tolist() for part in known]
+            self.constraints_ = learn_constraints(self.constraints_, *given)
+        penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
+        if penalties.predicates and self.max_sweeps:
+            raise ValueError(
+                "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
+            )
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
             path = Annealing(self, data, penalties, workers, rng, dev).run(self._schedule)
@@ -385,7 +404,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         problem = self.base_._prepare(X, lengths, allowed)
         everyone = np.arange(len(problem.offsets) - 1)
         seen = find_words(X, words, everyone, problem.offsets)
-        penalties = Penalties(self.constraints, seen, self.classes_.tolist(), unknown="ignore")
+        rules = as_constraints(getattr(self, "constraints_", self.constraints))
+        rules = [rule for rule in rules if isinstance(rule, InstanceConstraint)]
+        penalties = Penalties(rules, seen, self.classes_.tolist(), unknown="ignore")
         with Workers(effective_n_jobs(self.base_.n_jobs), 0) as workers:
             search = ConstrainedLabels(problem, 0, self.weights_, 1.0, penalties, workers, 32)
             numbers = search.find()
@@ -394,9 +415,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
         """Write the model of the chosen step to a file, as :meth:`ChainSSVM.save` does.
 
-        The file holds ``base_`` and the record of the annealing; :func:`hingeline.load` and the
-        command line read it as a ChainSSVM, without a certificate. Constraints and weights of
-        other steps are left out.
+        The file holds ``base_``, the record of the annealing and the learned weights of the
+        constraints by their titles; :func:`hingeline.load` and the command line read it as a
+        ChainSSVM, without a certificate. Constraints and other steps are left out.
 
         Parameters
         ----------
@@ -410,7 +431,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
             for row in (step._asdict() for step in self.steps_)
         ]
-        record = {"steps": rows, "selected": self.selected_}
+        record: dict[str, Any] = {"steps": rows, "selected": self.selected_}
+        if self.weights == "learned":
+            rules = getattr(self, "constraints_", [])
+            record["weights"] = {rule.title: rule.weight for rule in rules if not rule.hard}
         both = {**(metadata or {}), "semisupervised": record}
         stored = copy(self.base_)  # its certificate is that of another problem
         stored.primal_objective_ = self.primal_objective_

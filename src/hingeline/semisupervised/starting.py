@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import check_class_weight, check_sample_weight
 from hingeline._jit import kernel
-from hingeline.constraints.decode import drop_from, search_by_beam
+from hingeline.constraints.decode import climb_with_predicates, drop_corpus, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
 from hingeline.core.primitives import Workers
@@ -60,12 +60,17 @@ class PartlyLabelled:
     offsets: Array
     labels: Array  # of the labelled tokens
     weights: Array  # of the labelled sequences
-    words: list[list[Any]]  # what constraints see of the unlabelled sequences
+    seen: list[list[Any]]  # what constraints see of the sequences
 
     @property
     def n(self) -> int:
         """Number of sequences."""
         return len(self.order)
+
+    @property
+    def words(self) -> list[list[Any]]:
+        """What constraints see of the unlabelled sequences."""
+        return self.seen[self.first :]
 
     def make_problem(self, lo: int, hi: int) -> Any:
         """The sequences ``lo ≤ i < hi``; unlabelled tokens have label 0 for the time being."""
@@ -119,7 +124,7 @@ def prepare(
         inner,
         labels,
         check_sample_weight(sample_weight, len(known))[order[:first]],
-        find_words(X, words, order[first:], offsets),
+        find_words(X, words, order, offsets),
     )
 
 
@@ -236,7 +241,7 @@ def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Worke
 
 
 class ConstrainedLabels:
-    """Labels by beam search under the instance constraints, Python predicates left out.
+    """Labels by beam search under the instance constraints, and climbing under Python predicates.
 
     The problem's sequences from number ``first`` on are labelled; ``scale`` is what a unit of score
     is worth beside the penalties, and ``width`` the number of hypotheses of the beam.
@@ -253,7 +258,7 @@ class ConstrainedLabels:
         width: int = BEAM_WIDTH,
     ) -> None:
         self.penalties = penalties
-        self.compiled = drop_from(penalties.compiled, "bad_change")
+        self.compiled = drop_corpus(penalties.compiled)
         self.scale, self.width, self.workers = scale, width, workers
         self.scores: Array = np.empty(self.compiled.unary.shape)
         table = layout_of(problem)["transition"].table(w)
@@ -278,6 +283,8 @@ class ConstrainedLabels:
             search_by_beam(own_tables, scores, self.transitions, labels, self.width)
 
         self.workers.map(search, self.sequences)
+        if self.penalties.predicates:
+            return climb_with_predicates(self.penalties, scores, self.transitions, labels)
         return labels
 
     def find_with_shares(self, prices: Array) -> Array:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline.constraints.penalties import Penalties, SwitchEvaluator
+from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import commit_switch, sum_penalties, switch_costs
 from hingeline.core.blocks import WorkingSet, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
@@ -62,95 +62,10 @@ class Switching(NamedTuple):
     sweeps: int
 
 
-# Slack for fixed labels, and a sweep where a penalty is a Python function ----------------------
-
-
 @helper
 def is_lower(change: float, scale: float, maximum: float, penalty: float) -> bool:
     """Whether a change of the objective is a decrease that rounding does not explain."""
     return change < -SWITCH_ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
-
-
-@kernel
-def fill_slack_table(
-    problem: ChainProblem, i: int, w: Array, y: Array, maxima: Array, out: Array
-) -> None:
-    """``out[t, k]``: slack of the labelling y of sequence i with label k at position t instead.
-
-    ``inf`` where that is forbidden; ``maxima[t, k]`` is the loss-augmented maximum in it.
-    """
-    n_labels = problem.n_labels
-    stride = problem.stride
-    length = y.shape[0]
-    A = moves(problem, w)
-    onwards = A.reshape(A.size)
-    backwards = transposed(A, n_labels).reshape(n_labels * stride)
-    cost = problem.cost.reshape(problem.cost.size)
-    unit = uniform_cost(problem.cost)
-    table = position_scores(problem, i, w, 0.0)
-    scores = table.reshape(table.size)
-    ahead = np.zeros(length * stride)
-    behind = np.zeros(length * stride)
-    reach = np.empty(stride)
-    row = np.empty(n_labels)
-    for t in range(length - 1, 0, -1):
-        step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
-    for t in range(length - 1):
-        step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
-    score = path_score(table, A, y)
-    for t in range(length):
-        for k in range(n_labels):
-            at = t * stride + k
-            row[k] = ahead[at] + scores[at] + behind[at]
-        augmented_maxima(row, problem.cost, unit, n_labels, maxima[t])
-        switch_gains(scores, onwards, backwards, y, stride, n_labels, t, row)
-        for k in range(n_labels):
-            out[t, k] = maxima[t, k] - score - row[k]
-
-
-def sweep_slowly(
-    problem: ChainProblem,
-    first: int,
-    w: Array,
-    scale: float,
-    evaluator: SwitchEvaluator,
-    order: Array,
-    limit: int,
-    places: Array,
-    candidates: Array,
-    slack: Array,
-) -> int:
-    """A sweep as that of :func:`sweep_labels`, where a penalty is a Python function.
-
-    Slack comes from the kernels, made anew after every accepted switch; penalties come from the
-    evaluator, which holds the labels.
-    """
-    start = problem.offsets[first]
-    switches = 0
-    for i in order.tolist():
-        lo, hi = (int(at - start) for at in problem.offsets[first + i : first + i + 2])
-        y = evaluator.labels[lo:hi]
-        maxima = np.empty((hi - lo, problem.n_labels))
-        table = np.empty_like(maxima)
-        fill_slack_table(problem, first + i, w, y, maxima, table)
-        for visit in range(hi - lo if problem.n_labels > 1 else 0):
-            if switches >= limit:
-                break
-            t = int(places[lo + visit]) if len(places) else visit
-            now = int(y[t])
-            penalties = evaluator.switch_costs(i, t)
-            changes = scale * (table[t] - table[t, now]) + penalties
-            changes[now] = 0.0
-            best = int(np.argmin(changes))
-            if len(places):
-                best = int(candidates[lo + visit])
-                best += best >= now
-            if best != now and is_lower(changes[best], scale, maxima[t, now], penalties[best]):
-                evaluator.commit_switch(i, t, best)
-                switches += 1
-                fill_slack_table(problem, first + i, w, y, maxima, table)
-        slack[i] = max(table[0, y[0]], 0.0)
-    return switches
 
 
 # Sweeps --------------------------------------------------------------------------------------
@@ -310,18 +225,14 @@ def switch_labels(
     nothing. ``scale`` is ``C_u/u``, what a unit of slack costs; ``labels`` of all unlabelled tokens
     are where to start, and are left as they are. ``order`` is "sequential", every position in turn
     with its best label, or "random", positions and labels drawn from ``rng``. Sweeps are repeated,
-    at most ``max_sweeps`` in all, as long as something was switched.
+    at most ``max_sweeps`` in all, as long as something was switched. Python predicates are unknown.
     """
     lengths = np.diff(problem.offsets[first:])
     n = len(lengths)
     slack = np.empty(n)
     compiled = penalties.compiled
-    if penalties.predicates:
-        evaluator = SwitchEvaluator(penalties, labels)
-        labels = evaluator.labels
-    else:
-        labels = np.array(labels, dtype=np.int32)
-        state = penalties.state(labels)
+    labels = np.array(labels, dtype=np.int32)
+    state = penalties.state(labels)
 
     def sweep(limit: int, at_random: bool) -> int:
         sequences, places, candidates = np.arange(n), np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -331,16 +242,10 @@ def switch_labels(
             places = rng.integers(0, np.repeat(lengths, lengths))
             candidates = rng.integers(0, max(problem.n_labels - 1, 1), len(places))
         trials = (sequences, limit, places, candidates)
-        if penalties.predicates:
-            return sweep_slowly(problem, first, w, scale, evaluator, *trials, slack)
-        found = sweep_labels(problem, first, w, scale, compiled, state, *trials, labels, slack)
-        return int(found)
+        return int(sweep_labels(problem, first, w, scale, compiled, state, *trials, labels, slack))
 
     def objective() -> tuple[float, float]:
-        if penalties.predicates:
-            penalty = evaluator.sum_penalties()
-        else:
-            penalty = float(sum_penalties(compiled, state))
+        penalty = float(sum_penalties(compiled, state))
         return scale * float(slack.sum()) + penalty, penalty
 
     most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)

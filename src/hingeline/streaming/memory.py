@@ -19,7 +19,14 @@ import numpy as np
 
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import FREE_SLOTS_ONLY, WorkingSet, add_planes, empty_working_set, insert
+from hingeline.core.blocks import (
+    FREE_SLOTS_ONLY,
+    WorkingSet,
+    add_planes,
+    empty_working_set,
+    insert,
+    spread,
+)
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.solvers.enumerated import add_all
@@ -30,46 +37,26 @@ Array = np.ndarray[Any, Any]
 Multipliers = WorkingSet | Array
 
 
-@kernel
-def copy_some(old: WorkingSet, chosen: Array, new: WorkingSet) -> None:
-    """Planes with mass or drift of the chosen examples; ``new`` has room for exactly these."""
-    for e in range(chosen.shape[0]):
-        i = chosen[e]
-        s = old.slot[i]
-        t = new.slot[e]
-        length = old.length[i]
-        room = new.capacity[e]
-        count = 0
-        which = np.empty(old.used[i], dtype=np.int64)
-        for j in range(old.used[i]):
-            if old.alpha[s + j] != 0.0 or old.drift[s + j] != 0.0:
-                which[count] = j
-                count += 1
-        for p in range(count):
-            j = which[p]
-            new.alpha[t + p] = old.alpha[s + j]
-            new.offset[t + p] = old.offset[s + j]
-            new.scale[t + p] = old.scale[s + j]
-            new.sqnorm[t + p] = old.sqnorm[s + j]
-            new.drift[t + p] = old.drift[s + j]
-            if new.gram.shape[0] > 0:
-                for q in range(count):
-                    new.gram[new.gram_start[e] + p * room + q] = old.gram[
-                        old.gram_start[i] + j * old.capacity[i] + which[q]
-                    ]
-            for k in range(length):
-                new.y[new.y_start[e] + p * length + k] = old.y[old.y_start[i] + j * length + k]
-        new.used[e] = count
-
-
 def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
-    """The multipliers of some examples, without planes that count for nothing."""
+    """The multipliers of some examples, without planes that count for nothing.
+
+    Inner products of planes are left out: who needs them computes them.
+    """
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
-    ws = multipliers
-    counts = np.add.reduceat((ws.alpha != 0.0) | (ws.drift != 0.0), ws.slot, dtype=np.int64)
-    new = empty_working_set(ws.length[chosen], np.maximum(counts[chosen], 1), len(ws.gram) > 0)
-    copy_some(ws, np.ascontiguousarray(chosen, dtype=np.int64), new)
+    ws, used = multipliers, multipliers.used[chosen]
+    slots = spread(ws.slot[chosen], used)
+    kept = (ws.alpha[slots] != 0.0) | (ws.drift[slots] != 0.0)
+    owners, slots = np.repeat(np.arange(len(chosen)), used)[kept], slots[kept]
+    used, lengths = np.bincount(owners, minlength=len(chosen)), ws.length[chosen]
+    new = empty_working_set(lengths, np.maximum(used, 1), gram=False)
+    new.used[:] = used
+    there = spread(new.slot, used)
+    for name in ("alpha", "offset", "scale", "sqnorm", "drift"):
+        getattr(new, name)[there] = getattr(ws, name)[slots]
+    places = slots - ws.slot[chosen][owners]
+    starts = ws.y_start[chosen][owners] + places * lengths[owners]
+    new.y[spread(new.y_start, used * lengths)] = ws.y[spread(starts, lengths[owners])]
     return new
 
 
@@ -78,20 +65,13 @@ def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Mul
     if n_outputs is not None and any(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate([make_table(part, n_outputs) for part in parts])
     sets = [part for part in parts if isinstance(part, WorkingSet)]
-    if len(sets) == 1:
-        return sets[0]
-    lengths = np.concatenate([ws.length for ws in sets])
-    capacity = np.concatenate([ws.capacity for ws in sets])
-    gram = all(len(ws.gram) > 0 for ws in sets)  # a solver may have done without
-    layout = empty_working_set(lengths, capacity, gram)  # where everything begins
-    kept = {"slot", "y_start", "gram_start", "length", "capacity"}
-    return layout._replace(
-        **{
-            name: np.concatenate([getattr(ws, name) for ws in sets])
-            for name in WorkingSet._fields
-            if name not in kept and (gram or name != "gram")
-        }
-    )
+
+    def join(name: str) -> Array:
+        return np.concatenate([getattr(ws, name) for ws in sets])
+
+    layout = empty_working_set(join("length"), join("capacity"), gram=False)
+    contents = ("used", "wanted", "alpha", "offset", "scale", "sqnorm", "drift", "stamp", "y")
+    return layout._replace(**{name: join(name) for name in contents})
 
 
 def make_table(multipliers: Multipliers, n_outputs: int) -> Array:
@@ -117,12 +97,6 @@ def list_planes(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:
     slots = spread(ws.slot, ws.used)
     y = ws.y[spread(ws.y_start, ws.used * ws.length)]
     return ws.used.copy(), y, ws.alpha[slots], ws.drift[slots]
-
-
-def spread(starts: Array, counts: Array) -> Array:
-    """``starts[i], starts[i] + 1, …`` with ``counts[i]`` terms, one after the other."""
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
 
 
 def sum_masses(multipliers: Multipliers) -> Array:
@@ -225,30 +199,20 @@ class LiveWeights:
         before, grows = self.layout, (columns, stride) != (self.n_columns, self.stride)
         self.n_columns, self.n_labels, self.stride = columns, n_labels, stride
         self.layout = self.shape._make_layout(columns, n_labels, stride)
-        if grows:
-            self._w, self._u = (self._copy(flat, before) for flat in (self._w, self._u))
-            self.copies += 1
-        else:
-            self._shift(before)
+        self.copies += grows
+        self._w, self._u = (self._move(flat, before, grows) for flat in (self._w, self._u))
 
-    def _copy(self, flat: Array, before: Layout) -> Array:
-        """The same weights in a larger vector."""
-        new = self._allocate()
-        for name, block in before.items():
-            target = self.layout[name].padded(new)
-            target[: block.rows, : block.stride] = block.padded(flat)
+    def _move(self, flat: Array, before: Layout, grows: bool) -> Array:
+        """The same weights in a larger vector; or in the same, where later blocks move along."""
+        moved = [n for n, block in before.items() if grows or self.layout[n].start != block.start]
+        tables = {name: before[name].padded(flat) for name in moved}
+        new = self._allocate() if grows else flat
+        if moved and not grows:
+            tables = {name: table.copy() for name, table in tables.items()}
+            flat[before[moved[0]].start : self.layout.size] = 0.0
+        for name, table in tables.items():
+            self.layout[name].padded(new)[: table.shape[0], : table.shape[1]] = table
         return new
-
-    def _shift(self, before: Layout) -> None:
-        """Move the blocks that lie behind one that has got more rows."""
-        moved = [name for name, block in before.items() if self.layout[name].start != block.start]
-        if moved:
-            first = before[moved[0]].start
-            for flat in (self._w, self._u):
-                kept = {name: before[name].padded(flat).copy() for name in moved}
-                flat[first : self.layout.size] = 0.0
-                for name, table in kept.items():
-                    self.layout[name].padded(flat)[:] = table
 
     def average(self, n_columns: int, visits: float) -> Array:
         """A copy of the average of so many iterates, without room to spare."""
@@ -258,10 +222,6 @@ class LiveWeights:
         for name, block in tight.items():
             out = block.table(flat)
             w, u = (self.layout[name].table(f)[: block.rows] for f in (self._w, self._u))
-            if factor:  # no third copy of the weights
-                out[:] = u
-                out *= factor
-                out += w
-            else:
-                out[:] = w
+            np.multiply(u, factor, out=out)  # no third copy of the weights
+            out += w
         return flat

@@ -30,9 +30,9 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline._checks import effective_n_jobs, positive
+from hingeline._checks import effective_n_jobs, positive, require
 from hingeline._jit import announce_compiling
-from hingeline.core.blocks import WorkingSet, empty_working_set
+from hingeline.core.blocks import WorkingSet, empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.loop import outside
 from hingeline.core.primitives import Compiled, Workers
@@ -50,7 +50,6 @@ from hingeline.streaming.memory import (
     join_multipliers,
     list_planes,
     restore_planes,
-    spread,
     sum_masses,
 )
 
@@ -58,6 +57,7 @@ Array = np.ndarray[Any, Any]
 
 #: Rows, offsets of sequences (None where every row is an example) and labels.
 Examples = tuple[sp.csr_matrix, Array | None, Array]
+CARRY_OVER = "call partial_fit once without passes=, which carries them over."
 #: What a call that fails leaves as it was.
 _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
 
@@ -95,40 +95,30 @@ class Stream:
 
     def check(self, passes: Any, memory: Any) -> None:
         """Refuse what a stream cannot do."""
-        owner = self.owner
+        owner, solver = self.owner, self.owner.solver
         if passes is not None:
             positive("passes", passes, integer=True)
-            if owner.slack == "nu":
-                raise ValueError(
-                    "passes= needs a fixed C, which slack='nu' does not have: leave it out, or use "
-                    "slack='max' with C."
-                )
+            text = "passes= needs a fixed C, which slack='nu' does not have: leave it out"
+            require(owner.slack != "nu", f"{text}, or use slack='max' with C.")
             able = self._solver_class().name
-            if owner.solver not in ("auto", able):
-                raise ValueError(
-                    f"passes= works with solver {able!r}, not with {owner.solver!r}: leave it out."
-                )
-            if math.isinf(owner.C):
-                raise ValueError("passes= needs a finite C: leave it out for a hard margin.")
-            if isinstance(owner.class_weight, str):
-                raise ValueError(
-                    "class_weight='balanced' changes with every batch, which passes= cannot "
-                    "follow: give class_weight as a mapping."
-                )
+            text = f"passes= works with solver {able!r}, not with {solver!r}: leave it out."
+            require(solver in ("auto", able), text)
+            finite = not math.isinf(owner.C)
+            require(finite, "passes= needs a finite C: leave it out for a hard margin.")
+            text = "class_weight='balanced' changes with every batch, which passes= cannot follow"
+            fixed = not isinstance(owner.class_weight, str)
+            require(fixed, f"{text}: give class_weight as a mapping.")
         if memory is not None:
             positive("memory", memory, integer=True)
-        if not owner._solver_class(None).by_example:
-            raise ValueError(
-                f"partial_fit needs multipliers of single examples, which solver={owner.solver!r} "
-                "does not have: use solver='auto'."
-            )
+        text = f"partial_fit needs multipliers of single examples, which {solver=} does not have"
+        require(owner._solver_class(None).by_example, f"{text}: use solver='auto'.")
 
     def refuse_changes(self, *names: str) -> None:
         """Refuse parameters that are no longer what they were for the examples before."""
         before = self.blocks[-1].settings
         for name in names:
             if name in before and getattr(self.owner, name) != before[name]:
-                remedy = "call partial_fit once without passes=, which carries them over."
+                remedy = CARRY_OVER
                 if name in ("fit_intercept", "boundary"):
                     remedy = "call fit on all examples."
                 raise ValueError(
@@ -161,11 +151,9 @@ class Stream:
         fresh_planes: bool = False,
     ) -> None:
         """Take in new examples; ``fresh_planes`` gives up the multipliers of the old ones."""
-        if memory is not None and len(weights) > memory:
-            raise ValueError(
-                f"memory={memory} is less than the {len(weights)} examples given: give smaller "
-                "batches or more memory."
-            )
+        text = f"{memory=} is less than the {len(weights)} examples given"
+        fits = memory is None or len(weights) <= memory
+        require(fits, f"{text}: give smaller batches or more memory.")
         if self.blocks:
             self.refuse_changes("fit_intercept", "boundary")
             if passes is not None:
@@ -173,11 +161,9 @@ class Stream:
             if memory is not None:
                 self.live = None
                 self._shrink(memory - len(weights))
-        if passes is not None and fresh_planes:
-            raise ValueError(
-                "the scheme has changed, which passes= cannot follow: call partial_fit once "
-                "without passes=."
-            )
+        text = "the scheme has changed, which passes= cannot follow"
+        fine = passes is None or not fresh_planes
+        require(fine, f"{text}: call partial_fit once without passes=.")
         if passes is not None and (memory is None or not self.blocks):
             self._visit_new(examples, weights, passes)
             return
@@ -208,14 +194,14 @@ class Stream:
             examples = [examples_of(block.compiled.problem) for block in self.blocks]
             width = owner.n_features_in_ + bool(owner.fit_intercept)
             compiled = owner._compile(owner._make(*self._stack(examples, width)))
-            whole = DualMemory(
-                compiled,
-                stack_forms([block.form for block in self.blocks]),
-                join_multipliers([b.multipliers for b in self.blocks], compiled.n_outputs),
-                np.concatenate([block.weights for block in self.blocks]),
-                self.blocks[-1].settings,
+            multipliers = join_multipliers([b.multipliers for b in self.blocks], compiled.n_outputs)
+            weights = np.concatenate([block.weights for block in self.blocks])
+            fields: Any = (  # blocks differ in what is per example only
+                np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
+                for values in zip(*(block.form for block in self.blocks), strict=True)
             )
-            self.blocks = [whole]
+            form, settings = Formulation(*fields), self.blocks[-1].settings
+            self.blocks = [DualMemory(compiled, form, multipliers, weights, settings)]
         return self.blocks[0]
 
     def _stack(self, parts: Sequence[Examples], width: int) -> Examples:
@@ -262,11 +248,8 @@ class Stream:
 
     @staticmethod
     def _refuse_other_costs(before: Array, now: Array) -> None:
-        if not same_costs(before, now):
-            raise ValueError(
-                "loss or class_weight has changed since the examples before: call partial_fit "
-                "once without passes=, which carries them over."
-            )
+        text = "loss or class_weight has changed since the examples before"
+        require(same_costs(before, now), f"{text}: {CARRY_OVER}")
 
     def _visit(
         self,
@@ -367,11 +350,8 @@ class Stream:
 
     def forget(self, which: Any, keep_last: int | None) -> None:
         """Leave examples behind; see :meth:`hingeline.ChainSSVM.forget`."""
-        if not self.blocks:
-            raise ValueError(
-                "there are no examples to forget: only partial_fit, and fit with warm_start=True, "
-                "remember any."
-            )
+        remedy = "only partial_fit, and fit with warm_start=True, remember any"
+        require(self.blocks, f"there are no examples to forget: {remedy}.")
         n = len(self)
         if (which is None) == (keep_last is None):
             raise TypeError("say what to forget: either which= or keep_last=.")
@@ -381,13 +361,12 @@ class Stream:
             gone[: max(n - int(keep_last), 0)] = True
         else:
             gone[read_choice(which, n)] = True
-        if gone.all():
-            raise ValueError(f"which= names all {n} examples: leave at least one, or fit anew.")
+        text = f"which= names all {n} examples: leave at least one, or fit anew."
+        require(not gone.all(), text)
         if gone.any():
             self._drop(gone)
             self.go_live()
-            count = int(np.count_nonzero(gone))
-            self._store_uncertified(f"{count} examples were forgotten", 0, [])
+            self._store_uncertified(f"{np.count_nonzero(gone)} examples were forgotten", 0, [])
 
     def _shrink(self, room: int) -> None:
         """Forget what does not fit into the memory: examples without mass first, oldest first.
@@ -436,10 +415,11 @@ class Stream:
         owner, problem = self.owner, block.compiled.problem
         stride = problem.stride if problem.stride >= len(owner.classes_) else None
         small = owner._make(*choose_examples(problem, chosen), stride)
+        fields: Any = (v[chosen] if isinstance(v, np.ndarray) else v for v in block.form)
         return dataclasses.replace(
             block,
             compiled=without_tables(owner._compile(small)),
-            form=choose_form(block.form, chosen),
+            form=Formulation(*fields),
             multipliers=choose_planes(block.multipliers, chosen),
             weights=block.weights[chosen],
         )
@@ -450,16 +430,13 @@ def read_choice(which: Any, n: int) -> Array:
     array = np.asarray(which)
     if array.ndim != 1 or (array.dtype.kind not in "iub" and array.size):
         raise TypeError("which must be a vector of numbers of examples, or a mask.")
+    kept = f"but {n} examples are remembered."
     if array.dtype == bool:
-        if len(array) != n:
-            raise ValueError(f"which has {len(array)} entries, but {n} examples are remembered.")
+        require(len(array) == n, f"which has {len(array)} entries, {kept}")
         return np.flatnonzero(array)
     chosen = array.astype(np.int64)
-    wrong = (chosen < -n) | (chosen >= n)
-    if wrong.any():
-        raise ValueError(
-            f"which names example {chosen[wrong][0]}, but {n} examples are remembered."
-        )
+    for number in chosen[(chosen < -n) | (chosen >= n)]:
+        raise ValueError(f"which names example {number}, {kept}")
     return chosen
 
 
@@ -528,21 +505,6 @@ def _stack_ends(parts: Sequence[Array]) -> Array:
     return np.concatenate(
         [[0], *(part[1:] + start for part, start in zip(parts, starts[:-1], strict=True))]
     )
-
-
-def stack_forms(forms: Sequence[Formulation]) -> Formulation:
-    """The formulation of all blocks; they differ in what is per example only."""
-    fields: Any = [
-        np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
-        for values in zip(*forms, strict=True)
-    ]
-    return Formulation(*fields)
-
-
-def choose_form(form: Formulation, chosen: Array) -> Formulation:
-    """The formulation of some examples."""
-    fields: Any = [value[chosen] if isinstance(value, np.ndarray) else value for value in form]
-    return Formulation(*fields)
 
 
 def choose_examples(problem: Any, chosen: Array) -> Examples:

@@ -1,0 +1,95 @@
+"""The documentation site: ``python -m sphinx -W docs build/site``."""
+
+import warnings
+from importlib import metadata
+from urllib.request import urlopen
+
+warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
+
+project = "Hingeline"
+author = copyright = "The Hingeline developers"
+version = release = metadata.version("hingeline")
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.zip"]
+suppress_warnings = ["config.cache"]
+
+# Markdown
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+# The reference, from the docstrings
+autosummary_generate = True
+numpydoc_class_members_toctree = False
+numpydoc_show_inherited_class_members = True
+numpydoc_xref_param_type = False
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+
+# The gallery, from the examples, which are run
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "min_reported_time": 30,
+    "show_memory": False,
+    "within_subsection_order": "ExampleTitleSortKey",
+    "remove_config_comments": True,
+    "doc_module": ("hingeline",),
+    "backreferences_dir": "generated/backreferences",
+}
+
+# Links to other projects: their lists of names are read where there is a network.
+OTHERS = {"sklearn": "https://scikit-learn.org/stable", "numpy": "https://numpy.org/doc/stable"}
+
+
+def is_there(address: str) -> bool:
+    """Whether another project's list of names can be read."""
+    try:
+        with urlopen(f"{address}/objects.inv", timeout=3):
+            return True
+    except OSError:
+        return False
+
+
+intersphinx_mapping = {name: (url, None) for name, url in OTHERS.items() if is_there(url)}
+
+
+def leave_alone(app, env, node, content):
+    """Docstrings inherited from scikit-learn refer to its pages; without a network they do not."""
+    return content if node["reftarget"] == "accuracy_score" else None
+
+
+def setup(app):
+    """Sphinx calls this."""
+    app.connect("missing-reference", leave_alone)
+
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "Hingeline"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_nav_level": 1,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": True,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}

@@ -1,0 +1,79 @@
+"""
+Constraints, step by step
+=========================
+
+What is known of labellings can be written down, checked against data, counted, and enforced at
+prediction, without training anything anew.
+"""
+
+# %%
+# A tagger of notes that was trained on very few of them.
+
+from hingeline import ChainSSVM
+from hingeline.data import load_notes
+from hingeline.evaluation.metrics import span_f1_score
+
+notes = load_notes()
+tagger = ChainSSVM(random_state=0).fit(notes.X_train[:12], notes.y_train[:12])
+found = [list(tags) for tags in tagger.predict(notes.X_test)]
+print(f"F1 {span_f1_score(notes.y_test, found):.3f}")
+
+# %%
+# Write down what must hold: a number begins a date, a month continues one, and what follows "Dr."
+# is the name of a person.
+
+from hingeline.constraints import Follows, Words, check
+
+rules = [
+    Words(r"\d+", "B-DATE"),
+    Words(["January", "March", "July", "September", "November"], "I-DATE"),
+    Words(["Dr."], "B-PER"),
+    Follows("I-PER", ("B-PER", "I-PER")),
+]
+
+# %%
+# Do the true labels keep them? Rules that gold data break do harm. And does the prediction?
+
+print(check(rules, notes.X_test, notes.y_test))
+print(check(rules, notes.X_test, found))
+
+# %%
+# The best labelling that keeps the rules: the scores of the tagger, and a search with a proof.
+
+import numpy as np
+
+from hingeline.constraints import constrained_decode
+
+
+def predict_under(rules: list, tagger: ChainSSVM, X: list[list[str]]) -> list[list[str]]:
+    """Labels of sentences that keep the rules."""
+    tokens = tagger.encoder_.transform(X)
+    scores = tokens.matrix @ tagger.emission_coef_.T + tagger.intercept_
+    scores[tokens.offsets[:-1]] += tagger.start_coef_
+    scores[tokens.offsets[1:] - 1] += tagger.end_coef_
+    best = constrained_decode(rules, X, tagger.classes_, scores, tagger.transition_coef_)
+    return [list(tags) for tags in np.split(tagger.classes_[best], tokens.offsets[1:-1])]
+
+
+kept = predict_under(rules, tagger, notes.X_test)
+print(check(rules, notes.X_test, kept))
+print(f"F1 {span_f1_score(notes.y_test, kept):.3f}")
+
+# %%
+# What the rules bring is largest where there are few labels to learn from.
+
+import matplotlib.pyplot as plt
+
+sizes, without, under = [6, 12, 25, 50, 100], [], []
+for n in sizes:
+    tagger = ChainSSVM(random_state=0).fit(notes.X_train[:n], notes.y_train[:n])
+    without.append(span_f1_score(notes.y_test, tagger.predict(notes.X_test)))
+    under.append(span_f1_score(notes.y_test, predict_under(rules, tagger, notes.X_test)))
+figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+axes.semilogx(sizes, under, marker="o", color="#c44e06", label="rules at prediction")
+axes.semilogx(sizes, without, marker="o", color="#0a5fa5", label="no rules")
+axes.set(xlabel="training notes", ylabel="F1 of spans, test notes", xticks=sizes)
+axes.set_xticklabels(sizes)
+axes.minorticks_off()
+axes.legend()
+axes.grid(alpha=0.3)

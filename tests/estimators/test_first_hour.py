@@ -1,0 +1,70 @@
+"""What a new user tries first: natural calls work, results show themselves, mistakes are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hingeline import ChainSSVM, MulticlassSSVM, load
+from hingeline.data import load_notes
+from hingeline.evaluation.inspection import top_features, transition_table
+from hingeline.evaluation.metrics import evaluate
+
+NOTES = load_notes(60, 20)
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Any:
+    return ChainSSVM(random_state=0).fit(NOTES.X_train, NOTES.y_train)
+
+
+def test_results_show_themselves(tagger: Any) -> None:
+    found = evaluate(NOTES.y_test, tagger.predict(NOTES.X_test))
+    assert f"span f1            {found.span_f1:.4f}" in repr(found)
+    weights = repr(top_features(tagger, 1)).splitlines()
+    assert weights[0].split() == ["label", "feature", "weight"]
+    assert len(weights) == 1 + len(top_features(tagger, 1))
+    assert repr(transition_table(tagger)).splitlines()[1].split()[0] == "(start)"
+
+
+def test_a_loaded_model_can_be_looked_at(tagger: Any, tmp_path: Any) -> None:
+    tagger.save(tmp_path / "m.hinge")
+    model = load(tmp_path / "m.hinge")
+    assert "ChainSSVM" in model._repr_html_()
+    missing = [name for name in dir(model) if not name.startswith("_") and not hasattr(model, name)]
+    assert missing == []
+
+
+def test_sequences_without_tokens_have_no_labels(tagger: Any) -> None:
+    note, other = NOTES.X_test[:2]
+    found = tagger.predict([[], note, [], other])
+    assert [len(labels) for labels in found] == [0, len(note), 0, len(other)]
+    np.testing.assert_array_equal(found[3], tagger.predict([other])[0])
+    fixed = tagger.predict([[], note], allowed=[None, {0: "B-PER"}])
+    assert fixed[1][0] == "B-PER"
+    assert tagger.predict([[]])[0].dtype == tagger.classes_.dtype
+    with pytest.raises(ValueError, match="X is empty: there are no sequences"):
+        tagger.predict([])
+    with pytest.raises(ValueError, match=r"X\[1\] is an empty sequence"):
+        ChainSSVM().fit([[{"a": 1}], []], [["x"], []])
+
+
+def test_frames_and_columns_of_frames(tagger: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"sentence": [1, 1, 2], "word": list("abc"), "tag": list("xyx")})
+    with pytest.raises(TypeError, match="X is a frame: cut it into sequences"):
+        ChainSSVM().fit(frame, frame.tag)
+    with pytest.raises(TypeError, match="X is a frame"):
+        tagger.predict(frame)
+    X, y = pd.Series(NOTES.X_train, index=range(5, 65)), pd.Series(NOTES.y_train)
+    np.testing.assert_array_equal(ChainSSVM(random_state=0).fit(X, y).weights_, tagger.weights_)
+
+
+def test_a_misspelt_class_is_named() -> None:
+    X, y = np.eye(4), ["a", "b", "a", "b"]
+    with pytest.warns(UserWarning, match="class_weight has 'c', which is no label here"):
+        MulticlassSSVM(class_weight={"a": 2.0, "c": 3.0}).fit(X, y)
+    plain = MulticlassSSVM(class_weight={"a": 2.0}, random_state=0).fit(X, y)
+    assert plain.coef_.shape[1] == 4

@@ -1,0 +1,89 @@
+"""The Python code on the pages runs, page by page, as a reader would run it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+NOTES = """
+from hingeline.data import load_notes
+notes = load_notes(n_train=90, n_test=40)
+X_train, y_train, X_test, y_test = notes.X_train, notes.y_train, notes.X_test, notes.y_test
+"""
+#: What a page takes for granted.
+BEFORE = {
+    "online": NOTES
+    + """
+batches = [(X_train[k:k + 30], y_train[k:k + 30]) for k in (0, 30)]
+X_more, y_more, X_new, y_new = X_train[60:80], y_train[60:80], X_train[80:], y_train[80:]
+""",
+    "migrating": NOTES
+    + """
+from hingeline import ChainSSVM
+X_train, X_test = ([[{"word": w} for w in x] for x in X] for X in (X_train, X_test))
+""",
+    "semisupervised": """
+words = "A . Berg . Fast trees . Journal of Words , pages 3 - 9 , 1999 .".split()
+labels = ["author"] * 4 + ["title"] * 3 + ["journal"] * 4 + ["pages"] * 5 + ["date"] * 2
+labelled_X, labelled_y = [words] * 3, [labels] * 3
+unlabelled_X = dev_X = test_X = [words] * 5
+dev_y = [labels] * 5
+""",
+    "cheat_sheet": "",
+}
+#: The pages that use published data.
+PUBLISHED = {"tagging": "conll2002"}
+
+
+def find_blocks() -> list:
+    cases = []
+    for page in PAGES:
+        blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+        if blocks:
+            marks = [pytest.mark.data] if page.stem in PUBLISHED else []
+            marks += [pytest.mark.slow] if page.stem in {"nu", *PUBLISHED} else []
+            cases.append(pytest.param(page.stem, blocks, id=page.stem, marks=marks))
+    return cases
+
+
+@pytest.mark.parametrize(("page", "blocks"), find_blocks())
+def test_the_code_on_a_page_runs(page, blocks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if page in PUBLISHED:
+        data = os.environ.get("HINGELINE_DATA")
+        if not data:
+            pytest.skip("HINGELINE_DATA is not set")
+        for path in (Path(data) / PUBLISHED[page]).iterdir():
+            Path(path.name).symlink_to(path.resolve())
+    scope = {"__name__": "page"}
+    exec(BEFORE.get(page, ""), scope)
+    for number, block in enumerate(blocks, start=1):
+        exec(compile(block, f"{page}.md, block {number}", "exec"), scope)
+
+
+def test_every_public_name_has_a_place_in_the_reference():
+    import hingeline
+    from hingeline import baselines, constraints, data, features, report
+
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = {line.strip().rpartition(".")[2] for line in text.splitlines()}
+    inside = {"PUNCTUATION", "CheckReport", "Penalties", "SwitchEvaluator", "CompiledConstraints"}
+    inside |= {"FORMATS", "ConlluDocument", "FlatData", "LabelledSequences", "MultilabelData"}
+    inside |= {"Vocabulary", "Notes", "__version__"}
+    for module in (hingeline, baselines, constraints, data, features, report):
+        assert set(module.__all__) - listed - inside == set(), module.__name__
+
+
+def test_pages_load_nothing_from_elsewhere():
+    """What the pages themselves bring in; the theme comes with the site."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<(script|img|link|iframe)[^>]*(src|href)=.?https?:", text), page.name
+        assert not re.search(r"!\[[^\]]*\]\(https?:", text), page.name
