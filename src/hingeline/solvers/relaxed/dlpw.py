@@ -44,7 +44,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hingeline._jit import helper, kernel
-from hingeline._simd import aligned_zeros
+from hingeline._simd import aligned_zeros, row_max
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.factor_graph import Topology, topology
@@ -192,13 +192,13 @@ def descend(
         else:
             add_beliefs(problem, blocks, graph, i, messages, beliefs)
             fill_tables(problem, blocks, graph, i, planes, total, messages, tables)
-        for _ in range(rounds if by != PAIRS else 0):
-            if by == FACTORS:
-                descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
-            else:
-                descend_variables(
-                    problem, blocks, graph, i, temperature, beliefs, messages, tables, margins
-                )
+            for _ in range(rounds):
+                if by == FACTORS:
+                    descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
+                else:
+                    descend_variables(
+                        problem, blocks, graph, i, temperature, beliefs, messages, tables, margins
+                    )
         if weight == 0.0:
             continue
         state[STEPS] += 1.0
@@ -248,17 +248,12 @@ def find_hinges(
         add_beliefs(problem, blocks, graph, i, messages, beliefs)
         for v in range(graph.n_states.shape[0]):
             first = graph.unary_start[v]
-            top = beliefs[first]
-            for s in range(1, graph.n_states[v]):
-                top = max(top, beliefs[first + s])
-            hinge += top
+            hinge += row_max(beliefs, first, graph.n_states[v])
         for c in range(graph.scope_start.shape[0] - 1):
             factor_scores(problem, graph, i, c, w, table)
             hinge -= table[true_joint(problem, graph, i, c)]
-            top = -np.inf
-            for k in range(tables.start[c], tables.start[c + 1]):
-                top = max(top, tables.values[k])
-            hinge += top
+            first, end = tables.start[c], tables.start[c + 1]
+            hinge += row_max(tables.values, first, end - first)
         out[i] = hinge
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, topology
 from hingeline.solvers.relaxed.blocks import Dual, Scratch
+from hingeline.solvers.relaxed.messages import normalise
 from hingeline.structures.graph_blocks import BinaryPairs, place_messages
 
 Array = np.ndarray[Any, Any]
@@ -357,10 +358,8 @@ def fill_pairs(
             beliefs[v + s] += messages[k + s]
             beliefs[u + s] += messages[k + 2 + s]
         t = problem.factor_table[first + c]
-        tables[k] = w[t] * scale - messages[k] - messages[k + 2]
-        tables[k + 1] = w[t + 1] * scale - messages[k] - messages[k + 3]
-        tables[k + 2] = w[t + 2] * scale - messages[k + 1] - messages[k + 2]
-        tables[k + 3] = w[t + 3] * scale - messages[k + 1] - messages[k + 3]
+        for s in range(4):
+            tables[k + s] = w[t + s] * scale - messages[k + s // 2] - messages[k + 2 + s % 2]
 
 
 @helper
@@ -389,12 +388,9 @@ def descend_pairs(
         for q in range(begin, end):
             k = 4 * graph.incident[q]
             # Joint states (0, 0), (0, 1), (1, 0), (1, 1): v is the first or the second.
-            if graph.slot[q] == 0:
-                m0 = soft_max(tables[k], tables[k + 1], temperature)
-                m1 = soft_max(tables[k + 2], tables[k + 3], temperature)
-            else:
-                m0 = soft_max(tables[k], tables[k + 2], temperature)
-                m1 = soft_max(tables[k + 1], tables[k + 3], temperature)
+            a = 1 + graph.slot[q]
+            m0 = soft_max(tables[k], tables[k + a], temperature)
+            m1 = soft_max(tables[k + 3 - a], tables[k + 3], temperature)
             margins[at] = m0
             margins[at + 1] = m1
             sum0 += m0
@@ -407,20 +403,13 @@ def descend_pairs(
             k = 4 * graph.incident[q]
             step0, step1 = margins[at] - mean0, margins[at + 1] - mean1
             at += 2
-            if graph.slot[q] == 0:
-                messages[k] += step0
-                messages[k + 1] += step1
-                tables[k] -= step0
-                tables[k + 1] -= step0
-                tables[k + 2] -= step1
-                tables[k + 3] -= step1
-            else:
-                messages[k + 2] += step0
-                messages[k + 3] += step1
-                tables[k] -= step0
-                tables[k + 1] -= step1
-                tables[k + 2] -= step0
-                tables[k + 3] -= step1
+            a = 1 + graph.slot[q]
+            messages[k + 2 * a - 2] += step0
+            messages[k + 2 * a - 1] += step1
+            tables[k] -= step0
+            tables[k + a] -= step0
+            tables[k + 3 - a] -= step1
+            tables[k + 3] -= step1
         beliefs[2 * v], beliefs[2 * v + 1] = mean0, mean1
 
 
@@ -439,15 +428,10 @@ def choose_pairs(
     for c in range(graph.scope_start.shape[0] - 1):
         k = 4 * c
         v, u = graph.scope[2 * c], graph.scope[2 * c + 1]
-        top = max(max(tables[k], tables[k + 1]), max(tables[k + 2], tables[k + 3]))
         if temperature > 0.0:
-            total = 0.0
-            for s in range(4):
-                tables[k + s] = math.exp((tables[k + s] - top) / temperature)
-                total += tables[k + s]
-            for s in range(4):
-                tables[k + s] /= total
+            normalise(tables, k, 4, temperature)
         else:
+            top = max(max(tables[k], tables[k + 1]), max(tables[k + 2], tables[k + 3]))
             least = top - tied * (1.0 + abs(top))
             best, most = 0, -1
             for s in range(4):

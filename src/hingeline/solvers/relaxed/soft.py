@@ -250,7 +250,12 @@ class SoftBCFW(CertifiedSolver):
             if len(self.centre) == len(start.centre):
                 self.centre[:] = start.centre
         else:  # at the truth, where factors already are
-            self.mu[self._true_states()] = 1.0
+            problem, counts = self.problem, np.diff(self.problem.node_offset)
+            example = np.repeat(np.arange(len(counts)), counts)
+            variable = np.arange(len(example)) - problem.node_offset[example]
+            first = problem.graphs.node_ptr[problem.graph[example]]
+            states = problem.graphs.n_states[first + variable].astype(np.int64)
+            self.mu[np.cumsum(states) - states + problem.labels] = 1.0
         self.repair()
 
     @classmethod
@@ -261,16 +266,6 @@ class SoftBCFW(CertifiedSolver):
         old, problem = before.compiled.problem, compiled.problem
         same = old is problem or same_examples(old, problem)
         return before.multipliers if same and isinstance(before.multipliers, Marginals) else None
-
-    def _true_states(self) -> Array:
-        """Where vectors over (variable, state) have the true states."""
-        problem = self.problem
-        counts = np.diff(problem.node_offset)
-        example = np.repeat(np.arange(len(counts)), counts)
-        variable = np.arange(len(example)) - problem.node_offset[example]
-        first = problem.graphs.node_ptr[problem.graph[example]]
-        states = problem.graphs.n_states[first + variable].astype(np.int64)
-        return np.asarray(np.cumsum(states) - states + problem.labels)
 
     def at(self, weights: Array, cap: Array, least: float = 0.0, exact: bool = True) -> Dual:
         """The marginals with these weights, as the kernels take them."""
