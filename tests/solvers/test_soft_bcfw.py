@@ -49,10 +49,16 @@ def solve(solver: SoftBCFW, tol: float = 1e-7, max_iter: int = 3000, callbacks: 
 KINDS: dict[str, Any] = {
     "pairs and triples": {"states": 3},
     "binary": {"states": 2},
+    "many states": {"states": 5, "n": 4},
     "featured": {"states": 3, "featured": True},
 }
 #: Features of factors are a type of their own, for which all kernels are compiled again.
-ALL_KINDS = ["pairs and triples", "binary", pytest.param("featured", marks=pytest.mark.slow)]
+ALL_KINDS = [
+    "pairs and triples",
+    "binary",
+    "many states",
+    pytest.param("featured", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -178,6 +184,23 @@ def test_factors_are_visited_from_the_start(schedule: str, sampling: str) -> Non
     solver.sweep()
     changed = solver.mass != before
     assert np.mean([changed[a:b].any() for a, b in _factor_ranges(solver)]) > 0.1
+
+
+def test_blocks_are_visited_across_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example's blocks one after the other would pull weights that they share the same way."""
+    solver = solver_for(random_small(6, n=12), rho=0.5)
+    orders: list[Any] = []
+
+    def note(problem: Any, dual: Any, units: Any, order: Any, *others: Any) -> Any:
+        orders.append(units.owners[order])
+        return pass_units(problem, dual, units, order, *others)
+
+    monkeypatch.setattr("hingeline.solvers.relaxed.soft.pass_units", note)
+    solver.sweep()
+    assert len(orders) == 4
+    assert len(orders[0]) == solver.blocks.n  # all are visited in the first pass
+    for owners in orders:
+        assert np.mean(owners[1:] != owners[:-1]) > 0.8
 
 
 @pytest.mark.parametrize(

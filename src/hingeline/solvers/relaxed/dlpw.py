@@ -60,7 +60,6 @@ from hingeline.solvers.relaxed.messages import (
     score_variables,
 )
 from hingeline.solvers.relaxed.pairs import (
-    add_pairs,
     choose_pairs,
     descend_pairs,
     fill_pairs,
@@ -209,7 +208,8 @@ def descend(
         values = tables.values
         if by == PAIRS:
             choose_pairs(problem, graph, i, temperature, TIE_TOLERANCE, states, values)
-            add_pairs(problem, graph, i, -step, -step * state[STEPS], values, planes, moments)
+            for c in range(n_factors + 1):
+                tables.start[c] = 4 * c
         for c in range(n_factors if by != PAIRS else 0):
             first, end = tables.start[c], tables.start[c + 1]
             if temperature > 0.0:
@@ -217,7 +217,7 @@ def descend(
             else:
                 choose_near(graph, c, values, first, end, states)
             values[first + true_joint(problem, graph, i, c)] -= 1.0
-        for c in range(n_factors if by != PAIRS else 0):
+        for c in range(n_factors):
             size = tables.start[c + 1] - tables.start[c]
             change = values[tables.start[c] :]
             factor_add(problem, i, c, size, -step, change, planes)

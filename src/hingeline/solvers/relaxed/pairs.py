@@ -442,23 +442,3 @@ def choose_pairs(
                 tables[k + s] = 0.0
             tables[k + best] = 1.0
         tables[k + 2 * problem.labels[labels + v] + problem.labels[labels + u]] -= 1.0
-
-
-@helper
-def add_pairs(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    step: float,
-    later: float,
-    change: Array,
-    planes: Array,
-    moments: Array,
-) -> None:
-    """Add the change of all factors to weights and moments."""
-    first = problem.graphs.factor_ptr[problem.graph[i]]
-    for c in range(graph.scope_start.shape[0] - 1):
-        t = problem.factor_table[first + c]
-        for s in range(4):
-            planes[t + s] += step * change[4 * c + s]
-            moments[t + s] += later * change[4 * c + s]
