@@ -1,7 +1,8 @@
-"""Defaults of graphs and label sets: do edges count, what do single labels cost, do scales hurt?
+"""Defaults: do edges count, what do single labels cost, do scales hurt, which C suits features?
 
 One command: ``python benchmarks/defaults.py``. Grids and label sets are generated; *emotions*, with
-its features as they come, is read where ``HINGELINE_DATA`` has it.
+its features as they come, is read where ``HINGELINE_DATA`` has it. ``--taggers`` instead compares
+``ChainSSVM``'s default C with others, on features of four kinds.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from datasets import BenchmarkError
+from datasets import BenchmarkError, conll2000
 from harness import argument_parser, console, entry_point, write_results
-from hingeline import Graph, GraphSSVM, MultilabelSSVM
-from published import load_multilabel
+from hingeline import ChainSSVM, Graph, GraphSSVM, MultilabelSSVM
+from hingeline.evaluation.metrics import evaluate
+from hingeline.features import DictEncoder, SparseSequences, TokenTable, TokenTemplates
+from published import load_conll2002, load_multilabel, load_ud_english_ewt
 
 Row = dict[str, Any]
 
@@ -125,9 +128,98 @@ def run_emotions() -> list[Row]:
     return rows
 
 
+# Which C suits which features? ------------------------------------------------------------------
+
+COSTS = (0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+def read_taggers(n: int) -> dict[str, Any]:
+    """Tables and labels of n sentences to learn from and 1,000 to choose C by; what is scored."""
+    sentences = conll2000("train")
+    parts = [TokenTable.from_sentences(p) for p in (sentences[:n], sentences[-1000:])]
+    found = {"CoNLL-2000": [(t.select([0, 1]), t.sentences(2)) for t in parts]}
+    spanish, english = load_conll2002(), load_ud_english_ewt()
+    parts = [spanish.train[:n], spanish.dev[:1000]]
+    found["Spanish names"] = [(t.select(["word", "pos"]), t.sentences("entity")) for t in parts]
+    parts = [english.train.table[:n], english.dev.table[:1000]]
+    found["UD English"] = [(t.select(["form"]), t.sentences("upos")) for t in parts]
+    return found
+
+
+def describe_token(token: Any) -> dict[str, Any]:
+    """What the tutorials of CRFsuite's wrappers say of a neighbour."""
+    word, *tag = token
+    found = {"lower": word.lower(), "title": word.istitle(), "upper": word.isupper()}
+    return found | ({"tag": tag[0], "tag[:2]": tag[0][:2]} if tag else {})
+
+
+def tutorial_dicts(sentence: Any) -> list[dict[str, Any]]:
+    """The feature dicts of these tutorials."""
+    dicts = []
+    for t, (word, *_) in enumerate(sentence):
+        found = {"bias": 1.0, "word[-3:]": word[-3:], "word[-2:]": word[-2:]}
+        found |= {"digit": word.isdigit(), **describe_token(sentence[t])}
+        for step, end in ((-1, "BOS"), (1, "EOS")):
+            inside = 0 <= t + step < len(sentence)
+            near = describe_token(sentence[t + step]) if inside else {end: True}
+            found |= {f"{step:+}:{name}": value for name, value in near.items()}
+        dicts.append(found)
+    return dicts
+
+
+def encode_taggers(kind: str, tables: Any) -> list[SparseSequences]:
+    """Both parts encoded: default templates, these in 32 random directions, or dicts."""
+    if kind.startswith("templates"):
+        encoder: Any = TokenTemplates()
+        X = [encoder.fit_transform(tables[0]), encoder.transform(tables[1])]
+        if kind == "templates, projected":
+            wide = 0.1 * np.random.default_rng(0).normal(size=(X[0].matrix.shape[1], 32))
+            X = [SparseSequences(sp.csr_matrix(x.matrix @ wide), x.offsets) for x in X]
+        return X
+    encoder, dicts = DictEncoder(), []
+    for table in tables:
+        rows = [
+            list(zip(*columns, strict=True))
+            for columns in zip(*(table.sentences(k) for k in range(len(table.names))), strict=True)
+        ]
+        if kind == "dicts, small":
+            dicts.append([[{"w": t[0].lower(), "end": t[0][-3:]} for t in row] for row in rows])
+        else:
+            dicts.append([tutorial_dicts(row) for row in rows])
+    return [encoder.fit_transform(dicts[0]), encoder.transform(dicts[1])]
+
+
+def run_taggers(quick: bool) -> list[Row]:
+    """Scores on held-out sentences for some C, and for the default."""
+    rows = []
+    for name, parts in read_taggers(100 if quick else 800).items():
+        for kind in ("templates", "dicts", "dicts, small", "templates, projected"):
+            if kind == "templates, projected":  # dense and far from separable: slow at large C
+                parts = [(table[:250], labels[:250]) for table, labels in parts]
+            X = encode_taggers(kind, [table for table, _ in parts])
+            row: Row = {"data": name, "features": kind, "scores": {}, "cpu": {}}
+            for C in (*COSTS, "scale"):
+                model = ChainSSVM(C=C, tol=0.03, max_iter=50, random_state=0)
+                row["cpu"][str(C)] = timed_fit(model, X[0], parts[0][1])
+                found = evaluate(parts[1][1], model.predict(X[1]))
+                score = found.token_accuracy if found.span_f1 is None else found.span_f1
+                row["scores"][str(C)] = 100.0 * score
+            row["scale"] = model.C_
+            row["squared norm"] = float(X[0].matrix.power(2).sum() / X[0].matrix.shape[0])
+            rows.append(row)
+            console.print(row)
+            write_results("defaults_taggers", rows, quick=quick)
+    return rows
+
+
 def main() -> None:
-    """Run the three parts."""
-    options = argument_parser(__doc__).parse_args()
+    """Run the three parts, or the one on taggers."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--taggers", action="store_true", help="which C suits which features")
+    options = parser.parse_args()
+    if options.taggers:
+        run_taggers(options.quick)
+        return
     rows = run_emotions() + run_label_sets(options.quick)
     rows += run_grids((20,) if options.quick else (20, 100, 400))
     write_results("defaults", rows, quick=options.quick)

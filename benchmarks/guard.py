@@ -70,7 +70,9 @@ def digest(fitted: Fitted) -> str:
     for model in fitted.models:
         array = np.ascontiguousarray(model.weights_)
         weights.append(f"{array.dtype} {array.shape}".encode() + array.tobytes())
-        found = [(name, getattr(model, name, None)) for name in NUMBERS]
+        # Every fit has a C_; that of ν is a result.
+        names = [n for n in NUMBERS if n != "C_" or hasattr(model, "nu_")]
+        found = [(name, getattr(model, name, None)) for name in names]
         numbers.append([f"{name}={plain(value)}" for name, value in found if value is not None])
     parts = (b"".join(weights), repr(numbers).encode(), repr(plain(fitted.predictions)).encode())
     return " ".join(short(part) for part in parts)

@@ -169,7 +169,7 @@ def measure_curve(
     problem: Problem, solver: str, params: Params, sizes: Sequence[int], time_limit: float
 ) -> Curve:
     """Fit growing prefixes until all are done or one passes the time limit."""
-    params = {**params, "solver": solver}
+    params = {"solver": solver, **params}
     problem.warm_up({**params, "C": problem.cost(sizes[0])})
     points: list[Point] = []
     for n in sizes:

@@ -155,7 +155,7 @@ def run_ours(task: Task, train: Part, test: Part, n_jobs: int) -> Measurement:
     predicted = estimator.predict(encoder.transform(test.tokens))
     quality = certificate(estimator) | task.score(test.labels, predicted)
     quality["features"] = float(encoded.matrix.shape[1])
-    name = f"hingeline C={estimator.C:g} tol={estimator.tol:g}"
+    name = f"hingeline C={estimator.C_:.3g} tol={estimator.tol:g}"
     return Measurement(name, timing, {"encode": encoding.wall}, quality)
 
 

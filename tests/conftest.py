@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import hypothesis
@@ -23,6 +24,11 @@ hypothesis.settings.load_profile("same")
 def pytest_configure(config: pytest.Config) -> None:
     """Test files in different folders may share a name."""
     config.option.importmode = "importlib"
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: nobody need look through it for garbage again."""
+    gc.freeze()
 
 
 # A chain without boundary weights, in the layout of naive.chain_joint_feature. All outputs are

@@ -58,7 +58,8 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
 
 def check_common(estimator: Any) -> None:
     """Check the parameters that all estimators share; the registry checks those of solvers."""
-    positive("C", estimator.C, infinite=True)
+    if estimator.C != "scale" or not estimator._takes_scale:
+        positive("C", estimator.C, infinite=True)
     check_violators(estimator.violators, estimator.slack)
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)
@@ -138,19 +139,23 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     return list(callbacks)
 
 
-def check_loss(loss: Any, default: str, n_labels: int, *, vector: bool) -> Array:
+def check_loss(
+    loss: Any, default: str, n_labels: int, *, vector: bool, whole: str | None = None
+) -> Array:
     """``loss`` as a cost matrix (true label, predicted label).
 
     Accepts the structure's own word, a matrix in the order of ``classes_``, with ``vector`` also
-    one cost per true label, and ``(scale, loss)`` for a multiple of any of these.
+    one cost per true label, and ``(scale, loss)`` for a multiple of any of these. The word
+    ``whole``, if there is one, stands for the same cost everywhere, also where labels are right.
     """
     plain: Array = 1.0 - np.eye(n_labels)
     if isinstance(loss, str):
-        one_of("loss", loss, (default,))
-        return plain
+        one_of("loss", loss, (default,) if whole is None else (default, whole))
+        return plain if loss == default else np.ones((n_labels, n_labels))
     if isinstance(loss, tuple) and len(loss) == 2 and isinstance(loss[0], numbers.Real):
         positive("loss scale", loss[0])
-        return float(loss[0]) * check_loss(loss[1], default, n_labels, vector=vector)
+        part = check_loss(loss[1], default, n_labels, vector=vector, whole=whole)
+        return float(loss[0]) * part
     try:
         costs = np.asarray(loss, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -228,29 +233,34 @@ def as_csr(matrix: Any) -> sp.csr_matrix:
     return matrix
 
 
-def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
-    """One array or sparse matrix as CSR with sorted, summed indices, float64 or float32."""
+def numeric_rows(x: Any, where: str) -> Any:
+    """One array or sparse matrix, dense or CSR, of finite numbers, float64 or float32."""
     if sp.issparse(x):
-        matrix = x.tocsr()
+        rows = x.tocsr()
     else:
         if isinstance(x, (list, tuple)) and x and isinstance(x[0], (dict, str)):
             what = f"{where} holds {type(x[0]).__name__}s: encode them first, e.g. with sklearn's"
             raise TypeError(f"{what} DictVectorizer, and pass arrays or sparse matrices.")
         try:
-            dense = np.asarray(x)
+            rows = np.asarray(x)
         except ValueError as error:
             raise ValueError(f"{where} is ragged: its rows must have one length.") from error
-        if dense.ndim != 2:
-            expected = "two dimensions (tokens, features)"
-            raise ValueError(f"{where} has shape {dense.shape}, expected {expected}.")
-        matrix = dense
-    if matrix.dtype.kind not in "fiub":
-        raise TypeError(f"{where} has dtype {matrix.dtype}, expected numbers.")
-    if matrix.dtype not in (np.float64, np.float32):
-        matrix = matrix.astype(np.float64)
-    matrix = as_csr(matrix)
-    check_finite(matrix.data, where)
-    return matrix
+        if rows.ndim != 2:
+            raise ValueError(
+                f"{where} has shape {rows.shape}, expected two dimensions: one row each, one "
+                "column per feature."
+            )
+    if rows.dtype.kind not in "fiub":
+        raise TypeError(f"{where} has dtype {rows.dtype}, expected numbers.")
+    if rows.dtype not in (np.float64, np.float32):
+        rows = rows.astype(np.float64)
+    check_finite(rows.data if sp.issparse(rows) else rows, where)
+    return rows
+
+
+def numeric_matrix(x: Any, where: str) -> sp.csr_matrix:
+    """The same as CSR with sorted, summed indices."""
+    return as_csr(numeric_rows(x, where))
 
 
 def refuse_none(y: Any) -> None:

@@ -2,7 +2,7 @@
 
 ``kernel`` makes an entry point: compiled at its first call, cached on disk, releasing the GIL.
 ``helper`` makes a function that kernels call; it stays a plain Python function outside them.
-``compiled_as`` and ``by_class`` say what compiled code runs instead of a plain function.
+``built_as`` and ``by_class`` say what compiled code runs instead of a plain function.
 
 Two things are done here once so that nobody has to remember them elsewhere:
 
@@ -23,7 +23,9 @@ each process, which is slower but works.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
+import marshal
 import os
 import pickle
 import platform
@@ -33,7 +35,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, TypeVar
@@ -57,14 +59,18 @@ from numba.core.lowering import Lower
 from numba.core.serialize import dumps
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
-from numba.core.typing.templates import infer, infer_global, make_overload_template
+from numba.core.typing.templates import (
+    _IntrinsicTemplate,
+    infer,
+    infer_global,
+    make_intrinsic_template,
+    make_overload_template,
+)
 from numba.extending import (
     NativeValue,
-    intrinsic,
     is_jitted,
     lower_getattr_generic,
     models,
-    overload,
     register_model,
     typeof_impl,
     unbox,
@@ -81,53 +87,38 @@ _KEEP_DAYS = 30
 
 # What compiled code is made from -----------------------------------------------------------------
 
-#: Plain function -> the options it is compiled with where kernels call it.
-_HELPERS: dict[Callable[..., Any], str] = {}
-#: Plain function -> the function that kernels run instead.
-_COMPILED_AS: dict[Callable[..., Any], Callable[..., Any]] = {}
+#: Plain function -> the ``fastmath`` it is compiled with where kernels call it.
+_HELPERS: dict[Callable[..., Any], Any] = {}
+#: Plain function -> what builds the code that kernels run instead.
+_BUILT_AS: dict[Callable[..., Any], Callable[..., Any]] = {}
 #: Plain function -> class of its first argument -> the function that kernels run instead.
 _BY_CLASS: dict[Callable[..., Any], Callable[[type], Callable[..., Any] | None]] = {}
 
+#: Those of numba that decide about machine code.
+_SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE")
 #: What these contain is told by their versions, which are in every key.
 _FOREIGN = sys.stdlib_module_names | {"numba", "numpy", "llvmlite", "scipy"}
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.generic, np.dtype)
-_CODE: dict[CodeType, tuple[bytes, frozenset[str]]] = {}
 
 
-def _describe_code(code: CodeType) -> tuple[bytes, frozenset[str]]:
-    """What a code object computes, without its comments and lines, and the names it looks up."""
-    if code not in _CODE:
-        names = set(code.co_names)
-        constants = []
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                text, inner = _describe_code(constant)
-                names |= inner
-                constants.append(text)
-            elif isinstance(constant, frozenset):  # in an order that differs between processes
-                constants.append(repr(sorted(map(repr, constant))).encode())
-            else:
-                constants.append(repr(constant).encode())
-        parts = (
-            code.co_name,
-            code.co_argcount,
-            code.co_posonlyargcount,
-            code.co_kwonlyargcount,
-            code.co_flags,
-            code.co_names,
-            code.co_varnames,
-            code.co_freevars,
-            code.co_cellvars,
-        )
-        _CODE[code] = repr(parts).encode() + code.co_code + b"".join(constants), frozenset(names)
-    return _CODE[code]
+def _without_text(code: CodeType) -> CodeType:
+    """What a code object computes, without its file and lines."""
+    constants = tuple(_without_text(c) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename="", co_firstlineno=0, co_linetable=b"", co_consts=constants)
 
 
-def _without_docstring(function: FunctionType) -> CodeType:
-    code = function.__code__
+def _names_in(code: CodeType) -> set[str]:
+    inner = (_names_in(c) for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+@cache
+def _describe(function: FunctionType) -> tuple[bytes, set[str]]:
+    """What a function computes, without comments and docstring, and the names it looks up."""
+    code = _without_text(function.__code__)
     if function.__doc__ is not None and code.co_consts[:1] == (function.__doc__,):
-        return code.replace(co_consts=(None, *code.co_consts[1:]))
-    return code
+        code = code.replace(co_consts=(None, *code.co_consts[1:]))
+    return marshal.dumps(code, 0), _names_in(code)
 
 
 class _Dependencies:
@@ -160,34 +151,30 @@ class _Dependencies:
         if isinstance(value, ModuleType):
             self.note(value.__name__)  # what is used of it is in the names of the function
             return
-        if isinstance(value, (tuple, list)):
-            self.note(type(value).__name__, len(value))
-            for item in value:
-                self.visit(item)
-            return
         if isinstance(value, (set, frozenset)):
             self.note("set", *sorted(map(repr, value)))
             return
         if isinstance(value, np.ndarray):
             self.note("array", value.dtype.str, value.shape, value.tobytes())
             return
+        if isinstance(value, (tuple, list, dict)):
+            self.note(type(value).__name__, len(value))
+            for item in value.items() if isinstance(value, dict) else value:
+                self.visit(item)
+            return
         if id(value) in self.seen:
             self.note(getattr(value, "__qualname__", type(value).__qualname__))
             return
         self.seen.add(id(value))
         self.kept.append(value)
-        if isinstance(value, dict):
-            self.note("dict", len(value))
-            for key, item in value.items():
-                self.visit(key)
-                self.visit(item)
-        elif is_jitted(value):
-            self.note("jitted", _sorted_options(value.targetoptions))
+        if is_jitted(value):
+            self.note("jitted")
+            self.visit({**value.targetoptions, "pipeline_class": None})
             self.function(value.py_func)
         elif isinstance(value, FunctionType):
-            self.note(_HELPERS.get(value, "plain"))
-            if value in _COMPILED_AS:
-                self.visit(_COMPILED_AS[value])
+            self.visit(_HELPERS.get(value, "plain"))
+            if value in _BUILT_AS:
+                self.visit(_BUILT_AS[value])
             elif value in _BY_CLASS:
                 self.stubs.append(value)
                 for known in self.classes:
@@ -200,9 +187,6 @@ class _Dependencies:
             self.visit(value.__func__)
         elif isinstance(value, property):
             self.visit(value.fget)
-        elif isinstance(getattr(value, "_defn", None), FunctionType):  # an intrinsic
-            self.note("intrinsic")
-            self.function(value._defn)
         elif _is_foreign(value):
             name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
             self.note(type(value).__qualname__, name or repr(value))
@@ -215,7 +199,7 @@ class _Dependencies:
         if _is_foreign(function):
             self.note(function.__module__, function.__qualname__)
             return
-        text, names = _describe_code(_without_docstring(function))
+        text, names = _describe(function)
         self.note(function.__module__, function.__qualname__, text)
         self.visit(function.__defaults__)
         self.visit(function.__kwdefaults__)
@@ -268,12 +252,6 @@ def _is_foreign(value: Any) -> bool:
     return str(module).split(".")[0] in _FOREIGN
 
 
-def _sorted_options(options: dict[str, Any]) -> str:
-    return repr(
-        sorted((k, sorted(v) if isinstance(v, (set, frozenset)) else v) for k, v in options.items())
-    )
-
-
 def _classes_in(kinds: Iterable[Any]) -> Iterator[type]:
     """The tuple classes in the types of a signature."""
     for kind in kinds:
@@ -285,69 +263,41 @@ def _classes_in(kinds: Iterable[Any]) -> Iterator[type]:
             yield from _classes_in([kind.type])
 
 
-def _environment(codegen: Any) -> tuple[object, ...]:
-    """What decides about machine code besides the text it is made from."""
-    config = numba.config
-    return (
-        numba.__version__,
-        np.__version__,
-        platform.python_version(),
-        *codegen.magic_tuple(),
-        config.OPT,
-        config.BOUNDSCHECK,
-        config.LOOP_VECTORIZE,
-        config.SLP_VECTORIZE,
-    )
-
-
 def machine_code_key(dispatcher: Any, signature: Any) -> str:
     """The name under which the machine code of a kernel for some argument types is kept."""
     arguments, result = sigutils.normalize_signature(signature)
     walk = _Dependencies(_classes_in(arguments))
     walk.note(*map(str, arguments), result)
     walk.visit(dispatcher)
-    for part in _COMPILER_PARTS:
-        for value in (part, *vars(part).values()):
-            if isinstance(value, FunctionType):
-                walk.note(_describe_code(_without_docstring(value))[0])
-    walk.note(*_environment(dispatcher.targetctx.codegen()))
+    for part in list(globals().values()):  # the way from Python to machine code, below
+        for value in vars(part).values() if isinstance(part, type) else [part]:
+            if isinstance(value, FunctionType) and value.__module__ == __name__:
+                walk.note(_describe(value)[0])
+    settings = (getattr(numba.config, name) for name in _SETTINGS)
+    walk.note(numba.__version__, np.__version__, platform.python_version(), *settings)
+    walk.note(*dispatcher.targetctx.codegen().magic_tuple())
     return walk.digest.hexdigest()[:32]
 
 
 # Where it is kept --------------------------------------------------------------------------------
 
 
-def _candidate_folders() -> list[Path]:
-    for variable in ("HINGELINE_CACHE_DIR", "NUMBA_CACHE_DIR"):
-        if os.environ.get(variable):
-            return [Path(os.environ[variable])]
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA")
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folders = [_PACKAGE / "__pycache__"]
-    if base:
-        home = Path(base).expanduser()
-        if home.is_absolute():  # expanduser leaves "~" where there is no home
-            folders.insert(0, home / "hingeline")
-    return folders
-
-
 def _cache_folder() -> Path | None:
     """The folder of machine code, or None where nothing can be written."""
     if os.environ.get("HINGELINE_CACHE", "").lower() in {"0", "off", "no", "false"}:
         return None
-    for base in _candidate_folders():
+    named = os.environ.get("HINGELINE_CACHE_DIR") or os.environ.get("NUMBA_CACHE_DIR")
+    usual = {"win32": os.environ.get("LOCALAPPDATA"), "darwin": "~/Library/Caches"}
+    home = usual.get(sys.platform, os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    folders = [Path(named)] if named else [_PACKAGE / "__pycache__"]
+    if home and not named and Path(home).expanduser().is_absolute():  # "~" where there is no home
+        folders.insert(0, Path(home).expanduser() / "hingeline")
+    for base in folders:
         folder = base / "kernels"
-        try:
+        with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
-                pass
-        except OSError:
-            continue
-        return folder
+                return folder
     return None
 
 
@@ -417,12 +367,10 @@ class _KernelCache(NullCache):
         if _KernelCache.pruned or self.folder is None:
             return
         _KernelCache.pruned = True
-        oldest = time.time() - _KEEP_DAYS * 86400
-        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
-            for entry in entries:
-                if entry.stat().st_mtime < oldest:
-                    with contextlib.suppress(OSError):
-                        os.unlink(entry)
+        for file in self.folder.glob("*"):
+            with contextlib.suppress(OSError):
+                if time.time() - file.stat().st_mtime > _KEEP_DAYS * 86400:
+                    file.unlink()
 
 
 @contextlib.contextmanager
@@ -697,7 +645,10 @@ def by_reference(python_class: type) -> type:
 
     @typeof_impl.register(python_class)
     def typeof(value: Any, c: Any) -> _Reference:
-        return _Reference(tuple(typeof_impl(item, c) for item in value), type(value))
+        kinds = (typeof_impl(item, c) for item in value)
+        # An array that may not be written to is none of another kind: kernels write to no data.
+        kinds = (k.copy(readonly=False) if isinstance(k, types.Array) else k for k in kinds)
+        return _Reference(tuple(kinds), type(value))
 
     return python_class
 
@@ -707,10 +658,11 @@ class _Flags(Flags):
 
     numba finds the compiled callee by the flags of the caller too. It compares them thousands of
     times, and would compile a helper again for a caller that differs only in its wrapper.
+    A copy of shared ones is private: numba changes it, for the code of an array expression.
     """
 
     shared: ClassVar[dict[str, _Flags]] = {}
-    apart_from_fastmath: str
+    apart_from_fastmath = ""
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
@@ -718,6 +670,8 @@ class _Flags(Flags):
 
     def copy(self) -> _Flags:
         flags = _Flags(self)
+        if self.apart_from_fastmath:
+            return flags
         flags.no_cpython_wrapper = True
         flags.release_gil = False
         values = flags.values()
@@ -738,20 +692,18 @@ class _Passes(PassManager):
 
 
 class _Compiler(CompilerBase):
-    def __init__(
-        self,
-        typing_context: Any,
-        target_context: Any,
-        library: Any,
-        args: Any,
-        return_type: Any,
-        flags: Any,
-        local_types: Any,
-    ) -> None:
-        flags = _Flags(flags)
-        super().__init__(
-            typing_context, target_context, library, args, return_type, flags, local_types
-        )
+    def __init__(self, *arguments: Any) -> None:
+        *before, flags, local_types = arguments
+        super().__init__(*before, _Flags(flags), local_types)
+
+    def compile_extra(self, function: Any) -> Any:
+        if not gc.isenabled():
+            return super().compile_extra(function)
+        gc.disable()  # looking for garbage would take a twelfth of the time
+        try:
+            return super().compile_extra(function)
+        finally:
+            gc.enable()
 
     def define_pipelines(self) -> list[PassManager]:
         passes = _Passes("hingeline")
@@ -780,18 +732,6 @@ class _Compiler(CompilerBase):
         return [passes]
 
 
-_COMPILER_PARTS = (
-    _Library,
-    _Lower,
-    _Lowering,
-    _Reference,
-    _ReferenceModel,
-    _unbox_reference,
-    _read_field,
-    _Flags,
-    _Passes,
-    _Compiler,
-)
 _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _Compiler}
 
 
@@ -843,7 +783,7 @@ def _replace_in_kernels(stub: F, make: Callable[..., Any], fastmath: Any) -> F:
 
 
 def _helper(function: F, fastmath: Any) -> F:
-    _HELPERS[function] = _sorted_options({"fastmath": fastmath})
+    _HELPERS[function] = fastmath
     return _replace_in_kernels(function, lambda *arguments: function, fastmath)
 
 
@@ -865,15 +805,23 @@ def strict_helper(function: F) -> F:
     return _helper(function, False)
 
 
-def compiled_as(stub: Callable[..., Any]) -> Callable[[F], F]:
-    """Decorate the function that kernels run in place of ``stub``, with the flags of the caller."""
+def built_as(stub: Callable[..., Any]) -> Callable[[F], F]:
+    """Decorate what builds the code that kernels run in place of ``stub``, as an intrinsic does."""
 
-    def register(function: F) -> F:
-        _COMPILED_AS[stub] = function
-        overload(stub, jit_options=_OPTIONS, strict=False)(lambda *arguments: function)
-        return function
+    def register(define: F) -> F:
+        _BUILT_AS[stub] = define
+        template = make_intrinsic_template(stub, define, stub.__name__)
+        template.generic = _type_built
+        infer(template)
+        infer_global(stub, types.Function(template))
+        return define
 
     return register
+
+
+def _type_built(template: Any, arguments: Any, keywords: Any) -> Any:
+    """The signature without the names of arguments: there are no keywords to go by them."""
+    return _IntrinsicTemplate.generic(template, arguments, keywords).replace(pysig=None)
 
 
 def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
@@ -889,8 +837,12 @@ def by_class(stub: F, choose: Callable[[type], Callable[..., Any] | None]) -> F:
 # A hint to the processor -------------------------------------------------------------------------
 
 
-@intrinsic
-def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+def prefetch(array: Any, index: int) -> None:
+    """Ask the processor to load ``array[index]`` soon; a hint that computes nothing."""
+
+
+@built_as(prefetch)
+def _build_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         byte = ir.IntType(8).as_pointer()
@@ -902,12 +854,3 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, index), generate
-
-
-def prefetch(array: Any, index: int) -> None:
-    """Ask the processor to load ``array[index]`` soon; a hint that computes nothing."""
-
-
-@compiled_as(prefetch)
-def _compiled_prefetch(array: Any, index: Any) -> None:
-    _prefetch(array, index)

@@ -5,13 +5,12 @@ multiple of four). A compiler left alone with ``for label in range(stride)`` pre
 rows: it checks for overlap and unrolls to 32 columns, so that rows of 12 or 28 are done one by
 one. Here blocks of eight (then four) columns are kept in registers while the features go by.
 
-The functions with a body in Python are what interpreted code runs, and the definition of what the
-compiled ones compute, up to the order of summation.
+What is done in blocks is built below, for kernels. The rest of a row (three columns or fewer, which
+padded rows do not have) goes one by one, and so does the whole row in interpreted code.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +18,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.errors import TypingError
-from numba.extending import intrinsic
 
-from hingeline._jit import compiled_as
+from hingeline._jit import built_as, helper
 
 Array = np.ndarray[Any, Any]
 
@@ -35,78 +33,6 @@ def aligned_zeros(size: int) -> Array:
     room = np.zeros(size + 7)
     first = -room.ctypes.data // 8 % 8
     return room[first : first + size]
-
-
-def rows_dot(
-    indices: Array, values: Array, lo: int, hi: int, w: Array, stride: int, out: Array, at: int
-) -> None:
-    """``out[at:] = Σ_p values[p]·W[indices[p]]`` over ``lo ≤ p < hi``; W is w, cut into rows."""
-    for k in range(stride):
-        out[at + k] = 0.0
-    for p in range(lo, hi):
-        for k in range(stride):
-            out[at + k] += values[p] * w[indices[p] * stride + k]
-
-
-def rows_add(
-    indices: Array, values: Array, lo: int, hi: int, steps: Array, w: Array, stride: int
-) -> None:
-    """``W[indices[p]] += values[p]·steps`` over ``lo ≤ p < hi``; W is w, cut into rows."""
-    for p in range(lo, hi):
-        for k in range(stride):
-            w[indices[p] * stride + k] += values[p] * steps[k]
-
-
-def max_plus(
-    before: Array, start: int, table: Array, n: int, stride: int, out: Array, at: int
-) -> None:
-    """``out[at + k] += max_j (before[start + j] + table[j·stride + k])`` over ``j < n``."""
-    for k in range(stride):
-        best = -np.inf
-        for j in range(n):
-            best = max(best, before[start + j] + table[j * stride + k])
-        out[at + k] += best
-
-
-def row_max(table: Array, start: int, n: int) -> float:
-    """``max_k table[start + k]`` over ``k < n``; ``−inf`` for none."""
-    best = -np.inf
-    for k in range(n):
-        best = max(best, table[start + k])
-    return best
-
-
-def add_max(a: Array, start: int, b: Array, n: int, out: Array) -> float:
-    """``out[k] = a[start + k] + b[k]`` over ``k < n``, and the largest of these sums."""
-    best = -np.inf
-    for k in range(n):
-        out[k] = a[start + k] + b[k]
-        best = max(best, out[k])
-    return best
-
-
-def max_plus_chosen(
-    before: Array,
-    start: int,
-    chosen: Array,
-    count: int,
-    floor: float,
-    table: Array,
-    stride: int,
-    base: Array,
-    out: Array,
-    at: int,
-) -> None:
-    """``out[at + k] = base[at + k] + max(floor, max_j (before[start + j] + table[j·stride + k]))``.
-
-    j goes over ``chosen[:count]``, which are int64.
-    """
-    for k in range(stride):
-        best = floor
-        for p in range(count):
-            j = chosen[p]
-            best = max(best, before[start + j] + table[j * stride + k])
-        out[at + k] = base[at + k] + best
 
 
 class _Block:
@@ -172,14 +98,12 @@ class _Block:
         return best
 
     def loop(
-        self, name: str, start: Any, stop: Any, step: int, carried: list[Any], body: Any
+        self, start: Any, stop: Any, step: int, carried: list[Any], body: Any
     ) -> tuple[Any, list[Any]]:
         """``for p in range(start, stop, step)`` with vectors carried along; their last values."""
         builder = self.builder
         before = builder.block
-        head = builder.append_basic_block(f"{name}.head")
-        inside = builder.append_basic_block(f"{name}.body")
-        after = builder.append_basic_block(f"{name}.end")
+        head, inside, after = (builder.append_basic_block() for _ in range(3))
         builder.branch(head)
         builder.position_at_end(head)
         p = builder.phi(ir.IntType(64))
@@ -211,12 +135,10 @@ class _Block:
             places = [builder.add(p, ir.IntType(64)(j)) for j in range(_LANES)]
             return [combine(term(q), so_far) for q, so_far in zip(places, state, strict=True)]
 
-        p, chains = self.loop("several", start, whole, _LANES, [first] * _LANES, several)
+        p, chains = self.loop(start, whole, _LANES, [first] * _LANES, several)
         while len(chains) > 1:
             chains = [merge(a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
-        _, (result,) = self.loop(
-            "single", p, stop, 1, chains, lambda q, state: [combine(term(q), state[0])]
-        )
+        _, (result,) = self.loop(p, stop, 1, chains, lambda q, state: [combine(term(q), state[0])])
         return result
 
     def maximise(self, count: Any, term: Any) -> Any:
@@ -225,9 +147,10 @@ class _Block:
         return self.reduce(zero, count, -np.inf, term, self.greater, self.greater)
 
 
-def _in_vectors(build: Callable[..., Any], wide: int, result: Any = types.void) -> Any:
-    """An intrinsic of what ``build(block, *arguments)`` builds; arrays are pointers there."""
+def _build_as(stub: Callable[..., Any], build: Callable[..., Any], result: Any) -> Any:
+    """``stub``; kernels run what ``build(builder, *arguments)`` builds, with arrays as pointers."""
 
+    @built_as(stub)
     def define(typing_context: Any, *kinds: Any) -> Any:
         for kind in kinds:
             if isinstance(kind, types.Array) and (kind.ndim, kind.layout) != (1, "C"):
@@ -240,8 +163,7 @@ def _in_vectors(build: Callable[..., Any], wide: int, result: Any = types.void) 
                 else value
                 for kind, value in zip(signature.args, arguments, strict=True)
             ]
-            value = build(_Block(builder, wide), *pointers)
-            return context.get_dummy_value() if result is types.void else value
+            return build(builder, *pointers)
 
         numbers = {True: types.int64, False: types.float64}
         return result(
@@ -251,73 +173,90 @@ def _in_vectors(build: Callable[..., Any], wide: int, result: Any = types.void) 
             )
         ), generate
 
-    # numba goes by the names of the arguments.
-    first = next(iter(inspect.signature(define).parameters.values()))
-    names = list(inspect.signature(build).parameters.values())[1:]
-    define.__signature__ = inspect.Signature([first, *names])  # type: ignore[attr-defined]
-    return intrinsic(define)
+    return stub
 
 
-def _dot(
-    block: _Block,
-    indices: Any,
-    values: Any,
-    lo: Any,
-    hi: Any,
-    weights: Any,
-    stride: Any,
-    first: Any,
-    out: Any,
-    at: Any,
-) -> None:
+def _by_columns(build: Callable[..., Any]) -> Any:
+    """A function of ``stride`` and more: what ``build(block, first, stride, …)`` does with blocks.
+
+    It goes over a row by eights, then a four, and gives the first column that is left.
+    """
+
+    def build_all(builder: Any, stride: Any, *arguments: Any) -> Any:
+        eight, four = _Block(builder, 8), _Block(builder, 4)
+        number = ir.IntType(64)
+
+        def body(first: Any, state: list[Any]) -> list[Any]:
+            build(eight, first, stride, *arguments)
+            return []
+
+        first, _ = eight.loop(number(0), builder.sub(stride, number(7)), 8, [], body)
+        after = builder.add(first, number(4))
+        has_four = builder.icmp_signed("<=", after, stride)
+        with builder.if_then(has_four):
+            build(four, first, stride, *arguments)
+        return builder.select(has_four, after, first)
+
+    return _build_as(lambda stride, *arguments: 0, build_all, types.int64)
+
+
+@_by_columns
+def _dot(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+    indices, values, lo, hi, w, out, at = arguments
     builder = block.builder
 
     def term(p: Any) -> tuple[Any, Any]:
         number = builder.load(builder.gep(indices, [p]))
-        return block.spread(values, p), block.load(block.row(weights, number, stride, first))
+        return block.spread(values, p), block.load(block.row(w, number, stride, first))
 
     def combine(pair: tuple[Any, Any], so_far: Any) -> Any:
         return block.multiply_add(*pair, so_far)
 
     total = block.reduce(lo, hi, 0.0, term, combine, block.add)
-    builder.store(total, block.pointer(out, at), align=8)
+    builder.store(total, block.pointer(out, builder.add(at, first)), align=8)
 
 
-def _add(
-    block: _Block,
-    indices: Any,
-    values: Any,
-    lo: Any,
-    hi: Any,
-    weights: Any,
-    stride: Any,
-    first: Any,
-    steps: Any,
+@helper
+def rows_dot(
+    indices: Array, values: Array, lo: int, hi: int, w: Array, stride: int, out: Array, at: int
 ) -> None:
+    """``out[at:] = Σ_p values[p]·W[indices[p]]`` over ``lo ≤ p < hi``; W is w, cut into rows."""
+    for k in range(_dot(stride, indices, values, lo, hi, w, out, at), stride):
+        total = 0.0
+        for p in range(lo, hi):
+            total += values[p] * w[indices[p] * stride + k]
+        out[at + k] = total
+
+
+@_by_columns
+def _add(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+    indices, values, lo, hi, steps, w = arguments
     builder = block.builder
     by = block.load(block.pointer(steps, first))
 
     def body(p: Any, state: list[Any]) -> list[Any]:
         number = builder.load(builder.gep(indices, [p]))
-        row = block.row(weights, number, stride, first)
+        row = block.row(w, number, stride, first)
         new = block.multiply_add(block.spread(values, p), by, block.load(row))
         builder.store(new, row, align=8)
         return []
 
-    block.loop("add", lo, hi, 1, [], body)
+    block.loop(lo, hi, 1, [], body)
 
 
-def _max(
-    block: _Block,
-    before: Any,
-    start: Any,
-    table: Any,
-    n: Any,
-    stride: Any,
-    first: Any,
-    out: Any,
-    at: Any,
+@helper
+def rows_add(
+    indices: Array, values: Array, lo: int, hi: int, steps: Array, w: Array, stride: int
 ) -> None:
+    """``W[indices[p]] += values[p]·steps`` over ``lo ≤ p < hi``; W is w, cut into rows."""
+    for k in range(_add(stride, indices, values, lo, hi, steps, w), stride):
+        for p in range(lo, hi):
+            w[indices[p] * stride + k] += values[p] * steps[k]
+
+
+@_by_columns
+def _max(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+    before, start, table, n, out, at = arguments
     builder = block.builder
 
     def term(p: Any) -> Any:
@@ -325,24 +264,25 @@ def _max(
         return block.add(score, block.load(block.row(table, p, stride, first)))
 
     best = block.maximise(n, term)
-    here = block.pointer(out, at)
+    here = block.pointer(out, builder.add(at, first))
     builder.store(block.add(block.load(here), best), here, align=8)
 
 
-def _max_chosen(
-    block: _Block,
-    before: Any,
-    start: Any,
-    chosen: Any,
-    count: Any,
-    floor: Any,
-    table: Any,
-    stride: Any,
-    first: Any,
-    base: Any,
-    out: Any,
-    at: Any,
+@helper
+def max_plus(
+    before: Array, start: int, table: Array, n: int, stride: int, out: Array, at: int
 ) -> None:
+    """``out[at + k] += max_j (before[start + j] + table[j·stride + k])`` over ``j < n``."""
+    for k in range(_max(stride, before, start, table, n, out, at), stride):
+        best = -np.inf
+        for j in range(n):
+            best = max(best, before[start + j] + table[j * stride + k])
+        out[at + k] += best
+
+
+@_by_columns
+def _max_chosen(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
+    before, start, chosen, count, floor, table, base, out, at = arguments
     builder = block.builder
 
     def term(p: Any) -> Any:
@@ -351,12 +291,38 @@ def _max_chosen(
         return block.add(score, block.load(block.row(table, j, stride, first)))
 
     best = block.greater(block.maximise(count, term), block.everywhere(floor))
-    new = block.add(block.load(block.pointer(base, at)), best)
-    builder.store(new, block.pointer(out, at), align=8)
+    here = builder.add(at, first)
+    new = block.add(block.load(block.pointer(base, here)), best)
+    builder.store(new, block.pointer(out, here), align=8)
 
 
-def _row_max(block: _Block, table: Any, start: Any, blocks: Any) -> Any:
-    builder = block.builder
+@helper
+def max_plus_chosen(
+    before: Array,
+    start: int,
+    chosen: Array,
+    count: int,
+    floor: float,
+    table: Array,
+    stride: int,
+    base: Array,
+    out: Array,
+    at: int,
+) -> None:
+    """``out[at + k] = base[at + k] + max(floor, max_j (before[start + j] + table[j·stride + k]))``.
+
+    j goes over ``chosen[:count]``, which are int64.
+    """
+    done = _max_chosen(stride, before, start, chosen, count, floor, table, base, out, at)
+    for k in range(done, stride):
+        best = floor
+        for p in range(count):
+            best = max(best, before[start + chosen[p]] + table[chosen[p] * stride + k])
+        out[at + k] = base[at + k] + best
+
+
+def _build_row_max(builder: Any, table: Any, start: Any, blocks: Any) -> Any:
+    block = _Block(builder, 8)
 
     def term(p: Any) -> Any:
         place = builder.add(start, builder.mul(p, ir.IntType(64)(8)))
@@ -365,8 +331,24 @@ def _row_max(block: _Block, table: Any, start: Any, blocks: Any) -> Any:
     return block.largest(block.maximise(blocks, term))
 
 
-def _add_max(block: _Block, a: Any, start: Any, b: Any, blocks: Any, out: Any) -> Any:
-    builder = block.builder
+def _max_of_blocks(table: Array, start: int, blocks: int) -> float:
+    return float(table[start : start + 8 * blocks].max(initial=-np.inf))
+
+
+_build_as(_max_of_blocks, _build_row_max, types.float64)
+
+
+@helper
+def row_max(table: Array, start: int, n: int) -> float:
+    """``max_k table[start + k]`` over ``k < n``; ``−inf`` for none."""
+    best = _max_of_blocks(table, start, n // 8)
+    for k in range(n // 8 * 8, n):
+        best = max(best, table[start + k])
+    return best
+
+
+def _build_add_max(builder: Any, a: Any, start: Any, b: Any, blocks: Any, out: Any) -> Any:
+    block = _Block(builder, 8)
 
     def term(p: Any) -> Any:
         first = builder.mul(p, ir.IntType(64)(8))
@@ -380,104 +362,18 @@ def _add_max(block: _Block, a: Any, start: Any, b: Any, blocks: Any, out: Any) -
     return block.largest(block.maximise(blocks, term))
 
 
-_dot8, _dot4 = _in_vectors(_dot, 8), _in_vectors(_dot, 4)
-_add8, _add4 = _in_vectors(_add, 8), _in_vectors(_add, 4)
-_max8, _max4 = _in_vectors(_max, 8), _in_vectors(_max, 4)
-_chosen8, _chosen4 = _in_vectors(_max_chosen, 8), _in_vectors(_max_chosen, 4)
-_row_max8 = _in_vectors(_row_max, 8, types.float64)
-_add_max8 = _in_vectors(_add_max, 8, types.float64)
+def _add_blocks(a: Array, start: int, b: Array, blocks: int, out: Array) -> float:
+    out[: 8 * blocks] = a[start : start + 8 * blocks] + b[: 8 * blocks]
+    return _max_of_blocks(out, 0, blocks)
 
 
-# A row's columns go by eights, then a four; the last three or fewer, which padded rows do not have,
-# one by one.
+_build_as(_add_blocks, _build_add_max, types.float64)
 
 
-@compiled_as(rows_dot)
-def _rows_dot(
-    indices: Any, values: Any, lo: Any, hi: Any, w: Any, stride: Any, out: Any, at: Any
-) -> None:
-    first = 0
-    while first + 8 <= stride:
-        _dot8(indices, values, lo, hi, w, stride, first, out, at + first)
-        first += 8
-    if first + 4 <= stride:
-        _dot4(indices, values, lo, hi, w, stride, first, out, at + first)
-        first += 4
-    for k in range(first, stride):
-        total = 0.0
-        for p in range(lo, hi):
-            total += values[p] * w[indices[p] * stride + k]
-        out[at + k] = total
-
-
-@compiled_as(rows_add)
-def _rows_add(indices: Any, values: Any, lo: Any, hi: Any, steps: Any, w: Any, stride: Any) -> None:
-    first = 0
-    while first + 8 <= stride:
-        _add8(indices, values, lo, hi, w, stride, first, steps)
-        first += 8
-    if first + 4 <= stride:
-        _add4(indices, values, lo, hi, w, stride, first, steps)
-        first += 4
-    for k in range(first, stride):
-        for p in range(lo, hi):
-            w[indices[p] * stride + k] += values[p] * steps[k]
-
-
-@compiled_as(max_plus)
-def _max_plus(before: Any, start: Any, table: Any, n: Any, stride: Any, out: Any, at: Any) -> None:
-    first = 0
-    while first + 8 <= stride:
-        _max8(before, start, table, n, stride, first, out, at + first)
-        first += 8
-    if first + 4 <= stride:
-        _max4(before, start, table, n, stride, first, out, at + first)
-        first += 4
-    for k in range(first, stride):
-        best = -np.inf
-        for j in range(n):
-            best = max(best, before[start + j] + table[j * stride + k])
-        out[at + k] += best
-
-
-@compiled_as(max_plus_chosen)
-def _max_plus_chosen(
-    before: Any,
-    start: Any,
-    chosen: Any,
-    count: Any,
-    floor: Any,
-    table: Any,
-    stride: Any,
-    base: Any,
-    out: Any,
-    at: Any,
-) -> None:
-    first = 0
-    while first + 8 <= stride:
-        _chosen8(before, start, chosen, count, floor, table, stride, first, base, out, at + first)
-        first += 8
-    if first + 4 <= stride:
-        _chosen4(before, start, chosen, count, floor, table, stride, first, base, out, at + first)
-        first += 4
-    for k in range(first, stride):
-        best = floor
-        for p in range(count):
-            best = max(best, before[start + chosen[p]] + table[chosen[p] * stride + k])
-        out[at + k] = base[at + k] + best
-
-
-@compiled_as(row_max)
-def _largest(table: Any, start: Any, n: Any) -> float:
-    best = _row_max8(table, start, n // 8)
-    for k in range(n // 8 * 8, n):
-        best = max(best, table[start + k])
-    return best
-
-
-@compiled_as(add_max)
-def _add_and_take_largest(a: Any, start: Any, b: Any, n: Any, out: Any) -> float:
-    best = _add_max8(a, start, b, n // 8, out)
+@helper
+def add_max(a: Array, start: int, b: Array, n: int, out: Array) -> float:
+    """``out[k] = a[start + k] + b[k]`` over ``k < n``, and the largest of these sums."""
+    best = _add_blocks(a, start, b, n // 8, out)
     for k in range(n // 8 * 8, n):
         out[k] = a[start + k] + b[k]
         best = max(best, out[k])

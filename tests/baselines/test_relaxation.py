@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import clarabel
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+import scipy.sparse as sp
 
 from hingeline import constraints as cs
 from hingeline.baselines.relaxation import Relaxation, project
@@ -127,11 +128,10 @@ def score_of(problem, w, i, y):
     return total + rows[4, y[0]] + rows[5, y[-1]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("constraints", [COUNTED, OF_CORPUS, DECOMPOSABLE + COUNTED + OF_CORPUS])
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
 def test_projection_is_that_of_an_independent_solver(constraints, temperature):
-    """SLSQP over the probabilities of all labellings, with a slack for every bound."""
+    """A cone program over the probabilities of all labellings, with a slack for every bound."""
     problem, w = tiny(0)
     relaxation = relaxed(constraints)
     with Workers(1, 0) as workers:
@@ -164,30 +164,28 @@ def test_projection_is_that_of_an_independent_solver(constraints, temperature):
         entropy = temperature * (q @ np.log(q))
         return costs @ q + entropy + cap @ slack + curve @ slack**2
 
-    def slope(z):
-        q, slack = np.maximum(z[:n], 1e-300), z[n:]
-        return np.concatenate([costs + temperature * (np.log(q) + 1.0), cap + 2.0 * curve * slack])
-
-    start = np.concatenate([np.full(first, 1 / first), np.full(n - first, 1 / (n - first))])
-    start = np.concatenate([start, np.full(m, 5.0)])
-    best = start
-    for _ in range(2):  # it may stop early at probabilities near 0
-        best = minimize(
-            value,
-            best,
-            jac=slope,
-            method="SLSQP",
-            bounds=[(1e-12, 1.0)] * n + [(0.0, None)] * m,
-            constraints=[
-                {"type": "eq", "fun": lambda z: [z[:first].sum() - 1, z[first:n].sum() - 1]},
-                {
-                    "type": "ineq",
-                    "fun": lambda z: relaxation.bound + z[n:] - features.T @ z[:n],
-                    "jac": lambda z: np.hstack([-features.T, np.eye(m)]),
-                },
-            ],
-            options={"maxiter": 1000, "ftol": 1e-13},
-        ).x
+    # Variables: the probabilities q, the slacks, and t ≥ q·log(q): −t, q and 1 are in the cone.
+    sums, cone = np.zeros((2, 2 * n + m)), np.zeros((3 * n, 2 * n + m))
+    sums[0, :first] = sums[1, first:n] = 1.0
+    cone[3 * np.arange(n), n + m + np.arange(n)] = 1.0
+    cone[3 * np.arange(n) + 1, np.arange(n)] = -1.0
+    below = np.hstack([features.T, -np.eye(m), np.zeros((m, n))])
+    positive = np.hstack([np.zeros((m, n)), -np.eye(m), np.zeros((m, n))])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    best = clarabel.DefaultSolver(
+        sp.diags(np.concatenate([np.zeros(n), 2.0 * curve, np.zeros(n)]), format="csc"),
+        np.concatenate([costs, cap, np.full(n, temperature)]),
+        sp.csc_matrix(np.vstack([sums, below, positive, cone])),
+        np.concatenate([np.ones(2), relaxation.bound, np.zeros(m), np.tile([0.0, 0.0, 1.0], n)]),
+        [
+            clarabel.ZeroConeT(2),
+            clarabel.NonnegativeConeT(2 * m),
+            *[clarabel.ExponentialConeT()] * n,
+        ],
+        settings,
+    ).solve()
+    best = np.array(best.x)[: n + m]
     assert found.value == pytest.approx(value(best), abs=2e-5)
     nodes = np.tensordot(best[:n], np.array(nodes_of), axes=1)
     np.testing.assert_allclose(found.nodes, nodes, atol=5e-3)

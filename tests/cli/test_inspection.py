@@ -91,7 +91,7 @@ def test_info(folder):
     assert facts["labels"] == model.classes_.tolist()
     assert facts["features"] == model.n_features_in_
     assert facts["gap"] == model.duality_gap_ == pytest.approx(facts["primal"] - facts["dual"])
-    assert facts["parameters"]["C"] == 0.1
+    assert facts["parameters"]["C"] == facts["C"] == model.C_
     assert facts["bytes"] == (folder / "t.hinge").stat().st_size
     assert facts["metadata"]["layout"]["format"] == "conll"
     text = done("info", folder / "t.hinge")

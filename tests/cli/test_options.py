@@ -183,11 +183,16 @@ def test_the_best_of_a_grid_keeps_its_state(folder):
     assert json.loads(done(*updated, "--json"))["examples"] == len(TRAIN) + len(TEST)
 
 
+SPANS = [
+    *[[("Ann", "N", "B-PER"), ("Lee", "N", "I-PER"), ("ran", "V", "O")]] * 6,
+    *[[("the", "V", "O"), ("Rome", "N", "B-LOC")]] * 3,
+]
+
+
+@pytest.mark.slow
 def test_scheme(folder):
     """A word that was always inside a span cannot be so where no span began."""
-    data = [[("Ann", "N", "B-PER"), ("Lee", "N", "I-PER"), ("ran", "V", "O")]] * 6
-    data += [[("the", "V", "O"), ("Rome", "N", "B-LOC")]] * 3
-    write(folder / "train.conll", conll(data, 0, 2))
+    write(folder / "train.conll", conll(SPANS, 0, 2))
     write(folder / "test.conll", "the O\nLee I-PER\n\n")
     template = write(folder / "template", "U0:%x[0,0]\nB\n")
     options = ("--template", template, "-C", "1")
@@ -200,8 +205,11 @@ def test_scheme(folder):
     assert tags[None] == ["O", "I-PER"]
     assert tags["auto"] == tags["BIO"] != tags[None]
     assert tags["auto"][1] != "I-PER"
-    # Labels that break the scheme are refused, and only remarked where it was guessed.
-    write(folder / "train.conll", conll([*data, [("Lee", "N", "I-PER")]], 0, 2))
+
+
+def test_labels_that_break_the_scheme(folder):
+    """They are refused, and only remarked where the scheme was guessed."""
+    write(folder / "train.conll", conll([*SPANS, [("Lee", "N", "I-PER")]], 0, 2))
     arguments = ("train", folder / "train.conll", "-m", folder / "n.hinge", "--scheme")
     assert "I-PER" in refused(*arguments, "IOB2")
     result = run(*arguments, "auto")

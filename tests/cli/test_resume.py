@@ -20,8 +20,8 @@ from hingeline.modelfile.files import read_header, read_model
 # isort: split
 from marks import slow
 
-#: About 3 s and some hundred passes on one core.
-LONG = ("-C", "3", "--tol", "1e-3")
+#: Some hundred passes, in a second or two with a checkpoint after each.
+LONG = ("-C", "1", "--tol", "1e-3")
 KILLS = 10
 #: Seconds after which a process that should have got somewhere has not.
 PATIENCE = 300
@@ -31,7 +31,7 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-def prepare(folder, n=600):
+def prepare(folder, n=300):
     return write(folder / "train", conll(sentences(n, 0, noise=0.4), 0, 1, 2))
 
 
@@ -191,6 +191,16 @@ def kill_while_saving(monkeypatch, command):
             run(*command)
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """What a training leaves that was killed when it wrote its model."""
+    folder = tmp_path_factory.mktemp("killed")
+    prepare(folder, n=40)
+    with pytest.MonkeyPatch.context() as patch:
+        kill_while_saving(patch, arguments(folder))
+    return (folder / "c").read_bytes()
+
+
 def test_there_is_no_checkpoint(folder):
     result = run(*arguments(folder, "--resume"))
     assert result.exit_code == 0
@@ -208,7 +218,8 @@ def test_there_is_no_checkpoint(folder):
         ("--dev", "dev", "--patience", 2),
         slow(("--solver", "fsmo")),
         slow(("--slack", "squared")),
-        ("--scheme", "auto", "--n-jobs", 2),
+        ("--n-jobs", 2),
+        slow(("--scheme", "auto", "--n-jobs", 2)),
     ],
 )
 def test_killed_after_the_last_pass(folder, monkeypatch, options):
@@ -236,23 +247,22 @@ def test_killed_after_the_last_pass(folder, monkeypatch, options):
         (("--slack", "squared"), "formulation"),
         (("--solver", "fsmo"), "solver"),
         (("--min-count", "2"), "data"),
-        (("--scheme", "auto"), "data"),
+        slow(("--scheme", "auto"), "data"),
     ],
 )
-def test_checkpoints_of_another_training(folder, monkeypatch, options, word):
-    kill_while_saving(monkeypatch, arguments(folder))
-    content = (folder / "c").read_bytes()
+def test_checkpoints_of_another_training(folder, checkpoint, options, word):
+    (folder / "c").write_bytes(checkpoint)
     message = refused(*arguments(folder, "--resume", *options))
     assert str(folder / "c") in message
     assert "another fit" in message
     assert word in message
     # It stays for the training that it belongs to.
-    assert (folder / "c").read_bytes() == content
+    assert (folder / "c").read_bytes() == checkpoint
     assert not (folder / "m.hinge").exists()
 
 
-def test_checkpoints_of_other_data(folder, monkeypatch):
-    kill_while_saving(monkeypatch, arguments(folder))
+def test_checkpoints_of_other_data(folder, checkpoint):
+    (folder / "c").write_bytes(checkpoint)
     write(folder / "train", conll(sentences(40, 5, noise=0.4), 0, 1, 2))
     assert "other data" in refused(*arguments(folder, "--resume"))
     # Without --resume the training begins anew, and says what becomes of the file.
@@ -267,12 +277,10 @@ def test_early_stopping_and_checkpoints_belong_together(folder, monkeypatch):
     assert "other callbacks" in refused(*arguments(folder, "--resume"))
 
 
-def test_damaged_checkpoints(folder, monkeypatch):
-    kill_while_saving(monkeypatch, arguments(folder))
-    content = (folder / "c").read_bytes()
-    damaged = bytearray(content)
+def test_damaged_checkpoints(folder, checkpoint):
+    damaged = bytearray(checkpoint)
     damaged[-5] ^= 1
-    for wrong in (content[:100], b"", b"text\n", bytes(damaged)):
+    for wrong in (checkpoint[:100], b"", b"text\n", bytes(damaged)):
         (folder / "c").write_bytes(wrong)
         assert str(folder / "c") in refused(*arguments(folder, "--resume"))
         assert (folder / "c").read_bytes() == wrong

@@ -104,6 +104,7 @@ def test_the_output_is_the_input_and_a_column(tmp_path):
     assert min(float(line.split()[-1]) for line in with_margin if line) >= 0.0
 
 
+@pytest.mark.slow
 def test_spans_are_counted_as_by_hand(tmp_path):
     train = write(tmp_path / "train.conll", conll(TRAIN, 0, 2))
     test = write(tmp_path / "test.conll", conll(TEST, 0, 2))

@@ -106,7 +106,7 @@ def test_what_is_refused(files, tmp_path):
 
 
 def test_summed_slack(files, tmp_path):
-    first, second, _ = files("conll")
+    first, second, _ = files("svmhmm")
     model, after = tmp_path / "m.hinge", tmp_path / "n.hinge"
     options = ("--slack", "sum", "--violators", "2", "-C", "0.05", "--tol", "0.01")
     line = done("train", first, "-m", model, *options, "--keep-state")

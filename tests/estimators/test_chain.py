@@ -334,9 +334,58 @@ def test_clone_and_parameters() -> None:
     )
     twin = clone(model)
     assert twin.get_params() == model.get_params()
-    assert ChainSSVM().C == 0.1
+    assert ChainSSVM().C == "scale"
     assert ChainSSVM().scheme is None
     assert "boundary=False" in repr(model)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_C_by_the_scale_of_the_features(data: Any, intercept: bool) -> None:
+    X, y = data
+    params = {"fit_intercept": intercept, "tol": 1e-3}
+    model = fit(X, y, **params)
+    assert model.C == "scale"
+    assert pytest.approx(3.0 / (1.0 + (np.concatenate(X) ** 2).sum(axis=1).mean())) == model.C_
+    twin = fit(X, y, C=model.C_, **params)
+    assert twin.C_ == model.C_
+    np.testing.assert_array_equal(model.weights_, twin.weights_)
+    large = fit([1e3 * x for x in X], y, **params)
+    assert pytest.approx(3e-6 / (np.concatenate(X) ** 2).sum(axis=1).mean(), rel=1e-4) == large.C_
+    assert pickle.loads(pickle.dumps(model)).C_ == model.C_
+    with pytest.raises(TypeError, match="C must be a number, got 'scaled'"):
+        fit(X, y, C="scaled")
+    with pytest.raises(TypeError, match="C must be a number, got 'scale'"):
+        MulticlassSSVM(C="scale").fit(X[0], y[0])
+
+
+def test_C_of_a_stream(data: Any) -> None:
+    X, y = data
+    first = ChainSSVM(random_state=0).partial_fit(X[:20], y[:20], classes=range(L), passes=1)
+    price = first.C_
+    assert price == fit(X[:20], y[:20]).C_
+    assert price == first.partial_fit(X[20:], y[20:], passes=1).C_  # as those before
+    whole = first.partial_fit(X[:1], y[:1])
+    assert pytest.approx(fit([*X, X[0]], [*y, y[0]]).C_) == whole.C_
+
+
+def test_what_zero_one_loss_does_not_go_with(data: Any) -> None:
+    X, y = data
+    for params, named in (
+        ({"slack": "sum"}, "slack='sum'"),
+        ({"class_weight": {0: 2.0}}, "class_weight"),
+    ):
+        with pytest.raises(ValueError, match=f"{named} does not go with loss='zero_one'"):
+            ChainSSVM(loss="zero_one", **params).fit(X, y)
+    model = ChainSSVM(loss="zero_one", random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="summed_slack_bounds counts by token"):
+        model.summed_slack_bounds(X, y)
+    with pytest.raises(ValueError, match="choose one of 'hamming', 'zero_one'"):
+        ChainSSVM(loss="zero-one").fit(X, y)
+    # A sequence costs C at most, whatever its length.
+    assert model.primal_objective_ <= model.C_ * len(X) * (1.0 + 1e-9)
+    stream = ChainSSVM(random_state=0).partial_fit(X[:20], y[:20], passes=1)
+    with pytest.raises(ValueError, match="loss or class_weight has changed"):
+        stream.set_params(loss="zero_one").partial_fit(X[20:], y[20:], passes=1)
 
 
 def test_long_sequences(data: Any) -> None:

@@ -140,7 +140,11 @@ def test_new_words_are_ignored() -> None:
     assert len(model.predict([[{}, {"z": 1}]])[0]) == 2
 
 
-@pytest.mark.parametrize("X", [TABLE, TUPLES, DICTS], ids=["table", "tuples", "dicts"])
+@pytest.mark.parametrize(
+    "X",
+    [TABLE, pytest.param(TUPLES, marks=pytest.mark.slow), DICTS],
+    ids=["table", "tuples", "dicts"],
+)
 def test_model_selection(X: Any) -> None:
     scores = cross_val_score(
         ChainSSVM(C=10.0, random_state=0), X, LABELS, cv=KFold(3), error_score="raise"

@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, load
 
 # isort: split
+from marks import slow
 from reference import EnumeratedProblem, primal, solve
 
 K, D, TOL = 3, 2, 1e-8
@@ -107,7 +108,7 @@ def fit(X: Any, Y: Any, C: float = 1.0, sample_weight: Any = None, **params: Any
 @pytest.mark.parametrize("solver", ["sdm", "fsmo"])
 @pytest.mark.parametrize("edges", [tuple(PATH), tuple(TRIANGLE)], ids=["forest", "loop"])
 @pytest.mark.parametrize("C", [0.1, 10.0])
-@pytest.mark.parametrize("inference", ["enumeration", pytest.param("auto", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("inference", ["enumeration", slow("auto")])
 def test_optimum(solver: str, edges: Any, C: float, inference: str) -> None:
     X, Y = data(edges)
     weights = np.array([0.5, 2.0, 0.0, 1.0, 1.0, 1.5, 1.0, 1.0])
@@ -188,7 +189,7 @@ def test_bounds_of_a_relaxation_are_true() -> None:
         GraphSSVM(np.inf, inference="lp").fit(X, Y)
 
 
-@pytest.mark.parametrize("inference", ["lp", "ad3", "icm"])
+@pytest.mark.parametrize("inference", ["lp", slow("ad3"), slow("icm")])
 @pytest.mark.parametrize("solver", ["sdm", "bcfw"])
 def test_stops_when_only_an_integrality_gap_is_left(
     inference: str, solver: str, tmp_path: Path

@@ -115,7 +115,7 @@ def test_a_model_without_a_state_says_so(tmp_path):
     with pytest.raises(ValueError, match="remembers no examples"):
         load(tmp_path / "m.hinge").save(tmp_path / "n.hinge", state=True)
     changed = estimator("chain").partial_fit(X, y).set_params(C=3.0)
-    with pytest.raises(ValueError, match=r"C was 0\.1"):
+    with pytest.raises(ValueError, match="C was 'scale'"):
         changed.save(tmp_path / "m.hinge", state=True)
 
 

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.evaluation.metrics import evaluate
 from hingeline.modelfile.foreign import import_liblinear
 from hingeline.report import page as page_module
-from hingeline.report import render_report, write_report
+from hingeline.report import render_report, sections, write_report
 from hingeline.report.sections import Facts, certificate_words, parameter_text
 from hingeline.report.words import show
 
@@ -27,6 +28,15 @@ SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenan
 
 
 # Missing parts -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="module")
+def charts_once():
+    """Charts of one fit are drawn once: `test_figures.py` looks at them."""
+    draw = cache(sections.draw_charts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sections, "draw_charts", lambda history, tol: draw(tuple(history), tol))
+        yield
 
 
 def test_model_only(chain, page_of):

@@ -174,7 +174,7 @@ def test_other_forms_of_input_give_the_same_model():
     X, y = data(unlabelled=10)
     rows = [[(word,) for word in x] for x in X]
     templates = TokenTemplates(["word[0]"])
-    expected = model(base=ChainSSVM(features=templates)).fit(rows, y)
+    expected = model(base=ChainSSVM(C=0.1, features=templates)).fit(rows, y)
     encoded = templates.fit_transform(rows)
     numbers = [np.asarray(encoded[i].todense()) for i in range(len(X))]
     lengths = [len(x) for x in X]

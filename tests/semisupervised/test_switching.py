@@ -28,7 +28,8 @@ def random_problem(seed: int, n_labels: int = 3, general: bool = False, masked: 
     lengths = rng.integers(1, 6, 5)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     n_features = 3
-    rows = rng.normal(size=(offsets[-1], n_features))
+    # The kinds of numbers for which other tests compile these kernels too.
+    rows = rng.normal(size=(offsets[-1], n_features)).astype(float if masked else np.float32)
     indptr = np.arange(offsets[-1] + 1) * n_features
     indices = np.tile(np.arange(n_features), offsets[-1])
     cost = 1.0 - np.eye(n_labels)

@@ -12,6 +12,9 @@ from sklearn.svm import LinearSVC
 from hingeline import Checkpoint, MultilabelSSVM
 from hingeline.solvers.by_label import ByLabel
 
+# isort: split
+from marks import slow
+
 
 class Killed(Exception):
     """Stands for the end of the process."""
@@ -45,7 +48,7 @@ def true_primal(model, X, Y, C, costs=(1.0, 1.0)):
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
-@pytest.mark.parametrize("form", ["dense", "sparse", "float32"])
+@pytest.mark.parametrize("form", ["dense", "sparse", slow("float32")])
 def test_the_optimum_is_that_of_all_labels_together(C, form):
     X, Y = make()
     given = {"dense": X, "sparse": sp.csr_matrix(X * (X > 0.3)), "float32": X.astype(np.float32)}
@@ -138,7 +141,8 @@ def test_a_checkpoint_is_taken_up_again(tmp_path):
 )
 def test_who_is_solved_label_by_label(params, by_label):
     X, Y = make(n=20)
-    model = fit(X, Y, tol=0.1, **params)
+    edges = {name: value for name, value in params.items() if name == "edges"}
+    model = fit(X, Y, tol=0.1, **edges).set_params(**params)
     problem = model._make(X, Y.ravel(), 1.0 - np.eye(2))
     assert (model._solver_class(model._compile(problem)) is ByLabel) == by_label
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -289,6 +290,40 @@ def test_scaled_loss(solver: str) -> None:
         ).fit(X, Y)
         best = solve(problem, 1.0, slack, rescale).objective
         check(model, problem, best, 1.0, slack, rescale, None)
+
+
+ZERO_ONE = [("sdm", "max", "margin"), ("fsmo", "max", "slack"), ("sdm", "squared", "slack")]
+
+
+@pytest.mark.parametrize("C", [1.0, np.inf])
+@pytest.mark.parametrize(
+    ("solver", "slack", "rescale"),
+    [
+        *ZERO_ONE,
+        *(slow(*c) for c in COMBINED if c not in ZERO_ONE),
+        slow("one-slack", "max", "margin"),
+    ],
+)
+def test_zero_one_loss_of_chains(solver: str, slack: str, rescale: str, C: float) -> None:
+    if np.isinf(C) and solver not in SOLVERS:
+        pytest.skip("hard margins are for others")
+    scale = 1.0 if np.isinf(C) else 2.5
+    X, Y = chain_data(6, np.isinf(C))
+    problem = EnumeratedProblem.from_chains(X, Y, L, True)
+    problem = replace(problem, losses=[np.full(len(part), scale) for part in problem.losses])
+    model = ChainSSVM(
+        C,
+        slack=slack,
+        rescale=rescale,
+        loss=(scale, "zero_one"),
+        **named(solver),
+        tol=TOL,
+        max_iter=5000,
+        fit_intercept=False,
+        random_state=0,
+    ).fit(X, Y)
+    best = solve(problem, C, slack, rescale).objective
+    check(model, problem, best, C, slack, rescale, None)
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, *FRANK_WOLFE])

@@ -133,6 +133,8 @@ def make_case(
     """Three random chains; tokens share features, some are repeated and some are empty."""
     rng = np.random.default_rng(seed)
     L = int(rng.integers(1, 5)) if n_labels is None else n_labels
+    if n_labels == MANY:
+        dtype = np.float64  # kernels for many labels are compiled for one kind of numbers
     d = int(rng.integers(1, 7))
     lengths = rng.integers(1, 6, size=3)
     tokens = int(lengths.sum())

@@ -58,7 +58,8 @@ def make_multiclass() -> Compiled:
     )
 
 
-def make_chain(boundary: bool, kind: type = chain.PlainChain) -> Compiled:
+def make_chain(boundary: bool, kind: type = chain.PlainChain, right: float = 0.0) -> Compiled:
+    """``right`` stands on the diagonal of the costs."""
     rows = make_rows(9, 3, 1)
     labels = np.random.default_rng(2).integers(N_LABELS, size=9).astype(np.int32)
     problem = chain.make_problem(
@@ -68,7 +69,7 @@ def make_chain(boundary: bool, kind: type = chain.PlainChain) -> Compiled:
         np.array([0, 3, 4, 6, 9]),
         labels,
         3,
-        1.0 - np.eye(N_LABELS),
+        1.0 - (1.0 - right) * np.eye(N_LABELS),
         boundary,
     )
     return chain.compile_problem(kind(*problem))
@@ -110,6 +111,7 @@ CASES = {
     "chain": lambda request: make_chain(True),
     "chain without boundary": lambda request: make_chain(False),
     "chain of many labels": lambda request: make_chain(True, chain.ChainProblem),
+    "chain, zero-one loss": lambda request: make_chain(True, chain.ZeroOneChain, 1.0),
     "tree": lambda request: make_graph([(0, 1), (1, 2), (1, 3)]),
     "loop": lambda request: make_graph([(0, 1), (1, 2), (2, 3), (0, 3)]),
     "own, compiled": lambda request: make_own(request.getfixturevalue("compiled_chain")()),

@@ -281,7 +281,7 @@ def test_the_librarys_own_structures_use_the_kernels_themselves(library):
     assert library.bind(move_mass) is move_mass
 
 
-@pytest.mark.parametrize("kind", ["plain", "jitted"])
+@pytest.mark.parametrize("kind", ["plain", slow("jitted")])
 def test_binding_leaves_the_library_untouched(library, twins, kind):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
     rounds(library, form, 1)

@@ -182,7 +182,7 @@ MinCount = Annotated[int | None, Option(
 HashBits = Annotated[int | None, Option(help="Hash features into 2**bits columns.", min=4, max=30)]
 Cost = Annotated[float | None, Option(
     "--C", "-C", help="Weight of the slack; a larger one fits the training data more closely.",
-    show_default="0.1; 1 for rows",
+    show_default="by the scale of the features; 1 for rows",
 )]
 # fmt: on
 Tol = Annotated[float, Option(help="Stop at this certified gap, as a share of the objective.")]

@@ -16,10 +16,7 @@ from hingeline.evaluation.inspection import top_features, transition_table, writ
 from hingeline.evaluation.metrics import align
 from hingeline.modelfile.files import read_header
 
-WHY_NO_GAP = (
-    "the labels of unlabelled sequences were chosen together with the weights, which is not a "
-    "convex problem, so there is no certificate"
-)
+WHY_NO_GAP = "the labels of unlabelled sequences were chosen with the weights, which is not convex"
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
     "dev": "the best on the held-out data",
@@ -79,6 +76,7 @@ def info(
 def _facts(estimator: Any) -> dict[str, Any]:
     return {
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
+        **({"C": _plain(estimator.C_)} if hasattr(estimator, "C_") else {}),
         "labels": [str(label) for label in estimator.classes_.tolist()],
         "features": int(estimator.n_features_in_),
         "primal": _plain(estimator.primal_objective_),

@@ -88,8 +88,7 @@ class FitProgress(Progress):
         ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
         self.update(task, completed=1.0, state=ending)
         if self.disable:
-            why = found["stop_reason"].removeprefix("callback: ")
-            self.say(f"{title}: {why} after {seconds:.1f} s, {ending}")
+            self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
         return seconds
 
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
@@ -199,7 +198,7 @@ def outcome_of(model: Any) -> dict[str, Any]:
 
     Besides C, or with ``slack="nu"`` the ν that was used, ρ, the equivalent C and the two risks.
     """
-    facts: dict[str, Any] = {"C": float(model.C)}
+    facts: dict[str, Any] = {"C": model.C_}
     if hasattr(model, "nu_"):
         risks = {n: getattr(model, f"{n}_") for n in ("margin_error_risk", "support_vector_risk")}
         facts = {"C": finite(model.C_), "nu": model.nu_, "rho": model.rho_, **risks}
@@ -258,8 +257,15 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
+def _reason(result: dict[str, Any]) -> str:
+    """Why a fit ended, in the words of the command line."""
+    reason: str = result["stop_reason"].removeprefix("callback: ")
+    limits = [name for name in ("max_iter", "max_time") if reason.startswith(name)]
+    return f"stopped by --{limits[0].replace('_', '-')}" if limits else reason
+
+
 def _bound_text(result: dict[str, Any]) -> str:
-    reason = result["stop_reason"].removeprefix("callback: ")
+    reason = _reason(result)
     if "why_no_gap" in result:
         return f"no certificate (not convex{', interrupted' * (reason == 'interrupted')})"
     gap = _gap_text(result["relative_gap"], result["restricted_gap"])

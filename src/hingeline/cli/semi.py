@@ -81,7 +81,7 @@ def semi(
         )
     file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
-        0.1 if C is None else C,
+        "scale" if C is None else C,
         tol=tol,
         max_iter=max_iter,
         scheme=scheme,
@@ -141,7 +141,7 @@ def semi(
     print_result(
         {
             **written,
-            "C": float(base.C),
+            "C": float(found.C),
             "C_u": tried[estimator.selected_],
             "relative_gap": None,
             "restricted_gap": None,

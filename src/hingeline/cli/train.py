@@ -19,6 +19,7 @@ from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_sources, check_target, given, split_numbers
 from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
 from hingeline.data.text import open_text
+from hingeline.estimators.chain import scale_C
 from hingeline.evaluation.metrics import evaluate
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.templates import TokenTemplates
@@ -41,6 +42,10 @@ def train(
     tol: app.Tol = 0.05,
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
+    loss: Annotated[
+        str | None,
+        Option(help="Loss of sequences: hamming or zero_one.", show_default="hamming"),
+    ] = None,
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: Annotated[
         str | None,
@@ -88,6 +93,8 @@ def train(
     params |= {"max_time": max_time, "n_jobs": n_jobs, "random_state": seed}
     if C is not None:
         params["C"] = C
+    if loss is not None:
+        params["loss"] = loss
     if nu is not None:
         params["nu"] = _number_in(nu, float)
     clock = Clock()
@@ -122,6 +129,9 @@ def train(
             progress.say(f"{what}: starting afresh" + ("" if resume else " without --resume"))
         estimator.set_params(warm_start=keep_state or bool(values))
         fits = _Fits(progress, estimator, samples, held_out, patience, watcher, data)
+        if estimator.C == "scale" and slack != "nu":  # known before the fit, and kept for updates
+            matrix = samples.X.matrix
+            estimator.C = scale_C(matrix.data, matrix.shape[0], False)
         best, tried = fits.find_best(values or [estimator.C], keep_state)
         if encoder is not None:
             best.features, best.encoder_ = features, encoder
@@ -229,7 +239,7 @@ class _Fits:
         best.set_params(warm_start=False)
         return best, tried
 
-    def _fit(self, C: float) -> dict[str, Any]:
+    def _fit(self, C: float | str) -> dict[str, Any]:
         estimator, samples, held_out = self.estimator, self.samples, self.held_out
         estimator.set_params(C=C)
         callbacks: list[Any] = []
@@ -242,10 +252,11 @@ class _Fits:
         learn = partial(estimator.fit, samples.X, samples.y)
         with blame(self.name):
             self.progress.fit(title, estimator, learn, callbacks)
-        row: dict[str, Any] = {"C": float(C), "relative_gap": outcome_of(estimator)["relative_gap"]}
+        found = outcome_of(estimator)
+        row: dict[str, Any] = {"C": found["C"], "relative_gap": found["relative_gap"]}
         if held_out is not None:
             row["dev"] = self._score(estimator, held_out.X, held_out.y)
-            self.progress.say(f"C={C:g}: {100 * row['dev']:.2f} % on the held-out data")
+            self.progress.say(f"C={estimator.C_:g}: {100 * row['dev']:.2f} % on the held-out data")
         return row
 
     def _say_resumed(self, state: PassState) -> None:

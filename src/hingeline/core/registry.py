@@ -70,10 +70,10 @@ def _list_solvers(slack: str, *, hard: bool = False) -> str:
     return ", ".join(repr(name) for name in dict.fromkeys(["auto", *able]))
 
 
-def check(solver: Any, name: str, slack: str, rescale: str, C: float) -> None:
+def check(solver: Any, name: str, slack: str, rescale: str, C: Any) -> None:
     """Refuse what a solver class, asked for by this name, does not solve, naming what does."""
     one_of("rescale", rescale, RESCALINGS)
-    if math.isinf(C) and solver.soft_only:
+    if math.inf == C and solver.soft_only:
         raise ValueError(
             f"solver={name!r} needs a finite C, because {solver.soft_only}; for a hard margin "
             f"(C=inf) choose one of {_list_solvers(slack, hard=True)}."

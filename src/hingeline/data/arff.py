@@ -371,7 +371,8 @@ def read_label_sets(source: File, labels: Any = None) -> MultilabelData:
         if labels is None:
             with open_text(source) as text:
                 what = f"{text.name} does not say which of its attributes are labels"
-            raise ValueError(f"{what}: put Mulan's XML file beside it, or name it with --label.")
+            xml = f"{Path(text.name.removesuffix('.gz')).stem}.xml"
+            raise ValueError(f"{what}: put Mulan's {xml} beside it, or name that with --label.")
     return read_arff(source, labels)
 
 

@@ -31,7 +31,7 @@ Class = TypeVar("Class", bound=type)
 
 #: Attributes that only a fit with ``slack="nu"`` leaves.
 NU_FITTED = (
-    *("nu_", "rho_", "C_", "margin_error_risk_", "support_vector_risk_", "n_margin_errors_"),
+    *("nu_", "rho_", "margin_error_risk_", "support_vector_risk_", "n_margin_errors_"),
     *("n_on_margin_", "n_beyond_margin_", "nu_path_"),
 )
 #: What only relaxations leave behind, those of decoding included.
@@ -319,8 +319,10 @@ class BaseSSVM:
     restricted_objective_, restricted_gap_ : float
         For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
         ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
-    nu_, rho_, C_, margin_error_risk_, support_vector_risk_
-        With ``slack="nu"``: ν, the margin, the equivalent C and the risks between which ν lies
+    C_ : float
+        The C of the fit; with ``slack="nu"`` the equivalent one.
+    nu_, rho_, margin_error_risk_, support_vector_risk_
+        With ``slack="nu"``: ν, the margin and the risks between which ν lies
         (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
         and the largest loss among tied outputs).
     n_margin_errors_, n_on_margin_, n_beyond_margin_, nu_path_
@@ -341,11 +343,12 @@ class BaseSSVM:
     solver_options: dict[str, Any] | None = None
 
     # Parameters of most of them; without a type here they are no parameters of all.
-    C = 1.0
+    C = cast("float | str", 1.0)
     rescale = "margin"
     violators = cast("str | int | None", None)
 
     _enumerable = False  # whether outputs may be so few that all are the working set
+    _takes_scale = False  # whether C may be "scale"
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         """The solver that the parameters ask for; None: as if outputs were few."""
@@ -396,6 +399,10 @@ class BaseSSVM:
         """Weights of the examples with those of their classes."""
         return weights
 
+    def _choose_C(self, problem: Any) -> float:
+        """C as a number, for this problem."""
+        return float(self.C)
+
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""
         names = ("C", "slack", "rescale", "fit_intercept", "boundary")
@@ -424,6 +431,7 @@ class BaseSSVM:
         if not provides(compiled.problem, "decode_best"):
             self._refuse_violators(False, name)
         forget_extras(self)
+        self.C_ = self._choose_C(compiled.problem)
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
         if self.slack == "nu":
@@ -437,8 +445,9 @@ class BaseSSVM:
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
-        _refuse_overflow(compiled.problem, float(self.C) * float(weights.sum()))
-        form = make_formulation(float(self.C), self.slack, self.rescale, weights)
+        C = self._choose_C(compiled.problem)
+        _refuse_overflow(compiled.problem, C * float(weights.sum()))
+        form = make_formulation(C, self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
         options = {**self._options(solver_class), **given}
         if "total_weight" in registry.option_names(solver_class):
@@ -457,7 +466,7 @@ class BaseSSVM:
             identity=lambda: {
                 "data": identity(compiled),
                 "weights of examples": identity(compiled, form.cap, form.ridge),
-                "C": repr(float(self.C)),
+                "C": repr(C),
                 "formulation": f"{self.slack} slack, {self.rescale} rescaling",
                 "solver": f"{solver_class.name} {sorted(options.items())!r}",
                 "tol": repr(float(self.tol)),

@@ -17,7 +17,7 @@ from hingeline._checks import (
     effective_n_jobs,
     positive,
 )
-from hingeline.core.primitives import Layout, Workers
+from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators.allowed import (
     allowed_table,
     choose_scheme,
@@ -36,10 +36,14 @@ from hingeline.features.input import (
     plain_labels,
     stack_labels,
 )
+from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
 
 Array = np.ndarray[Any, Any]
+
+#: ``C="scale"`` is this over the mean squared norm of a token; see ``benchmarks/defaults.py``.
+SCALE = 3.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -106,30 +110,11 @@ class ChainModel:
         block = self._layout.get(name)
         return np.zeros((1, len(self.classes_))) if block is None else block.table(self.weights_)
 
-    @property
-    def emission_coef_(self) -> Array:
-        """(labels, features), a view."""
-        return self._view("emission").T
-
-    @property
-    def intercept_(self) -> Array:
-        """Weights of the constant feature, zero without one."""
-        return self._view("intercept")[0]
-
-    @property
-    def transition_coef_(self) -> Array:
-        """``[from, to]``, a view."""
-        return self._view("transition")
-
-    @property
-    def start_coef_(self) -> Array:
-        """Weights of the first label, zero without ``boundary``."""
-        return self._view("start")[0]
-
-    @property
-    def end_coef_(self) -> Array:
-        """Weights of the last label, zero without ``boundary``."""
-        return self._view("end")[0]
+    emission_coef_ = property(lambda self: self._view("emission").T)  # (labels, features), a view
+    intercept_ = property(lambda self: self._view("intercept")[0])  # zero without a constant
+    transition_coef_ = property(lambda self: self._view("transition"))  # [from, to], a view
+    start_coef_ = property(lambda self: self._view("start")[0])  # zero without ``boundary``
+    end_coef_ = property(lambda self: self._view("end")[0])
 
     @property
     def feature_names_(self) -> Array:
@@ -326,7 +311,7 @@ class ChainModel:
         """
         problem = self._prepare(X, lengths, allowed)
         table = self._max_marginals(problem)
-        chain_batch.against_rest_all(table)
+        against_rest(table)
         return np.split(table, problem.offsets[1:-1])
 
     def predict_margin(self, X: Any, lengths: Any = None, allowed: Any = None) -> Array:
@@ -342,10 +327,10 @@ class ChainModel:
             ``inf`` where there is only one labelling.
         """
         problem = self._prepare(X, lengths, allowed)
-        out = np.empty(len(problem.offsets) - 1)
-        self._over_sequences(chain_batch.sequence_margins_all, problem, out)
-        self._refuse_infeasible(problem, np.isnan(out))
-        return out
+        table = self._max_marginals(problem)
+        against_rest(table)
+        # The second-best labelling has another label than the best one somewhere.
+        return np.minimum.reduceat(table.max(axis=1), problem.offsets[:-1])
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """Share of tokens labelled right.
@@ -362,6 +347,16 @@ class ChainModel:
         right = np.array([a == b for a, b in zip(best, flat, strict=True)])
         weights = check_sample_weight(sample_weight, len(predicted))
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
+
+
+def scale_C(values: Array, n_tokens: int, constant: bool) -> float:
+    """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
+
+    Features s times as large give the same scores with weights s times as small: C/s² then makes
+    the same model.
+    """
+    norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
+    return SCALE / (norm if constant else norm + 1.0)
 
 
 class SummedSlack(NamedTuple):
@@ -396,8 +391,10 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float, default=0.1
-        Weight of a sequence's slack; ``float("inf")`` for a hard margin.
+    C : float or "scale", default="scale"
+        Weight of a sequence's slack; ``float("inf")`` for a hard margin. ``"scale"`` is 3 over
+        the mean squared norm of a token's features, the constant included: 0.13 for the default
+        templates, some 22 features of value 1. ``C_`` says what it was.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
         slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
@@ -407,9 +404,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         the published estimator, an integer the k best; both solve the problem restricted to the
         outputs found (``restricted_gap_``). ``"all"`` solves the whole problem, for short
         sequences: the violated outputs are listed.
-    loss : "hamming", array, or (scale, loss)
+    loss : "hamming", "zero_one", array, or (scale, loss)
         Summed over tokens: wrong labels, one cost per true label (labels,), or a cost matrix
-        (true, predicted), in the order of ``classes_``.
+        (true, predicted), in the order of ``classes_``. ``"zero_one"`` is 1 for every labelling
+        but the true one: (6) and (7) of the FSMO paper, exact for every rescaling and ``slack``
+        but ``"sum"``.
     class_weight : dict or "balanced", optional
         Multiplies the loss of tokens whose true label it is.
 
@@ -424,12 +423,24 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     [['a', 'b', 'a'], ['a', 'b']]
     """
 
-    C: float = 0.1
+    C: float | str = "scale"
     _: KW_ONLY
     rescale: str = "margin"
     violators: str | int | None = None
     loss: Any = "hamming"
     class_weight: Any = None
+
+    @property
+    def _zero_one(self) -> bool:
+        """Whether labellings are right or wrong as a whole."""
+        loss = self.loss[1] if isinstance(self.loss, tuple) and len(self.loss) == 2 else self.loss
+        return isinstance(loss, str) and loss == "zero_one"
+
+    def _check_values(self) -> None:
+        super()._check_values()
+        if self._zero_one and (self.slack == "sum" or self.class_weight is not None):
+            given = "slack='sum'" if self.slack == "sum" else "class_weight"
+            raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainSSVM:
         """Train on sequences.
@@ -549,6 +560,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
             ``total_lower`` and ``total_upper``.
         """
         positive("bins", bins, integer=True)
+        if self._zero_one:
+            raise ValueError("summed_slack_bounds counts by token: it has no loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = stack_labels(y, offsets, lengths)
@@ -566,8 +579,15 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
 
     # What a fit and a stream ask for -------------------------------------------------------
 
+    _takes_scale = True
+
+    def _choose_C(self, problem: Any) -> float:
+        if self.C != "scale":
+            return float(self.C)
+        return scale_C(problem.values, int(problem.offsets[-1]), bool(self.fit_intercept))
+
     def _roomy_stride(self, n_labels: int) -> int:
-        return chain.roomy_stride(n_labels)
+        return pad_row(n_labels + max(4, n_labels // 8))  # with an eighth to spare
 
     def _compile(self, problem: Any) -> Any:
         compiled = chain.compile_problem(problem)
@@ -585,7 +605,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     ) -> ChainProblem:
         assert offsets is not None
         n_labels = len(self.classes_)
-        cost = check_loss(self.loss, "hamming", n_labels, vector=True)
+        cost = check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
         cost = check_class_weight(self.class_weight, list(self.classes_), labels)[:, None] * cost
         wrong = cost[~np.eye(n_labels, dtype=bool)]
         self._refuse_without_oracle(

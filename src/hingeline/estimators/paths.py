@@ -131,7 +131,8 @@ def C_path(
         changed.
     X, y : as for its ``fit``
     Cs : sequence of float, optional
-        Default: ten values from a hundredth to a hundred times the estimator's default C.
+        Default: ten values from a hundredth to a hundred times the estimator's default C, for
+        chains 0.1.
     **fit_params
         Passed to ``fit``.
 
@@ -141,7 +142,8 @@ def C_path(
         Its risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
     """
     default = signature(type(estimator)).parameters["C"].default
-    values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * default if Cs is None else Cs)
+    middle = default if isinstance(default, float) else 0.1
+    values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * middle if Cs is None else Cs)
     slack = "max" if estimator.slack == "nu" else estimator.slack
     model = _start(estimator, slack=slack, nu=None)
     points = []

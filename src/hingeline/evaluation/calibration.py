@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import one_of, positive, require
 from hingeline.features.input import find_classes, number_labels, stack_labels
+from hingeline.inference.chain import against_rest
 from hingeline.schemes import is_tag, span_arrays
 from hingeline.structures import chain_batch as kernels
 
@@ -192,7 +193,7 @@ class CalibratedChain(BaseEstimator):
         offsets = problem.offsets
         numbers = model._decode(problem)
         table = model._max_marginals(problem)
-        kernels.against_rest_all(table)
+        against_rest(table)
         margins = table.max(axis=1)
         classes = model.classes_.tolist()
         none = np.zeros(0, dtype=np.int64)

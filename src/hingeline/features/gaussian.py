@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from hingeline.features.tables import SparseSequences
 
@@ -37,6 +37,10 @@ class Sequences:
         sparse = any(sp.issparse(part) for part in parts)
         self.tokens = sp.vstack(parts, format="csr") if sparse else np.concatenate(parts)
         self.offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
+
+    def dense(self) -> Any:
+        """The tokens, not sparse."""
+        return self.tokens.toarray() if sp.issparse(self.tokens) else self.tokens
 
     def cut(self, tokens: Any) -> Any:
         """New tokens in the form of the old sequences."""
@@ -81,57 +85,28 @@ class GaussianEmissions(  # type: ignore[call-arg]
 
     def fit(self, X: Any, y: Any = None) -> GaussianEmissions:
         """Note the number of features of an array (tokens, features), or of a list of them."""
-        tokens = self._tokens(Sequences(X))
-        self.n_features_in_ = d = tokens.shape[1]
-        self.n_features_out_ = 1 + d + d * (d + 1) // 2
+        from sklearn.preprocessing import PolynomialFeatures  # slow to import, and few want it
+
+        self._expansion = PolynomialFeatures(2).fit(Sequences(X).dense())
+        self.n_features_in_ = self._expansion.n_features_in_
+        self.n_features_out_ = self._expansion.n_output_features_
         return self
 
     def transform(self, X: Any) -> Any:
         """Expand tokens; sequences come back as a list of arrays, one array as one."""
         check_is_fitted(self, "n_features_in_")
         sequences = Sequences(X)
-        x = self._tokens(sequences)
-        if x.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {x.shape[1]} features, but GaussianEmissions is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        d = self.n_features_in_
-        out = np.empty((len(x), self.n_features_out_), dtype=x.dtype)
-        out[:, 0] = 1.0
-        out[:, 1 : 1 + d] = x
-        at = 1 + d
-        for k in range(d):
-            np.multiply(x[:, k : k + 1], x[:, k:], out=out[:, at : at + d - k])
-            at += d - k
-        return sequences.cut(out)
+        return sequences.cut(self._expansion.transform(sequences.dense()))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """``1``, ``x0``, …, ``x0^2``, ``x0 x1``, …, or with other names for x0, x1, …"""
         check_is_fitted(self, "n_features_in_")
-        d = self.n_features_in_
-        names = [f"x{k}" for k in range(d)] if input_features is None else list(input_features)
-        if len(names) != d:
-            raise ValueError(f"input_features has {len(names)} names, expected {d}.")
-        pairs = [
-            f"{names[i]}^2" if i == j else f"{names[i]} {names[j]}"
-            for i in range(d)
-            for j in range(i, d)
-        ]
-        return np.array(["1", *names, *pairs], dtype=object)
+        return np.asarray(self._expansion.get_feature_names_out(input_features))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def _tokens(self, sequences: Sequences) -> Array:
-        tokens = sequences.tokens
-        if sp.issparse(tokens):
-            tokens = tokens.toarray()
-        return np.asarray(
-            check_array(tokens, dtype=[np.float64, np.float32], estimator=self, input_name="X")
-        )
 
 
 class PerToken(  # type: ignore[call-arg]

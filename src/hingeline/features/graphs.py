@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import check_finite
+from hingeline._checks import numeric_rows
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +51,7 @@ class Graph:
     factors: Any = None
 
     def __post_init__(self) -> None:
-        features = _features(self.node_features, "node_features")
+        features = numeric_rows(self.node_features, "node_features")
         n = features.shape[0]
         if n == 0:
             raise ValueError("node_features has no rows: a graph needs at least one node.")
@@ -67,7 +67,7 @@ class Graph:
         self._set("node_features", features)
         self._set("edges", edges)
         if self.edge_features is not None:
-            own = _features(self.edge_features, "edge_features")
+            own = numeric_rows(self.edge_features, "edge_features")
             own = own.toarray() if sp.issparse(own) else own
             if len(own) != len(edges):
                 raise ValueError(
@@ -133,29 +133,6 @@ class Graph:
         width = self.node_features.shape[1]
         more = "".join(f", {len(s)} of {name!r}" for name, s in self.factors.items())
         return f"Graph({self.n_nodes} nodes, {width} features, {self.n_edges} edges{more})"
-
-
-def _features(values: Any, name: str) -> Any:
-    """Rows of finite numbers, dense or CSR."""
-    if sp.issparse(values):
-        matrix = values.tocsr()
-        dense = matrix.data
-    else:
-        try:
-            matrix = dense = np.asarray(values)
-        except ValueError as error:
-            raise ValueError(f"{name} is ragged: its rows must have the same length.") from error
-        if dense.ndim != 2:
-            raise ValueError(
-                f"{name} has shape {dense.shape}, expected two dimensions: one row each, one "
-                "column per feature."
-            )
-    if dense.dtype.kind not in "fiub":
-        raise TypeError(f"{name} has dtype {dense.dtype}, expected numbers.")
-    check_finite(dense, name)
-    if dense.dtype not in (np.float64, np.float32):
-        matrix = matrix.astype(np.float64)
-    return matrix
 
 
 def _nodes(values: Any, name: str, n: int, width: int | None) -> Array:

@@ -81,41 +81,23 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
 
 
 def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
-    """Sequences that are all CSR or all dense, of one width, stacked by their buffers.
+    """Sequences that are all CSR or all dense, of one width, stacked and checked together.
 
-    Nothing is checked sequence by sequence in Python. None where anything is unusual: the
-    thorough way then finds out what.
+    None where anything is unusual: the thorough way, one by one, then finds out what.
     """
-    first = X[0]
-    if sp.issparse(first) and first.format == "csr":
-        if not all(sp.issparse(x) and x.format == "csr" and x.ndim == 2 for x in X):
-            return None
-        indptrs = [x.indptr for x in X]
-        data = np.concatenate([x.data for x in X])
-        indices = np.concatenate([x.indices for x in X])
-        sizes = np.array([pointers[-1] for pointers in indptrs])
-        if sizes.sum() != len(data) or sizes.sum() != len(indices):
-            return None  # a buffer longer than its matrix
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        lengths = np.array([len(pointers) - 1 for pointers in indptrs])
-        indptr = np.concatenate([[0], *(pointers[1:] for pointers in indptrs)])
-        indptr[1:] += np.repeat(starts[:-1], lengths)
-    elif isinstance(first, np.ndarray) and first.dtype.kind in "fiub":
-        if not all(isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind in "fiub" for x in X):
-            return None
-        lengths = np.array([len(x) for x in X])
-    else:
+    sparse = all(sp.issparse(x) and x.format == "csr" and x.nnz == len(x.data) for x in X)
+    dense = all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
+    if not sparse and not dense:
         return None
-    if (lengths == 0).any() or len({x.shape[1] for x in X}) != 1:
+    shapes = [x.shape for x in X]
+    if {len(shape) for shape in shapes} != {2} or len({shape[1] for shape in shapes}) != 1:
         return None
-    width = first.shape[1]
-    if sp.issparse(first):
-        matrix = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width))
-    else:
-        matrix = np.concatenate(list(X))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    lengths = np.array([shape[0] for shape in shapes])
+    if (lengths == 0).any():
+        return None
     try:
-        return numeric_matrix(matrix, "X"), offsets
+        stacked = sp.vstack(X, format="csr") if sparse else np.concatenate(X)
+        return numeric_matrix(stacked, "X"), np.concatenate([[0], np.cumsum(lengths)])
     except (TypeError, ValueError):
         return None
 

@@ -486,20 +486,17 @@ def path_score(scores: Array, transitions: Array, y: Array) -> float:
     return total
 
 
-@helper
 def against_rest(table: Array) -> None:
-    """Turn max-marginals (T, labels) into margins, in place.
+    """Turn max-marginals (T, labels) into margins, in place; NumPy will do.
 
     ``table[t, k]`` becomes the value of the best path with label k at position t minus that of
     the best path with another label there: ``−inf`` where k is forbidden, ``inf`` where nothing
     else is allowed.
     """
-    n_labels = table.shape[1]
-    for t in range(table.shape[0]):
-        first, second, arg = two_largest(table[t], n_labels)
-        for k in range(n_labels):
-            if table[t, k] > -np.inf:  # −inf − (−inf) would be NaN
-                table[t, k] -= second if k == arg else first
+    lowest = np.full((len(table), 1), -np.inf)
+    second, first = np.sort(np.hstack([lowest, table]), axis=1)[:, -2:].T[:, :, None]
+    rival = np.where(table == first, second, first)  # two that are level are each other's
+    np.subtract(table, rival, out=table, where=table > -np.inf)  # −inf − (−inf) would be NaN
 
 
 @helper

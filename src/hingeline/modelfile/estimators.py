@@ -54,7 +54,7 @@ CERTIFICATE = (
     "stop_reason_",
 )
 #: What only some leave.
-EXTRAS = (*(name for name in NU_FITTED if name != "nu_path_"), *FINDINGS)
+EXTRAS = ("C_", *(name for name in NU_FITTED if name != "nu_path_"), *FINDINGS)
 #: Kind of ``classes_`` -> types of its labels.
 LABEL_TYPES: dict[str, tuple[type, ...]] = {
     **{"str": (str,), "bool": (bool,), "int": (int,), "uint": (int,), "float": (float,)},

@@ -166,6 +166,7 @@ class StoredState:
             first += length
 
     def _check_feasible(self, model: Any) -> None:
+        require(getattr(model, "C_", 0.0) > 0.0, "the state needs a C above 0")
         form = self.formulation(model)
         used, mass = self.arrays["used"], self.arrays["mass"]
         owners = np.repeat(np.arange(len(used)), used)
@@ -177,7 +178,8 @@ class StoredState:
     def formulation(self, model: Any) -> Formulation:
         """What bounds the multipliers."""
         weights = model._weigh(self.arrays["weights"], self.arrays["labels"])
-        return make_formulation(float(model.C), model.slack, model.rescale, weights)
+        C = model.C_ if model.C == "scale" else float(model.C)
+        return make_formulation(C, model.slack, model.rescale, weights)
 
     def restore(self, model: Any) -> DualMemory:
         """The dual state, for ``partial_fit`` and ``forget`` to go on with."""

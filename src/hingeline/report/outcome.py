@@ -73,9 +73,12 @@ def compare(
     if single:
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
     pairs = pair_labels(y_true, y_pred)
-    word = "zero_one" if single else "hamming"
-    cost = check_loss(model.loss, word, len(model.classes_), vector=not single)
-    return _finish(pairs, find_losses(pairs, model.classes_, cost), evaluation, single, tokens)
+    word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
+    cost = check_loss(model.loss, word, len(model.classes_), vector=not single, whole=whole)
+    losses = find_losses(pairs, model.classes_, cost)
+    if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
+        losses = np.minimum(losses, cost[0, 0])
+    return _finish(pairs, losses, evaluation, single, tokens)
 
 
 def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:

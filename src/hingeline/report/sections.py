@@ -163,10 +163,10 @@ def describe_model(model: Any, facts: Facts) -> Content:
     stopped = {
         "converged": "converged: the certified gap is within tol",
         "interrupted": "interrupted; the best weights so far were kept",
-    }.get(facts.stop_reason, facts.stop_reason)
+    }.get(facts.stop_reason, facts.stop_reason.removeprefix("callback: "))
     told = math.isnan(facts.duality_gap) and facts.oracle_bounds  # the sentence has said why
     if not facts.converged and not told:
-        sentence += f" The fit did not converge ({stopped})."
+        sentence += f" The fit did not converge: {stopped}."
     weights = np.asarray(model.weights_)
     rows = {
         "stopped": stopped,
@@ -185,6 +185,8 @@ def describe_model(model: Any, facts: Facts) -> Content:
     percentage = f"{significant(100 * facts.relative_gap, 3)}{SPACE}% of the primal"
     rows["relative gap"] = percentage if math.isfinite(facts.relative_gap) else "none"
     rows |= {"time": facts.time, "passes": count(facts.n_iter) if facts.n_iter else "none"}
+    if getattr(model, "C", None) == "scale" and hasattr(model, "C_"):
+        rows["C, by the scale of the features"] = significant(model.C_, 3)
     if facts.history:
         last = facts.history[-1]
         rows |= {"decodes": count(last.oracle_calls), "planes": count(last.planes)}
@@ -374,9 +376,9 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     units = f", in units of {words.power_of_ten(power)}" if power else ""
     forbidden = "" if allowed.all() else f" × is forbidden by {model.scheme_}."
     note = (
-        f"A cell is what a label right after another adds to the score{units}. Positive weights "
-        f"are blue, negative ones are orange.{forbidden} The shade is the share of the largest, on "
-        "a scale of square roots."
+        "A cell is what the label of its column adds to the score right after that of its row"
+        f"{units}. Positive weights are blue, negative ones are orange.{forbidden} The shade is "
+        "the share of the largest, on a scale of square roots."
     )
     shown = [heads[k] for k in columns.tolist()]
     return Matrix(caption, "from ↓ to →", shown, lines, note, title="Transitions")

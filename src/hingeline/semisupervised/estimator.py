@@ -142,8 +142,14 @@ def check_margin_base(model: Any) -> None:
         if value != able:
             use = f"use {name}={able!r}"
             raise ValueError(f"base's {name}={value!r} does not suit unlabelled sequences: {use}.")
+    if model._zero_one:
+        raise ValueError(
+            f"base's loss={model.loss!r} does not suit unlabelled sequences: use a loss "
+            "that is a sum over tokens."
+        )
     one_of("base's solver", model.solver, ("auto", "sdm"))
-    positive("base's C", model.C)
+    if model.C != "scale":
+        positive("base's C", model.C)
 
 
 @dataclass(eq=False, repr=False)

@@ -26,6 +26,7 @@ from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
 from hingeline.core.primitives import Workers
 from hingeline.estimators.allowed import choose_scheme
+from hingeline.estimators.chain import scale_C
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
 from hingeline.features.tables import TokenTable
 from hingeline.structures.chain import ChainProblem, layout_of, position_scores
@@ -106,6 +107,8 @@ def prepare(
         )
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
+    if model.C == "scale":
+        model.C = scale_C(matrix.data, matrix.shape[0], False)
     model.encoder_ = encoder
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else plain_labels(classes)

@@ -103,7 +103,7 @@ class Stream:
             able = self._solver_class().name
             text = f"passes= works with solver {able!r}, not with {solver!r}: leave it out."
             require(solver in ("auto", able), text)
-            finite = not math.isinf(owner.C)
+            finite = math.inf != owner.C
             require(finite, "passes= needs a finite C: leave it out for a hard margin.")
             text = "class_weight='balanced' changes with every batch, which passes= cannot follow"
             fixed = not isinstance(owner.class_weight, str)
@@ -225,6 +225,8 @@ class Stream:
         problem = owner._make(rows, offsets, labels, live.stride)
         if self.blocks:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
+        else:
+            owner.C_ = owner._choose_C(problem)
         form = self._make_form(weights, labels)
         self._visit(owner._compile(problem), form, weights, passes, live, None, self.blocks)
 
@@ -244,7 +246,7 @@ class Stream:
     def _make_form(self, weights: Array, labels: Array) -> Formulation:
         owner = self.owner
         weighted = owner._weigh(weights, labels)
-        return make_formulation(float(owner.C), owner.slack, owner.rescale, weighted)
+        return make_formulation(owner.C_, owner.slack, owner.rescale, weighted)
 
     @staticmethod
     def _refuse_other_costs(before: Array, now: Array) -> None:

@@ -70,6 +70,10 @@ class PlainChain(ChainProblem):
     """Sequences of few labels with nothing forbidden: kernels are compiled without the rest."""
 
 
+class ZeroOneChain(ChainProblem):
+    """Sequences whose labellings are right or wrong as a whole: ``cost`` is the same everywhere."""
+
+
 def _for_plain(general: F, plain: Callable[..., Any]) -> F:
     """Let kernels run ``plain`` in place of ``general`` for a :class:`PlainChain`."""
     return by_class(general, lambda problem: plain if problem is PlainChain else general)
@@ -100,11 +104,6 @@ def layout_of(problem: ChainProblem) -> Layout:
     """Where the weights of a problem lie, a constant feature among the others."""
     m, boundary = problem.n_labels, bool(problem.boundary)
     return layout(problem.n_features, m, boundary=boundary, stride=problem.stride)
-
-
-def roomy_stride(n_labels: int) -> int:
-    """A row for so many labels with some to spare, an eighth of them."""
-    return pad_row(n_labels + max(4, n_labels // 8))
 
 
 @helper
@@ -148,7 +147,9 @@ def make_problem(
 ) -> ChainProblem:
     """Lay out sequences for the kernels; ``cost`` is (labels, labels).
 
-    A longer ``stride`` than labels need, and more features than tokens have, leave room to grow.
+    A cost on the diagonal, where labels are right, says that every labelling but the true one
+    costs as much as any other. A longer ``stride`` than labels need, and more features than tokens
+    have, leave room to grow.
     """
     n_labels = cost.shape[0]
     stride = pad_row(n_labels) if stride is None else stride
@@ -159,7 +160,8 @@ def make_problem(
     ends = np.cumsum(sizes)
     kept = (sizes > 0) & (ends * 8 <= cache_mb * 2**20)
     gram_start = np.where(kept, ends - sizes, -1)
-    return (PlainChain if stride < LONG_ROW else ChainProblem)(
+    kind = PlainChain if stride < LONG_ROW else ChainProblem
+    return (ZeroOneChain if cost[0, 0] > 0.0 else kind)(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
         indices=np.ascontiguousarray(indices, dtype=np.int32),
         values=np.ascontiguousarray(values),
@@ -200,7 +202,8 @@ def constrain(
         out[:, : problem.n_labels][~table] = -np.inf
         return out
 
-    problem = ChainProblem(*problem)
+    if isinstance(problem, PlainChain):
+        problem = ChainProblem(*problem)
     if valid is not None:
         start, move, end = valid
         problem = problem._replace(end_masks=mask(np.array([start, end])), move_mask=mask(move))
@@ -622,6 +625,36 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
     return scores
 
 
+def promises(problem: ChainProblem, transitions: Array) -> Array:
+    """What pruned decoding goes by, the same for all sequences; see :func:`find_path`."""
+    return best_moves(transitions, problem.n_labels if problem.n_labels >= MANY_LABELS else 0)
+
+
+@helper
+def _no_promises(problem: ChainProblem, transitions: Array) -> Array:
+    return transitions[0]
+
+
+def find_path(
+    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
+) -> float:
+    """The best path through ``scores``, and its value."""
+    if problem.n_labels < MANY_LABELS:
+        return max_sum(scores, transitions, problem.n_labels, y_out)
+    return best_path(scores, transitions, best, problem.n_labels, y_out)
+
+
+@helper
+def _find_path_of_few(
+    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
+) -> float:
+    return max_sum(scores, transitions, problem.n_labels, y_out)
+
+
+_for_plain(promises, _no_promises)
+_for_plain(find_path, _find_path_of_few)
+
+
 @helper
 def output_length(problem: ChainProblem, i: int) -> int:
     return problem.offsets[i + 1] - problem.offsets[i]
@@ -629,25 +662,9 @@ def output_length(problem: ChainProblem, i: int) -> int:
 
 @helper
 def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
+    A = moves(problem, w)
     scores = position_scores(problem, i, w, loss_scale)
-    if problem.move_mask.shape[0] == 0:  # its own branch: measurably faster than ``moves`` alone
-        return _best_path(scores, transition(problem, w), problem.n_labels, y_out)
-    return _best_path(scores, moves(problem, w), problem.n_labels, y_out)
-
-
-@helper
-def _decode_plain(
-    problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array
-) -> float:
-    scores = position_scores(problem, i, w, loss_scale)
-    return max_sum(scores, transition(problem, w), problem.n_labels, y_out)
-
-
-@helper
-def _best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> float:
-    if n_labels < MANY_LABELS:
-        return max_sum(scores, transitions, n_labels, y_out)
-    return best_path(scores, transitions, best_moves(transitions, n_labels), n_labels, y_out)
+    return find_path(problem, scores, A, promises(problem, A), y_out)
 
 
 @helper
@@ -759,34 +776,55 @@ def decode_best(problem: ChainProblem, i: int, w: Array, loss_scale: float, ys: 
     return n_best(scores, moves(problem, w), problem.n_labels, ys, values)
 
 
-def promises(problem: ChainProblem, transitions: Array) -> Array:
-    """What pruned decoding goes by, the same for all sequences; see :func:`find_path`."""
-    return best_moves(transitions, problem.n_labels if problem.n_labels >= MANY_LABELS else 0)
-
-
-def find_path(
-    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
-) -> float:
-    """The best path through ``scores``, and its value."""
-    if problem.n_labels < MANY_LABELS:
-        return max_sum(scores, transitions, problem.n_labels, y_out)
-    return best_path(scores, transitions, best, problem.n_labels, y_out)
+# With zero-one loss the most violated labelling is the best one, or the second best if that is the
+# true one.
 
 
 @helper
-def _no_promises(problem: ChainProblem, transitions: Array) -> Array:
-    return np.empty(0)
+def _loss_zero_one(problem: ChainProblem, i: int, y: Array) -> float:
+    lo = problem.offsets[i]
+    for t in range(y.shape[0]):
+        if y[t] != problem.labels[lo + t]:
+            return problem.cost[0, 0]
+    return 0.0
 
 
 @helper
-def _find_path_of_few(
-    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
+def _find_wrong(problem: ChainProblem, i: int, w: Array, ys: Array, values: Array) -> int:
+    """The two best labellings; which of them is the best of the wrong ones, −1 if none is."""
+    scores = position_scores(problem, i, w, 0.0)
+    count = n_best(scores, moves(problem, w), problem.n_labels, ys, values)
+    if count > 0 and _loss_zero_one(problem, i, ys[0]) > 0.0:
+        return 0
+    return 1 if count == 2 else -1
+
+
+@helper
+def _decode_zero_one(
+    problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array
 ) -> float:
-    return max_sum(scores, transitions, problem.n_labels, y_out)
+    ys = np.empty((2, y_out.shape[0]), dtype=np.int32)
+    values = np.empty(2)
+    wrong = _find_wrong(problem, i, w, ys, values)
+    loss = loss_scale * problem.cost[0, 0]
+    best = wrong if wrong >= 0 and values[wrong] + loss > values[0] else 0
+    y_out[:] = ys[best]
+    return values[best] + (loss if best == wrong else 0.0)
 
 
-_for_plain(promises, _no_promises)
-_for_plain(find_path, _find_path_of_few)
+@helper
+def _decode_by_zero_one(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Array]:
+    length = output_length(problem, i)
+    ys = np.empty((2, length), dtype=np.int32)
+    wrong = _find_wrong(problem, i, w, ys, np.empty(2))
+    if wrong == 0:
+        ys[1] = ys[0]
+    truth(problem, i, ys[0])
+    losses = np.zeros(2)
+    losses[1] = problem.cost[0, 0]
+    count = 2 if wrong >= 0 else 1
+    return losses[:count], ys[:count]
+
 
 _PRIMITIVES: dict[str, Callable[..., Any]] = {
     "output_length": output_length,
@@ -798,8 +836,8 @@ _PRIMITIVES: dict[str, Callable[..., Any]] = {
     "planes_add": planes_add,
     "plane_loss": plane_loss,
     "truth": truth,
-    "decode_by_loss": decode_by_loss,
-    "decode_best": decode_best,
 }
-register(ChainProblem, **_PRIMITIVES)
-register(PlainChain, **{**_PRIMITIVES, "decode": _decode_plain})
+for _kind in (ChainProblem, PlainChain):
+    register(_kind, **_PRIMITIVES, decode_by_loss=decode_by_loss, decode_best=decode_best)
+_PRIMITIVES |= {"decode": _decode_zero_one, "plane_loss": _loss_zero_one}
+register(ZeroOneChain, **_PRIMITIVES, decode_by_loss=_decode_by_zero_one)

@@ -9,7 +9,6 @@ import numpy as np
 
 from hingeline._jit import kernel, strict_helper
 from hingeline.inference.chain import (
-    against_rest,
     best_without_span,
     continuations,
     max_marginals,
@@ -225,34 +224,6 @@ def max_marginals_all(problem: ChainProblem, order: Array, w: Array, out: Array)
             problem.n_labels,
             out[problem.offsets[i] : problem.offsets[i + 1]],
         )
-
-
-@kernel
-def against_rest_all(table: Array) -> None:
-    """Turn max-marginals into margins, in place."""
-    against_rest(table)
-
-
-@kernel
-def sequence_margins_all(problem: ChainProblem, order: Array, w: Array, out: Array) -> None:
-    """``out[i]``: best score minus that of the second-best path, NaN where there is no path.
-
-    The second-best path has another label than the best one somewhere, so that the smallest
-    margin of a token is the margin of the sequence.
-    """
-    A = moves(problem, w)
-    for i in order:
-        length = problem.offsets[i + 1] - problem.offsets[i]
-        table = np.empty((length, problem.n_labels))
-        max_marginals(position_scores(problem, i, w, 0.0), A, problem.n_labels, table)
-        if table[0].max() == -np.inf:
-            out[i] = np.nan
-            continue
-        against_rest(table)
-        smallest = np.inf
-        for t in range(length):
-            smallest = min(smallest, table[t].max())
-        out[i] = smallest
 
 
 @kernel
