@@ -192,10 +192,10 @@ def encode_taggers(kind: str, tables: Any) -> list[SparseSequences]:
 def run_taggers(quick: bool) -> list[Row]:
     """Scores on held-out sentences for some C, and for the default."""
     rows = []
-    for name, parts in read_taggers(100 if quick else 800).items():
+    for name, parts in read_taggers(100 if quick else 400).items():
         for kind in ("templates", "dicts", "dicts, small", "templates, projected"):
             if kind == "templates, projected":  # dense and far from separable: slow at large C
-                parts = [(table[:250], labels[:250]) for table, labels in parts]
+                parts = [(table[:150], labels[:150]) for table, labels in parts]
             X = encode_taggers(kind, [table for table, _ in parts])
             row: Row = {"data": name, "features": kind, "scores": {}, "cpu": {}}
             for C in (*COSTS, "scale"):

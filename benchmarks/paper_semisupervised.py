@@ -162,7 +162,7 @@ def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
 def measure(part: str, options: argparse.Namespace) -> list[Row]:
     """All runs that are asked for and not there yet."""
     other = part == "citations" and options.features != "plain"
-    name = f"paper_semisupervised_{part}" + f"_{options.features.replace(' ', '_')}" * other
+    name = f"few_labels_{part}" + f"_{options.features.replace(' ', '_')}" * other
     rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
     done = {(row["labelled"], row["partition"], row["system"]): row for row in rows}
     names = ["published"] if options.published else options.partitions
@@ -221,6 +221,7 @@ def tables(part: str, rows: list[Row]) -> None:
             ]
             for way in ways.get(system, ["test"]) if mine else []:
                 values = [row[way][key] for row in mine]
+                segments = [row[way].get("segments", float("nan")) for row in mine]
                 spread = statistics.stdev(values) if len(values) > 1 else float("nan")
                 paper = PAPER.get(size, {}).get(system) if part == "citations" else None
                 lines.append(
@@ -228,7 +229,7 @@ def tables(part: str, rows: list[Row]) -> None:
                         f"{size} {system} {way.removeprefix('test').strip('_')}",
                         f"{statistics.mean(values):.2f}",
                         f"{spread:.2f}",
-                        f"{statistics.mean(row[way]['segments'] for row in mine):.2f}",
+                        f"{statistics.mean(segments):.2f}",
                         str(len(values)),
                         "" if paper is None else f"{paper:.2f}",
                         f"{statistics.mean(row['cpu_seconds'] for row in mine):.0f}",
@@ -244,7 +245,7 @@ def figures(quick: bool) -> None:
     from matplotlib.figure import Figure
 
     for number, part in enumerate(("citations", "seminars"), start=1):
-        path = result_path(f"paper_semisupervised_{part}", quick)
+        path = result_path(f"few_labels_{part}", quick)
         if not path.is_file():
             continue
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]

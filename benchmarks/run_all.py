@@ -16,6 +16,8 @@ SCRIPTS = (
     "chains.py",
     "taggers.py",
     "multiclass.py",
+    "tables.py",
+    "defaults.py",
     "scaling.py",
     "lengths.py",
     "paper_fsmo.py",

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.inference.map import LP
-from hingeline.structures.graph import GraphProblem, make_problem
+from hingeline.structures.graph_blocks import GraphProblem, make_problem
 
 Floats = Any
 
@@ -73,10 +73,7 @@ class Small:
             np.array([k]),
             np.full(len(kinds), features),
             np.array([int(np.prod(kind)) for kind in kinds]),
-            np.arange(n + 1) * d,
-            np.tile(np.arange(d), n),
-            X.ravel(),
-            d,
+            sparse.csr_matrix((X.ravel(), np.tile(np.arange(d), n), np.arange(n + 1) * d), (n, d)),
             np.concatenate([e.labels for e in self.examples]),
             self.cost,
             node_weight=np.concatenate([e.weight for e in self.examples]),

@@ -609,7 +609,7 @@ def test_kernels_release_the_gil_and_foreign_code_is_not_cached():
     assert look.targetoptions["nogil"]
     made = uncached(lambda x: x)
     assert made.targetoptions["nogil"]
-    assert made._cache.cache_path is None
+    assert made._cache.folder is None
 
 
 @kernel

@@ -269,9 +269,11 @@ def machine_code_key(dispatcher: Any, signature: Any) -> str:
     walk = _Dependencies(_classes_in(arguments))
     walk.note(*map(str, arguments), result)
     walk.visit(dispatcher)
-    for part in list(globals().values()):  # the way from Python to machine code, below
+    names = list(globals())
+    for name in names[names.index("_Library") : names.index("_OPTIONS")]:  # "Compiling once"
+        part = globals()[name]
         for value in vars(part).values() if isinstance(part, type) else [part]:
-            if isinstance(value, FunctionType) and value.__module__ == __name__:
+            if isinstance(value, FunctionType):
                 walk.note(_describe(value)[0])
     settings = (getattr(numba.config, name) for name in _SETTINGS)
     walk.note(numba.__version__, np.__version__, platform.python_version(), *settings)
@@ -314,16 +316,10 @@ class _KernelCache(NullCache):
     the package in several folders share it.
     """
 
-    pruned = False
-
     def __init__(self, dispatcher: Any, folder: Path | None) -> None:
         self.dispatcher = dispatcher
         self.folder = folder
         self.keys: dict[Any, str] = {}
-
-    @property
-    def cache_path(self) -> str | None:
-        return None if self.folder is None else str(self.folder)
 
     def file(self, signature: Any) -> Path:
         assert self.folder is not None
@@ -360,17 +356,15 @@ class _KernelCache(NullCache):
         except OSError:  # a full disk, or another process reads the file on Windows
             with contextlib.suppress(OSError):
                 own.unlink()
-        self.prune()
+        _prune(self.folder)
 
-    def prune(self) -> None:
-        """Remove what was not used for long, once in a process that compiles."""
-        if _KernelCache.pruned or self.folder is None:
-            return
-        _KernelCache.pruned = True
-        for file in self.folder.glob("*"):
-            with contextlib.suppress(OSError):
-                if time.time() - file.stat().st_mtime > _KEEP_DAYS * 86400:
-                    file.unlink()
+
+@cache  # once in a process that compiles
+def _prune(folder: Path) -> None:
+    for file in folder.glob("*"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > _KEEP_DAYS * 86400:
+                file.unlink()
 
 
 @contextlib.contextmanager

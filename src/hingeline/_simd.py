@@ -44,7 +44,6 @@ class _Block:
         self.wide = wide
 
     def pointer(self, base: Any, index: Any) -> Any:
-        """Where a vector starts."""
         place = self.builder.gep(base, [index])
         return self.builder.bitcast(place, self.vector.as_pointer())
 
@@ -76,21 +75,17 @@ class _Block:
         return builder.shuffle_vector(one, empty, mask)
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
-        """``a·b + c``."""
         builder = self.builder
         return builder.fadd(builder.fmul(a, b, flags=_FLAGS), c, flags=_FLAGS)
 
     def add(self, a: Any, b: Any) -> Any:
-        """``a + b``."""
         return self.builder.fadd(a, b, flags=_FLAGS)
 
     def greater(self, a: Any, b: Any) -> Any:
-        """The greater of two vectors, number by number."""
         builder = self.builder
         return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
     def largest(self, vector: Any) -> Any:
-        """The largest number of a vector."""
         builder = self.builder
         best = builder.extract_element(vector, ir.IntType(32)(0))
         for k in range(1, self.wide):

@@ -142,7 +142,7 @@ class Checkpoint:
             self.resumed_ = int(header["passes"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelFileError(
-                f"{self.path} cannot be resumed from: {error} Remove it to start afresh."
+                f"{self.path} cannot be used to go on: {error} Remove it to start afresh."
             ) from None
         return True
 

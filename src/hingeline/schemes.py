@@ -161,7 +161,7 @@ def detect_scheme(labels: Iterable[Any]) -> str | None:
     taken, of equals IOB2 and IOE2. Given only the distinct labels, IOB1 is what has a type with
     I but without B, and no type with B but without I (IOE1 likewise with E).
 
-    None if some label is no span tag, if prefixes do not go together, or if all labels are ``O``.
+    None if a label is not a span tag, if prefixes do not go together, or if all labels are ``O``.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ def check_structure(
     * ``decode_by_loss``, if there is one, returns outputs with the losses it says, and for each
       loss none scores better.
 
+    An ``AssertionError`` names the method, the example and what disagrees.
+
     Parameters
     ----------
     structure : Structure
@@ -46,16 +49,10 @@ def check_structure(
     outputs : callable, optional
         ``outputs(x)`` lists every output of x, for the comparison with brute force; by default
         ``structure.outputs`` if it exists.
-    n_trials : int, default=10
-        Random weight vectors to try.
-    random_state : int, default=0
+    n_trials, random_state : int, default=10, 0
+        Random weight vectors to try, and their seed.
     tol : float, default=1e-8
         Relative tolerance of comparisons.
-
-    Raises
-    ------
-    AssertionError
-        Naming the method, the example and what disagrees.
 
     Examples
     --------
@@ -108,7 +105,7 @@ class _Check:
             raise AssertionError(f"{type(self.structure).__name__}, example {i}: {what}")
 
     def close(self, a: float, b: float) -> bool:
-        return abs(a - b) <= self.tol * max(1.0, abs(a), abs(b))
+        return math.isclose(a, b, rel_tol=self.tol, abs_tol=self.tol)
 
     def no_better(self, rival: float, value: float) -> bool:
         return rival <= value or self.close(rival, value)

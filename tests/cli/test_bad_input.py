@@ -221,6 +221,8 @@ def test_one_label(models, folder):
         (["--format", "nope"], "no format 'nope'"),
         (["--solver", "nope"], "'sdm'"),
         (["--slack", "nope"], "'squared'"),
+        (["--loss", "nope"], "'hamming', 'zero_one'"),
+        (["--loss", "zero_one", "--slack", "sum"], "loss='zero_one'"),
         (["--rescale", "nope"], "'margin'"),
         (["--scheme", "nope"], "IOB2"),
         (["--dtype", "float8"], "float16"),
@@ -333,7 +335,7 @@ def test_what_is_no_file_is_not_replaced(folder):
         os.close(reader)
     message = refused("train", folder / "train", "-m", folder / "m.hinge", "--checkpoint", pipe)
     assert "is not a checkpoint" in message
-    assert "no regular file" in refused("predict", pipe, folder / "test")
+    assert "not a regular file" in refused("predict", pipe, folder / "test")
 
 
 # Models -----------------------------------------------------------------------------------------

@@ -38,6 +38,15 @@ def accuracy(folder, file="test.conll"):
     ]
 
 
+@pytest.mark.slow
+def test_zero_one_loss(folder):
+    result, model = train(folder, "--loss", "zero_one", "--tol", "0.01")
+    assert model.loss == "zero_one"
+    assert result["C"] == model.C == model.C_
+    # Every wrong sentence costs the same, however long it is.
+    assert model.primal_objective_ <= model.C_ * len(TRAIN)
+
+
 # Features ---------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ def sequences(n: int, broken: int) -> tuple[list[list[str]], list[list[str]]]:
 def test_weights_fall_with_the_rate_of_breaking():
     weights = [learn_constraints([StartsWith("A")], *sequences(20, k))[0].weight for k in range(21)]
     assert all(a > b for a, b in pairwise(weights))
-    assert weights[0] == pytest.approx(math.log(21 / 0.5))
+    assert weights[0] == pytest.approx(math.log(25 / 0.1))
     assert weights[-1] > 0.0
 
 
@@ -42,7 +42,7 @@ def test_the_weight_is_that_of_which_the_mean_violation_is_expected():
     weight = learn_constraints([StartsWith("A")], X, Y)[0].weight
     v = np.arange(50)
     chance = np.exp(-weight * v) / np.array([math.factorial(k) for k in v.tolist()], dtype=float)
-    assert chance @ v / chance.sum() == pytest.approx((20 + 0.5) / 51)
+    assert chance @ v / chance.sum() == pytest.approx(20.1 / 55)
 
 
 def test_every_kind_has_a_weight_in_its_own_units():
@@ -54,12 +54,12 @@ def test_every_kind_has_a_weight_in_its_own_units():
         Predicate(lambda x, y: y[0] == "A"),
     ]
     once, linear, words, kept = learn_constraints(rules, X, Y)
-    assert once.weight == pytest.approx(math.log(9 / 4.5))  # two segments too many, squared
-    assert linear.weight == words.weight == pytest.approx(math.log(9 / 2.5))
-    assert kept.weight == pytest.approx(math.log(9 / 0.5))
+    assert once.weight == pytest.approx(math.log(13 / 4.1))  # two segments too many, squared
+    assert linear.weight == words.weight == pytest.approx(math.log(13 / 2.1))
+    assert kept.weight == pytest.approx(math.log(13 / 0.1))
     always = learn_constraints([StartsWith("B")], X, Y)[0]
-    assert 0.0 < always.weight < 0.1
-    assert learn_constraints([Words(["x"], "B")], X, Y)[0].weight == 0.0
+    assert 0.0 < always.weight < 0.5
+    assert learn_constraints([Words(["x"], "C")], X, Y)[0].weight == 0.0
     assert rules[0].weight == 1000  # those given stay as they are
     assert (once.penalty, linear.penalty) == ("squared", "linear")
 
@@ -90,6 +90,15 @@ def test_the_interval_covers_the_truth_about_as_often_as_two_errors_do():
         rule = learn_constraints([Share("A", equals=0.1)], [["x"] * 8] * 20, Y)[0]
         hits += rule.at_least <= 0.5 <= rule.at_most
     assert 0.88 <= hits / 200 <= 0.99
+
+
+def test_beyond_its_interval_a_share_costs_half_the_square_in_errors():
+    Y = [["A"] * k + ["B"] * (10 - k) for k in (1, 2, 3, 4, 5)]
+    rule = learn_constraints([Share("A", equals=0.9)], [["x"] * 10] * 5, Y)[0]
+    error = (rule.at_most - rule.at_least) / 4
+    assert error == pytest.approx(np.std([0.1, 0.2, 0.3, 0.4, 0.5], ddof=1) / np.sqrt(5))
+    assert rule.penalise(rule.scale * 3 * error) == pytest.approx(4.5)
+    assert rule.weight < 1000
 
 
 def test_bounds_stay_possible_and_too_few_sequences_say_nothing():

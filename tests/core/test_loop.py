@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_info
 
 from hingeline import SSVM, ChainSSVM, EarlyStopping, HistoryRow, MulticlassSSVM, PassState
 
@@ -538,3 +539,14 @@ def test_solver_options_change_the_way_not_the_end(small: Any) -> None:
     options = {"passes": 2, "skip": 0, "stage_factor": 2.0, "stage_sweeps": 1, "precision": 0.3}
     model = MulticlassSSVM(tol=1e-7, random_state=0, solver_options=options).fit(X, y)
     assert model.primal_objective_ == pytest.approx(best, rel=2e-7)
+
+
+def test_linear_algebra_has_one_thread_during_a_fit(small: Any) -> None:
+    def threads() -> list[int]:
+        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+    before, during = threads(), []
+    MulticlassSSVM(callbacks=lambda state: during.append(threads())).fit(*small["multiclass"])
+    assert before
+    assert all(set(found) == {1} for found in during)
+    assert threads() == before

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM
+from hingeline import ChainCRF, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM
+from hingeline.structures.graph import decode_excess
 
 PRICES = (1e-12, 1e-6, 1.0, 1e6, 1e12)
 SIZES = (1e-100, 1e-6, 1.0, 1e6, 1e100)
@@ -132,6 +133,7 @@ def test_squares_that_overflow_are_refused(size, solver):
         (ChainSSVM(solver=solver), [x * size for x in chains], labels),
     ]
     if solver == "auto":
+        fits.append((ChainCRF(), [x * size for x in chains], labels))
         fits.append((MultilabelSSVM(edges="none"), X * size, np.eye(3, dtype=int)[y]))
         fits.append((MultilabelSSVM(), X * size, np.eye(3, dtype=int)[y]))
     with warnings.catch_warnings():
@@ -170,3 +172,49 @@ def test_weights_of_an_early_pass_are_kept():
         model = MulticlassSSVM(C=1e4, solver="subgradient", max_iter=1).fit(X, y)
     assert model.primal_objective_ > 1e4 * len(y)
     assert model.weights_.any()
+
+
+UNITS = (2.0**-40, 2.0**40)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("inference", ["ad3", "icm"])
+def test_decoding_of_graphs_in_other_units(inference):
+    """Weights and losses times a power of two: every number times that, every decision the same."""
+    rng = np.random.default_rng(0)
+    pairs = list(itertools.combinations(range(5), 2))
+    X = [Graph(0.5 * rng.normal(size=(5, 3)), pairs) for _ in range(6)]
+    Y = [rng.permutation([0, 0, 1, 1, 2]) for _ in X]
+    model = GraphSSVM(1.0, solver="sdm", max_iter=1, random_state=0).fit(X, Y)
+    model = model.with_weights(rng.normal(size=model.weights_.shape)).set_params(
+        inference=inference
+    )
+    model.pairwise_coef_[:] = 0.1 * model.pairwise_coef_ - np.eye(3)  # neighbours differ
+    found, settled = model.certify(X), model.certify(X, settle=True)
+    assert not found.exact.all()
+    problem = model._prepare(X[:2])._replace(cost=1.0 - np.eye(3))
+    y = np.empty(5, dtype=np.int32)
+    for unit in UNITS:
+        other = model.with_weights(unit * model.weights_)
+        for name in ("scores", "bounds"):
+            np.testing.assert_array_equal(
+                getattr(other.certify(X), name), unit * getattr(found, name)
+            )
+        np.testing.assert_array_equal(other.certify(X).exact, found.exact)
+        np.testing.assert_array_equal(other.certify(X, settle=True).scores, unit * settled.scores)
+        for i in range(2):
+            excess = decode_excess(problem, i, unit * model.weights_, unit, y)
+            assert excess == unit * decode_excess(problem, i, model.weights_, 1.0, y)
+
+
+def test_hard_margins_in_other_units():
+    """Classes 1 and 2 cost nothing instead of each other: their scores meet, up to rounding."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(12, 4)), 2, axis=0)
+    y = np.where(X[:, 0] > 0.0, 0, np.arange(24) % 2 + 1)
+    costs = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    base = MulticlassSSVM(np.inf, loss=costs, random_state=0).fit(X, y)
+    for unit in UNITS:
+        model = MulticlassSSVM(np.inf, loss=(unit, costs), random_state=0).fit(X, y)
+        assert model.converged_
+        assert model.primal_objective_ == pytest.approx(unit**2 * base.primal_objective_, rel=1e-6)

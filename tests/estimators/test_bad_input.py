@@ -234,7 +234,7 @@ CHAIN = [
         {},
         ([X, X[0]], LABELS[:2]),
         ValueError,
-        ["X[1] has shape (2,)", "(tokens, features)"],
+        ["X[1] has shape (2,)", "two dimensions"],
     ),
     ("ragged rows", {}, ([X, [[1.0, 2.0], [1.0]]], LABELS[:2]), ValueError, ["X[1] is ragged"]),
     (

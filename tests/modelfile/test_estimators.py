@@ -555,7 +555,7 @@ def test_foreign_encoders_are_refused(path, fake):
     model, _, _ = make("chain")
     for bad in (type("Other", (fake,), {})(), type("FakeEncoder", (), {"to_state": None})(), 7):
         model.encoder_ = bad
-        with pytest.raises(TypeError, match="none of Hingeline's own encoders"):
+        with pytest.raises(TypeError, match="not one of Hingeline's own encoders"):
             model.save(path)
 
 

@@ -356,8 +356,8 @@ def test_edited_models():
 def test_wrong_files_do_not_pass(tmp_path):
     path = Path(tmp_path / "x")
     path.write_text(DUMP)
-    with pytest.raises(ValueError, match=r":1: 'FILEHEADER = \{' is no line"):
+    with pytest.raises(ValueError, match=r":1: 'FILEHEADER = \{' is not a line"):
         import_liblinear(path)
     path.write_text("")
-    with pytest.raises(ValueError, match=":1: '' is no line"):
+    with pytest.raises(ValueError, match=":1: '' is not a line"):
         import_liblinear(path)

@@ -53,6 +53,8 @@ def test_loss_of_the_model_ranks_errors(make_chain):
     assert outcome.losses.tolist() == [3.0, 50.0, 0.0]
     assert outcome.most_costly(5) == [1, 0]
     assert outcome.most_costly(1) == [1]
+    model.loss = (2.0, "zero_one")
+    assert compare(model, None, y_true, y_pred, None).losses.tolist() == [2.0, 2.0, 0.0]
 
 
 def test_of_equal_losses_the_shorter_comes_first():

@@ -64,7 +64,7 @@ def test_constraints_and_unlabelled_sequences_beat_the_labelled_ones_alone():
         supervised = ChainSSVM(C=0.1, random_state=0).fit(*task(seed, 2)).score(X, y)
         fitted = model(weights=weights, C_u=(1.0, 10.0)).fit(*data(seed), dev=task(300 + seed, 20))
         found.append(fitted.score(X, y) - supervised)
-    assert np.mean(gains["given"]) > 0.1
+    assert np.mean(gains["given"]) > 0.06
     assert min(gains["given"]) > 0.0
     assert np.mean(gains["learned"]) > 0.01
 
@@ -72,7 +72,7 @@ def test_constraints_and_unlabelled_sequences_beat_the_labelled_ones_alone():
 def test_the_steps_begin_with_the_labelled_ones_alone(fitted):
     X, y = task(200, 60)
     supervised = ChainSSVM(C=0.1, random_state=0).fit(*task(0, 2)).score(X, y)
-    assert supervised < 0.75
+    assert supervised < 0.85
     scores = [step.score(X, y) for step in fitted.step_models_]
     assert scores[0] == pytest.approx(supervised, abs=0.03)  # at C_u = 0, to the tolerance
     assert scores[fitted.selected_] == fitted.score(X, y)
@@ -165,7 +165,7 @@ def test_ways_to_choose_a_step(fitted):
     assert last.selected_ == 2
     free = model(select="violations").fit(X, y)
     costs = [step.violations for step in free.steps_]
-    assert costs[free.selected_] <= min(costs) + 0.1 * (costs[0] - min(costs))
+    assert costs[free.selected_] <= min(costs) + 0.02 * (costs[0] - min(costs))
     assert model().fit(X, y).selected_ == free.selected_
     assert all(math.isnan(step.dev_score) for step in free.steps_)
 
@@ -289,16 +289,16 @@ def test_the_method_as_printed(fitted):
 
 def test_rules_that_the_labelled_sequences_break_are_softer_in_training_and_prediction():
     """Half of the sequences begin with B: asking for A in earnest would mislabel them."""
-    X, y = [["a", "c"], ["b", "c"]] * 4 + [["b", "c"]] * 30, [["A", "C"], ["B", "C"]] * 4
+    X, y = [["a", "c"], ["b", "c"]] * 20 + [["b", "c"]] * 30, [["A", "C"], ["B", "C"]] * 20
     rules = [cs.StartsWith("A"), cs.EndsWith("C")]
     base = ChainSSVM(C=10.0)
     learned = model(base=base, constraints=rules, select="last").fit(X, y + [None] * 30)
-    assert learned.constraints_[0].weight < learned.constraints_[1].weight < 5.0
-    assert [labels.tolist() for labels in learned.transduction_[8:]] == [["B", "C"]] * 30
+    assert learned.constraints_[0].weight < 1.0 < learned.constraints_[1].weight
+    assert [labels.tolist() for labels in learned.transduction_[40:]] == [["B", "C"]] * 30
     assert learned.predict([["b", "c"]], constrained=True)[0].tolist() == ["B", "C"]
     given = model(base=base, constraints=rules, select="last", weights="given")
     given.fit(X, y + [None] * 30)
-    assert [labels.tolist() for labels in given.transduction_[8:]] == [["A", "C"]] * 30
+    assert [labels.tolist() for labels in given.transduction_[40:]] == [["A", "C"]] * 30
     assert given.predict([["b", "c"]], constrained=True)[0].tolist() == ["A", "C"]
 
 
@@ -307,7 +307,7 @@ def test_it_does_not_lose_to_the_transductive_baseline():
     ours, theirs = [], []
     for seed in range(3):
         (X, y), (U, _), (T, truth) = (broken(part, n) for part, n in
-                                      ((seed, 4), (100 + seed, 60), (200 + seed, 60)))  # fmt: skip
+                                      ((seed, 8), (100 + seed, 60), (200 + seed, 60)))  # fmt: skip
         given = (X + U, y + [None] * 60)
         base = ChainSSVM(C=0.1, random_state=0)
         ours.append(model(C_u=None, base=base).fit(*given).score(T, truth))

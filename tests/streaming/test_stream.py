@@ -144,27 +144,66 @@ def test_a_pass_over_a_batch_makes_no_noise_and_no_claims(kind):
     assert np.isnan(model.duality_gap_)
     assert not model.converged_
     assert model.n_iter_ == 1
-    assert model.history_[0].oracle_calls == 12
+    assert 24 <= model.history_[0].oracle_calls <= 48  # 12 and 12 again, each once or twice
     assert "new examples" in model.stop_reason_
     assert model.score(X, y) > 1.5 / 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_averaged_weights_are_those_of_the_definition(kind):
+def test_averaged_weights_are_those_of_the_definition(kind, monkeypatch):
     """``w̄ = Σ_k k·w_k / Σ_k k`` over all visits of all batches, one example a batch."""
     X, y = make(kind, n=6)
-    options = {"cached_passes": 0} if kind == "chain" else None
-    model = estimator(kind, solver_options=options)
-    total, iterates = 0.0, []
+    model, iterates, move = estimator(kind), [], SDM.move
+
+    def recorded(self, order, *others):
+        result = move(self, order, *others)
+        assert len(order) <= 1
+        iterates.extend([self.w.copy()] * len(order))
+        return result
+
+    monkeypatch.setattr(SDM, "move", recorded)
     for i in range(6):
         model.partial_fit(X[i : i + 1], y[i : i + 1], classes=range(4), passes=1)
-        if kind == "multiclass":  # one pass decodes and one more moves mass: two visits
-            continue
-        iterates.append(model._stream.live.w.copy())
-        total = sum((k + 1) * w for k, w in enumerate(iterates))
-        expected = total / sum(range(1, len(iterates) + 1))
+        n = len(iterates)
+        expected = sum((k + 1) * w for k, w in enumerate(iterates)) / (n * (n + 1) / 2)
         np.testing.assert_allclose(model.weights_, expected, atol=1e-12)
-    assert model._stream.visits == (6 if kind == "chain" else 12)
+        assert model._stream.visits == n > 2 * i
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_examples_of_the_call_before_are_visited_once_more(kind):
+    X, y = make(kind)
+    model = estimator(kind)
+    masses = []
+    for lo in range(0, 24, 8):
+        model.partial_fit(X[lo : lo + 8], y[lo : lo + 8], classes=range(4), passes=1)
+        masses.append([block.multipliers.alpha.copy() for block in model._stream.blocks])
+    assert [len(blocks) for blocks in masses] == [1, 2, 3]
+    assert not np.array_equal(masses[0][0], masses[1][0])
+    assert np.array_equal(masses[1][0], masses[2][0])
+    assert not np.array_equal(masses[1][1], masses[2][1])
+    model.forget(keep_last=3)
+    assert model._stream.fresh == 3
+    model.partial_fit(X[:2], y[:2])
+    assert model._stream.fresh == 0  # all of them are solved
+
+
+def test_a_single_pass_comes_close_to_the_batch_solution():
+    """Noisy sequences, where steps of single examples are far too long for the last weights."""
+    rng = np.random.default_rng(0)
+    means, moves = rng.normal(size=(6, 30)), rng.dirichlet(np.full(6, 0.3), 6)
+    X, y = [], []
+    for _ in range(600):
+        labels = [int(rng.integers(6))]
+        for _ in range(int(rng.integers(3, 15))):
+            labels.append(int(rng.choice(6, p=moves[labels[-1]])))
+        X.append(means[labels] + 3.5 * rng.normal(size=(len(labels), 30)))
+        y.append(labels)
+    batch = ChainSSVM(C=0.1, random_state=0).fit(X[:400], y[:400])
+    stream = ChainSSVM(C=0.1, random_state=0)
+    for lo in range(0, 400, 100):
+        stream.partial_fit(X[lo : lo + 100], y[lo : lo + 100], passes=1)
+    assert stream.score(X[400:], y[400:]) > batch.score(X[400:], y[400:]) - 0.01
 
 
 def test_results_do_not_depend_on_threads():
@@ -305,7 +344,9 @@ def test_encoders_grow_with_the_model(features):
 
 
 def test_an_encoder_that_learned_more_does_not_disturb_a_copy():
-    model = ChainSSVM(random_state=0).partial_fit([["a", "b"]], [["A", "B"]], passes=1)
+    model = ChainSSVM(features=DictEncoder(), random_state=0).partial_fit(
+        [["a", "b"]], [["A", "B"]], passes=1
+    )
     copy = model.with_weights(model.weights_)
     model.partial_fit([["c", "a"]], [["B", "A"]], passes=1)
     assert copy.emission_coef_.shape == (2, 2)
@@ -391,11 +432,11 @@ def test_weights_follow_at_once(kind):
     X, y = make(kind, n=20)
     model = estimator(kind)
     model.partial_fit(X[:10], y[:10], classes=range(4), passes=2)
-    first = model._stream.live.w.copy()
     model.partial_fit(X[10:], y[10:], passes=2)
     model.forget(np.arange(10, 20))
+    first = dual_weights(model)
     np.testing.assert_allclose(model.weights_, first, atol=1e-12)
-    model.partial_fit(X[:1], y[:1], passes=1)
+    model.partial_fit(X[:1], y[:1], passes=1)  # the first ten had their two visits
     model.forget([10])
     np.testing.assert_allclose(model.weights_, first, atol=1e-12)
 
@@ -437,7 +478,8 @@ def test_memory_is_bounded_and_the_certificate_is_of_what_is_kept(kind, passes):
         )
         assert model.n_examples_ <= 20
         if passes and lo:
-            assert model.history_[0].oracle_calls == model.n_examples_
+            n = model.n_examples_
+            assert n <= model.history_[0].oracle_calls <= 2 * n
             np.testing.assert_allclose(dual_weights(model), model._stream.live.w, atol=1e-12)
     assert model.n_examples_ == 20
     model.partial_fit(X[:1], y[:1], memory=20)

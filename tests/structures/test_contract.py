@@ -33,7 +33,7 @@ from hingeline.core.primitives import (
 )
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.solvers.sdm import SDM
-from hingeline.structures import chain, custom, graph, multiclass
+from hingeline.structures import chain, custom, graph, graph_blocks, multiclass
 from hingeline.testing import check_structure
 
 # isort: split
@@ -80,17 +80,14 @@ def make_graph(edges: list[tuple[int, int]]) -> Compiled:
     n, size = 3, 4
     rows = make_rows(n * size, 3, 3)
     return graph.compile_problem(
-        graph.make_problem(
+        graph_blocks.make_problem(
             join([make_topology([N_LABELS] * size, edges)]),
             np.zeros(size, dtype=int),
             np.zeros(len(edges), dtype=int),
             np.array([N_LABELS]),
             np.array([1]),
             np.array([N_LABELS**2]),
-            rows.indptr,
-            rows.indices,
-            rows.data,
-            3,
+            rows,
             np.random.default_rng(4).integers(N_LABELS, size=n * size),
             1.0 - np.eye(N_LABELS),
             graph=np.zeros(n, dtype=int),

@@ -15,7 +15,7 @@ from hingeline._jit import kernel
 from hingeline.core import primitives as base
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.inference.map import AUTO, ENUMERATION
-from hingeline.structures import graph
+from hingeline.structures import graph, graph_blocks
 
 FEW = settings(max_examples=30, deadline=None, derandomize=True)
 
@@ -116,24 +116,21 @@ def make_case(
             ]
         )
     flat = [v for example in features for v in example]
-    problem = graph.make_problem(
+    problem = graph_blocks.make_problem(
         join(graphs),
         np.concatenate(node_templates),
         np.array([t for own in factor_templates for t in own], dtype=int),
         template_states,
         np.array(table_features, dtype=int),
         np.array([int(np.prod(kind)) for kind in tables], dtype=int),
-        rows.indptr,
-        rows.indices,
-        rows.data,
-        d,
+        rows,
         np.concatenate([rng.integers(0, states[g]) for g in which]),
         np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [1.0, 3.0, 0.0]]),
         graph=which,
         row=np.repeat(np.arange(n), sizes) if shared_rows else None,
         node_weight=rng.uniform(0.5, 2.0, size=sizes.sum()),
-        factor_start=np.cumsum([0] + [len(v) for v in flat]) if factor_features else None,
-        factor_values=np.concatenate([*flat, np.empty(0)]) if factor_features else None,
+        factor_start=np.cumsum([0] + [len(v) for v in flat]) if factor_features else (),
+        factor_values=np.concatenate([*flat, np.empty(0)]) if factor_features else (),
         inference=inference,
     )
     return Case(problem, rows.toarray().astype(float), scopes, features, states)

@@ -18,9 +18,7 @@ with the best one that the prior knowledge lets pass::
     y*_j = argmax_y w·f(x_j, y) − penalty(y)
 
 a difference of convex functions. The convex-concave procedure fixes y* at the current weights,
-which is a convex problem, solves it, and repeats. Against
-:mod:`hingeline.semisupervised.annealing` there is one value of C_u, and labels maximise the score
-minus the penalty instead of trading the slack for it.
+which is a convex problem, solves it, and repeats.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -180,17 +181,11 @@ class _Task:
         self.observed = observed_features(labelled, self.weights)
         self.relaxation = Relaxation(penalties.compiled, self.unlabelled.problem.stride)
         self.limits: Any = {"tol": float(model.tol), "max_iter": int(model.max_iter)}
-        self.max_passes = int(baseline.max_passes)
+        passes = int(baseline.max_passes)
+        self._project = partial(project, self.unlabelled, self.relaxation, max_passes=passes)
 
     def project(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
-        return project(
-            self.unlabelled,
-            self.relaxation,
-            w,
-            temperature,
-            start=None if before is None else before.multipliers,
-            max_passes=self.max_passes,
-        )
+        return self._project(w, temperature, start=None if before is None else before.multipliers)
 
     def learn(self, soft: SoftLabels, before: Array) -> Result:
         ones = np.full(self.unlabelled.n, self.c_u)

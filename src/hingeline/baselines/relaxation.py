@@ -78,24 +78,18 @@ class Relaxation:
         self._inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
         self._starts = np.repeat((change * self._inside)[:, None], stride, axis=1)
         self.left_out: list[str] = []
-        self._rows: list[tuple[bool, sp.csr_array, Array, Array, Array]] = []
+        self._rows: list[tuple[Any, ...]] = []
         self._add_sequences()
         for c in range(len(compiled.corpus_kind)):
             self._add_corpus(c)
-        size = self.n_tokens * stride
-        nothing = np.zeros(0)
+        none = sp.csr_array((0, self.n_tokens * stride))
         self._nodes_of, self._starts_of = (
-            sp.vstack([sp.csr_array((0, size)), *self._place(of_starts)]).tocsr()
-            for of_starts in (False, True)
+            sp.vstack([none, *(row[k] for row in self._rows)]).tocsr() for k in (0, 1)
         )
         self.bound, self.cap, self.curve = (
-            np.concatenate([nothing, *(row[k] for row in self._rows)]) for k in (2, 3, 4)
+            np.concatenate([np.zeros(0), *(row[k] for row in self._rows)]) for k in (2, 3, 4)
         )
         self.n = len(self.bound)
-
-    def _place(self, of_starts: bool) -> list[sp.csr_array]:
-        """The rows of labels or of starts, and zeros in the place of the others."""
-        return [m if mine == of_starts else sp.csr_array(m.shape) for mine, m, *_ in self._rows]
 
     def prices(self, multipliers: Array) -> Prices:
         """Costs of labels and of starts under these multipliers."""
@@ -139,7 +133,9 @@ class Relaxation:
     ) -> None:
         bounds = sign * np.atleast_1d(np.asarray(bound, dtype=np.float64))
         caps, curves = np.full(len(bounds), cap), np.full(len(bounds), curve)
-        self._rows.append((of_starts, sp.csr_array(sign * matrix), bounds, caps, curves))
+        rows = sp.csr_array(sign * matrix)
+        both = [rows, sp.csr_array(rows.shape)]
+        self._rows.append((both[of_starts], both[not of_starts], bounds, caps, curves))
 
     def _add_sequences(self) -> None:
         compiled = self.compiled

@@ -20,7 +20,7 @@ WHY_NO_GAP = "the labels of unlabelled sequences were chosen with the weights, w
 #: How a step of a semi-supervised fit was chosen.
 _RULES = {
     "dev": "the best on the held-out data",
-    "violations": "the first that removes nine tenths of the violations that any step removes",
+    "violations": "the first that removes 98 % of the violations that any step removes",
     "last": "the last",
 }
 

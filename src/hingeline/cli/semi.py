@@ -35,7 +35,7 @@ def semi(
         Option(
             "--unlabelled-C",
             help="Weights of the unlabelled text, separated by commas; each is a step.",
-            show_default="0.01 to 0.3 of a labelled sequence's for each",
+            show_default="0.01 to 0.3 for each sequence",
         ),
     ] = None,
     select: Annotated[

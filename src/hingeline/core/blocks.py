@@ -469,7 +469,7 @@ def find_planes(
     ws: WorkingSet,
     order: Array,
     w: Array,
-    epsilon: float,
+    epsilon: Any,
     clock: int,
     patience: int,
     scratch: Array,
@@ -478,46 +478,26 @@ def find_planes(
     """Decode the examples of ``order`` against w and put what is violated into their sets.
 
     Writes ``violation[i] = max(0, max_y H_i(y))``. Examples are independent here, so parts of
-    ``order`` may run in threads. For hinges that are sums of score and loss; ``epsilon`` is
-    negative and counts for nothing: what most runs need, and quick to compile.
+    ``order`` may run in threads. ``epsilon`` None is for hinges that are sums of score and loss,
+    which most runs have: kernels compiled for it leave the rest out. Otherwise a plane enters if
+    its hinge exceeds that of all planes known by more than ``epsilon``; with a negative one, which
+    spares the comparison, if it is violated at all.
     """
     buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
         violation[i] = 0.0
         if form.cap[i] > 0.0:
             y = buffer[: output_length(problem, i)]
-            h = most_violated_sum(problem, form, i, w, 1.0, y)
+            if epsilon is not None:
+                h = most_violated(problem, form, i, w, 1.0, y)
+                new = h > 0.0
+                if new and epsilon >= 0.0:
+                    new = h > slack_of_known(problem, form, ws, i, w) + epsilon
+            else:
+                h = most_violated_sum(problem, form, i, w, 1.0, y)
+                new = h > 0.0
             violation[i] = max(h, 0.0)
-            if h > 0.0:
-                insert(problem, form, ws, i, y, clock, patience, scratch)
-
-
-@kernel
-def find_planes_above(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    epsilon: float,
-    clock: int,
-    patience: int,
-    scratch: Array,
-    violation: Array,
-) -> None:
-    """:func:`find_planes` for any hinge.
-
-    A plane enters if its hinge exceeds that of all planes known by more than ``epsilon``; with a
-    negative epsilon, which spares the comparison, if it is violated at all.
-    """
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
-    for i in order:
-        violation[i] = 0.0
-        if form.cap[i] > 0.0:
-            y = buffer[: output_length(problem, i)]
-            h = most_violated(problem, form, i, w, 1.0, y)
-            violation[i] = max(h, 0.0)
-            if h > 0.0 and (epsilon < 0.0 or h > slack_of_known(problem, form, ws, i, w) + epsilon):
+            if new:
                 insert(problem, form, ws, i, y, clock, patience, scratch)
 
 

@@ -53,6 +53,8 @@ Array = np.ndarray[Any, Any]
 
 SLACKS = ("max", "squared", "sum", "nu")
 RESCALINGS = ("margin", "slack")
+#: A share of the largest margin below which ``w·Δf ≥ 0`` is missed by rounding only.
+ZERO_ROUNDING = 1e-10
 
 
 @by_reference
@@ -195,6 +197,8 @@ def most_violated(
 def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) -> float:
     """Smallest c ≥ ``least`` at which ``c·w`` violates no constraint; inf if there is none."""
     c = least
+    unit = 0.0  # largest margin met
+    short = 0.0  # worst violation of w·Δf ≥ 0
     longest = 1
     n = form.cap.shape[0]
     for i in range(n):
@@ -205,21 +209,21 @@ def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) ->
             continue
         y = buffer[: output_length(problem, i)]
         while True:
-            worst = most_violated(problem, form, i, w, c, y)
-            if worst <= 0.0:
+            if most_violated(problem, form, i, w, c, y) <= 0.0:
                 break
             loss = plane_loss(problem, i, y)
             score = plane_scale(form, loss) * plane_score(problem, i, y, w)
+            if loss == 0.0:  # asks for w·Δf ≥ 0, which rounding may miss at equality
+                short = max(short, -score)
+                break
             if score <= 0.0:
-                # An output without loss asks for w·Δf ≥ 0, which rounding may miss at equality.
-                if loss == 0.0 and worst <= 1e-10:
-                    break
                 return np.inf
+            unit = max(unit, plane_offset(form, loss))
             better = plane_offset(form, loss) / score
             if better <= c * (1.0 + 1e-15):  # violated by rounding only
                 break
             c = better
-    return c
+    return c if short * c <= ZERO_ROUNDING * unit else np.inf
 
 
 @kernel

@@ -18,11 +18,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import ThreadpoolController
 
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, PassState, Result, relative
@@ -116,8 +117,20 @@ class Progress:
         return estimate, fresh
 
 
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 def run(solver: CertifiedSolver, limits: Limits) -> Result:
     """Pass over the data until the certified relative gap is at most ``limits.tol``."""
+    # One thread in linear algebra: vectors here are short, threads of another library cost more
+    # than they gain, and sums come out the same on any number of cores.
+    with _linear_algebra().limit(limits=1, user_api="blas"):
+        return _run(solver, limits)
+
+
+def _run(solver: CertifiedSolver, limits: Limits) -> Result:
     progress = Progress()
     began = limits.started
     # A checkpoint comes after the others, to find their state complete.

@@ -52,6 +52,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -73,13 +74,13 @@ def register(problem_type: type, **primitives: Callable[..., Any]) -> None:
     unknown = set(primitives) - set(PRIMITIVES)
     if unknown:
         raise TypeError(f"unknown primitives {sorted(unknown)}; known are {list(PRIMITIVES)}")
-    _IMPLEMENTATIONS[problem_type] = {**_DEFAULTS, **primitives}
+    _IMPLEMENTATIONS[problem_type] = {**DEFAULTS, **primitives}
 
 
 def provides(problem: Any, name: str) -> bool:
     """Whether a structure of the library has a primitive of its own; users' are looked at apart."""
     known = _IMPLEMENTATIONS.get(type(problem))
-    return known is None or known.get(name) is not _DEFAULTS.get(name)
+    return known is None or known.get(name) is not DEFAULTS.get(name)
 
 
 def _primitive(name: str) -> Callable[..., Any]:
@@ -144,7 +145,7 @@ def _no_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> in
     return 0
 
 
-_DEFAULTS: dict[str, Callable[..., Any]] = {
+DEFAULTS: dict[str, Callable[..., Any]] = {
     "decode_excess": _no_excess,
     "planes_score": _score_each,
     "planes_add": _add_each,
@@ -182,7 +183,7 @@ class Compiled:
         """Number of examples."""
         return len(self.lengths)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Numbers in the problem's arrays, 1 per example at least: what a look at all costs."""
         return max(sum(part.size for part in self.problem if isinstance(part, np.ndarray)), self.n)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -34,14 +35,17 @@ MODULES = {
 }
 
 
-def declared(name: str) -> Iterator[Any]:
+@cache
+def declared(name: str) -> list[Any]:
     """The solver classes of a name, one for each kind of slack and of working set."""
+    known = []
     for module in MODULES[name]:
         path = f"hingeline.solvers.{module}"
         for value in vars(import_module(path)).values():
             own = isinstance(value, type) and value.__module__ == path and "slacks" in vars(value)
             if own and value.name == name:
-                yield value
+                known.append(value)
+    return known
 
 
 def find(name: str, slack: str, all_outputs: bool = False) -> Any:

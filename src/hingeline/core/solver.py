@@ -34,7 +34,6 @@ from hingeline.core.blocks import (
     empty_working_set,
     fill_gram,
     find_planes,
-    find_planes_above,
     make_room,
     move_mass,
     score_planes,
@@ -182,43 +181,19 @@ class CertifiedSolver(ABC):
         """Take over what :meth:`tables` gave; KeyError where something is missing."""
         return
 
-    # Multipliers -----------------------------------------------------------------------------
+    # Multipliers, of solvers that keep them: see :class:`PlaneSolver` -----------------------
 
-    def multipliers(self) -> Multipliers:
-        """Those of all examples."""
-        raise NotImplementedError
-
-    def add(self, masses: Array, factor: float, out: Array) -> None:
-        """``out += factor·Σ mass·a·Δf``, with a mass for each multiplier."""
-        raise NotImplementedError
-
-    def products(self, support: Array, vector: Array) -> Array:
-        """``a·Δf·vector`` of the planes in ``support``."""
-        raise NotImplementedError
-
-    def planes_in_use(self) -> tuple[Array, Array]:
-        """Which multipliers belong to planes, and how many of them an example has."""
-        raise NotImplementedError
-
-    def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
-        """The Hessian of :mod:`hingeline.solvers.newton` less the identity, and its weights."""
-        raise NotImplementedError
-
-    def _sums(self) -> Array:
-        """``A_i = Σ_y α_i(y)``."""
-        raise NotImplementedError
-
-    def _reach(self) -> float:
-        """Largest ``‖a·Δf‖/b`` of the planes known."""
-        raise NotImplementedError
-
-    def mean_square(self) -> float:
-        """Mean of ``‖a·Δf‖²`` over planes that may count; 0 where there are none."""
-        raise NotImplementedError
-
-    def _find_violations(self) -> None:
-        """Fill ``violation`` for the weights ``self.w``; planes found may enter the working set."""
-        raise NotImplementedError
+    multipliers: Callable[[], Multipliers]  # those of all examples
+    add: Callable[[Array, float, Array], None]  # (masses, factor, out): out += factor·Σ mass·a·Δf
+    products: Callable[[Array, Array], Array]  # (support, vector): a·Δf·vector of these planes
+    planes_in_use: Callable[[], tuple[Array, Array]]  # which are planes; how many an example has
+    #: The Hessian of :mod:`hingeline.solvers.newton` less the identity, and its weights.
+    curvature: Callable[[Array, Any], tuple[Array, Array | None]]
+    _sums: Callable[[], Array]  # A_i = Σ_y α_i(y)
+    _reach: Callable[[], float]  # largest ‖a·Δf‖/b of the planes known
+    mean_square: Callable[[], float]  # of ‖a·Δf‖ of planes that may count; 0: there are none
+    #: Fill ``violation`` for the weights ``self.w``; planes found may enter the working set.
+    _find_violations: Callable[[], None]
 
     def combine(self, support: Array, steps: Array, out: Array) -> None:
         """``out += Σ steps·a·Δf`` over the planes in ``support``."""
@@ -450,6 +425,7 @@ class PlaneSolver(CertifiedSolver):
     by_example = True
     polishes = True
     inner_products = True  # whether the working set keeps those of an example's planes
+    repeats = 1  # how often a decoding pass decodes an example in a row, while it is violated
     rule: Any  # how mass moves at a visit: see :mod:`hingeline.core.blocks`
     accelerate: Any  # a step over all planes with mass
 
@@ -495,7 +471,6 @@ class PlaneSolver(CertifiedSolver):
 
     @property
     def n_planes(self) -> int:
-        """Planes in the working set."""
         return self.ws.n_planes
 
     @property
@@ -509,13 +484,11 @@ class PlaneSolver(CertifiedSolver):
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
         plain = self.form.root == 0 and self.form.rescaled == 0 and epsilon < 0.0
-        find = self.compiled.bind(find_planes if plain else find_planes_above)
+        find = self.compiled.bind(find_planes)
         known = (self.compiled.problem, self.form, self.ws)
+        asked = (None if plain else epsilon, self.clock, patience)
         self.workers.map(
-            lambda part, scratch: find(
-                *known, part, self.w, epsilon, self.clock, patience, scratch, self.violation
-            ),
-            order,
+            lambda part, scratch: find(*known, part, self.w, *asked, scratch, self.violation), order
         )
 
     def move(
@@ -565,9 +538,11 @@ class PlaneSolver(CertifiedSolver):
         known = self.n_planes
         order = self.rng.permutation(self.active)
         for part in self.cut_into_blocks(order):
-            self.find(part, self.patience)
-            self.move(part, stage, self.gaps)
-        self.oracle_calls += len(order)
+            for _ in range(self.repeats):
+                self.find(part, self.patience)
+                self.move(part, stage, self.gaps)
+                self.oracle_calls += len(part)
+                part = part[self.violation[part] > 0.0]
         self.ws = make_room(self.ws, self.clock, self.patience)
         estimate = float(self.gaps.sum())
         passes = options.cached_passes
@@ -595,28 +570,22 @@ class PlaneSolver(CertifiedSolver):
     # State ---------------------------------------------------------------------------------
 
     def memory(self) -> WorkingSet:
-        """Planes and multipliers."""
         return self.ws
 
     def tables(self) -> dict[str, Array]:
-        """The working set."""
         return self.ws._asdict()
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        """Take over a working set for the same examples."""
         fields = {name: tables[name] for name in WorkingSet._fields}
         self.ws = check_planes(WorkingSet(**fields), self.ws)
 
     def multipliers(self) -> Multipliers:
-        """Those of the planes, whether in use or not."""
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
-        """``out += factor·Σ mass·a·Δf``, with a mass for each plane."""
         self.compiled.bind(add_planes)(self.compiled.problem, self.ws, masses, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
-        """``a·Δf·vector`` of the planes in ``support``."""
         wanted = np.zeros_like(self.ws.alpha)
         wanted[support] = 1.0
         out = np.zeros_like(self.ws.alpha)
@@ -624,7 +593,6 @@ class PlaneSolver(CertifiedSolver):
         return np.asarray(out[support])
 
     def planes_in_use(self) -> tuple[Array, Array]:
-        """The planes found."""
         at = np.arange(len(self.ws.alpha)) - np.repeat(self.ws.slot, self.ws.capacity)
         return np.flatnonzero(at < np.repeat(self.ws.used, self.ws.capacity)), self.ws.used
 

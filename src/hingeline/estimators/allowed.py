@@ -149,20 +149,19 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
                     f"allowed[{i}] names token {t!r}, but sequence {i} has the tokens 0 to "
                     f"{length - 1}."
                 )
-        pairs = list(entry.items())
     elif isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
         if len(entry) != length:
             raise ValueError(
                 f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens: "
                 "give one per token, or a dict of positions."
             )
-        pairs = list(enumerate(entry))
+        entry = dict(enumerate(entry))
     else:
         raise TypeError(
             f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a "
             f"dict of positions, got {entry!r}."
         )
-    for t, choice in pairs:
+    for t, choice in entry.items():
         if choice is not None:
             part[t] = False
             part[t, _numbers(choice, index, i, t)] = True
@@ -170,20 +169,16 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
 
 def _numbers(choice: Any, index: dict[Any, int], i: int, t: int) -> list[int]:
     """Numbers of one label or of a collection of labels."""
-    number = _number(choice, index)
-    if number is not None:  # also a label that is itself a tuple or a set
-        return [number]
-    several = isinstance(choice, (AbstractSet, Sequence, np.ndarray)) and not isinstance(
-        choice, (str, bytes)
-    )
+    several = isinstance(choice, (AbstractSet, Sequence, np.ndarray))
+    if isinstance(choice, (str, bytes)) or not several or _number(choice, index) is not None:
+        choice = [choice]  # also a label that is itself a tuple or a set
     numbers = []
-    for label in choice if several else [choice]:
+    for label in choice:
         number = _number(label, index)
         if number is None:
-            known = ", ".join(repr(name) for name in index)
             raise ValueError(
                 f"allowed[{i}] has {label!r} at token {t}, which is not a label of this model; "
-                f"those are {known}."
+                f"those are {', '.join(map(repr, index))}."
             )
         numbers.append(number)
     return numbers

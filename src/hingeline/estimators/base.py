@@ -253,7 +253,7 @@ class Streams:
         return self
 
 
-def _refuse_overflow(problem: Any, price: float) -> None:
+def refuse_overflow(problem: Any, price: float) -> None:
     """Refuse features so large that squares of planes, or of all of them together, overflow."""
     for name in ("values", "factor_values"):
         values = getattr(problem, name, None)
@@ -308,7 +308,7 @@ class BaseSSVM:
     callbacks : callable or list of callables, optional
         Called after each pass with a :class:`hingeline.PassState`.
     solver_options : dict, optional
-        What only one solver knows; see :mod:`hingeline.solvers`.
+        Options of the chosen solver; see :mod:`hingeline.solvers`.
 
     Attributes
     ----------
@@ -373,23 +373,15 @@ class BaseSSVM:
         self._check_options(solver, self.solver)
 
     def _check_options(self, solver: type[CertifiedSolver], name: str) -> None:
-        added = (
-            {"violators": self._violators} if "violators" in registry.option_names(solver) else {}
-        )
+        added = self._own_options(solver)
         registry.check_options(solver, self.solver_options, name, self.slack, added)
 
-    def _options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
-        """The options of this fit, the estimator's ``violators`` among them."""
-        options = dict(self.solver_options or {})
-        if "violators" in registry.option_names(solver_class):
-            options["violators"] = self._violators
-        return options
-
-    @property
-    def _violators(self) -> Any:
-        """Which violators a slack that is a sum counts: ``violators``, or the default."""
+    def _own_options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
+        """Options of the solver that are parameters of the estimator."""
+        if "violators" not in registry.option_names(solver_class):
+            return {}
         default = "all" if self._enumerable else "argmax"
-        return default if self.violators is None else self.violators
+        return {"violators": default if self.violators is None else self.violators}
 
     def _compile(self, problem: Any) -> Compiled:
         """The problem with what solvers need."""
@@ -446,10 +438,10 @@ class BaseSSVM:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
         C = self._choose_C(compiled.problem)
-        _refuse_overflow(compiled.problem, C * float(weights.sum()))
+        refuse_overflow(compiled.problem, C * float(weights.sum()))
         form = make_formulation(C, self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)
-        options = {**self._options(solver_class), **given}
+        options = {**(self.solver_options or {}), **self._own_options(solver_class), **given}
         if "total_weight" in registry.option_names(solver_class):
             options["total_weight"] = float(weights.sum())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

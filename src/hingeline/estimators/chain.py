@@ -15,6 +15,7 @@ from hingeline._checks import (
     check_loss,
     check_sample_weight,
     effective_n_jobs,
+    one_of,
     positive,
 )
 from hingeline.core.primitives import Layout, Workers, pad_row
@@ -355,7 +356,8 @@ def scale_C(values: Array, n_tokens: int, constant: bool) -> float:
     Features s times as large give the same scores with weights s times as small: C/s² then makes
     the same model.
     """
-    norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
+    with np.errstate(over="ignore"):  # refused later
+        norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
     return SCALE / (norm if constant else norm + 1.0)
 
 
@@ -438,6 +440,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
 
     def _check_values(self) -> None:
         super()._check_values()
+        if isinstance(self.loss, str):
+            one_of("loss", self.loss, ("hamming", "zero_one"))
         if self._zero_one and (self.slack == "sum" or self.class_weight is not None):
             given = "slack='sum'" if self.slack == "sum" else "class_weight"
             raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
@@ -490,9 +494,9 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         classes : sequence, optional
             Labels that will come; the first call sorts them, later ones append them.
         passes : int, optional
-            Visit only the new sequences, so many times, instead of converging on all: a batch
-            then costs what it is, whatever was seen before. ``weights_`` is the average of the
-            iterates, without a certificate.
+            Visit the new sequences so many times, and those of the call before once more, instead
+            of converging on all: a call then costs what these cost, whatever was seen before.
+            ``weights_`` is the average of the iterates, without a certificate.
         memory : int, optional
             Keep at most so many sequences: those without mass are forgotten first (which changes
             no weight), the oldest first. A certificate is of the problem of those kept.

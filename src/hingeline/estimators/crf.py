@@ -17,7 +17,7 @@ from hingeline._checks import (
     positive,
 )
 from hingeline.core.primitives import Workers
-from hingeline.estimators.base import BaseModel, share_docs
+from hingeline.estimators.base import BaseModel, refuse_overflow, share_docs
 from hingeline.estimators.chain import ChainModel
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import ChainProblem
@@ -102,6 +102,7 @@ class ChainCRF(ChainModel, BaseModel):
         matrix, offsets, labels = self._read(X, y, lengths)
         weights = float(self.C) * check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._make(self._with_constant(matrix), offsets, labels)
+        refuse_overflow(problem, float(weights.sum()))
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             result = minimise_log_loss(
                 ChainExpectations(problem, workers),

@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import (
@@ -31,13 +30,12 @@ from hingeline.features.input import (
     stack_sequences,
 )
 from hingeline.inference.factor_graph import join, log2_assignments, make_topology, starts_of
-from hingeline.inference.map import ENUMERATION
+from hingeline.inference.map import ENUMERATION, INFERENCE
 from hingeline.structures import graph
+from hingeline.structures.graph_blocks import GraphProblem, decodes_exactly, layout, make_problem
 
 Array = np.ndarray[Any, Any]
 
-#: A bound within this share of a value shows that the output is the best one.
-TIGHT = 1e-6
 #: The default for ``slack="max"`` and graphs with loops ...
 LOOPY_DEFAULT = "soft-bcfw"
 #: ... and more labellings than two to the power of this, which exact training enumerates as fast.
@@ -55,11 +53,6 @@ class Decoded(NamedTuple):
     scores: Array
     bounds: Array
     exact: Array
-
-
-def is_tight(bounds: Array, values: Array) -> Array:
-    """Where bounds are met, up to rounding and the accuracy of inference."""
-    return np.asarray(bounds - values <= TIGHT * (1.0 + np.abs(values)))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -93,8 +86,8 @@ class GraphModel:
         objective is an upper bound, and so is the gap. False for solvers of the relaxation, which
         decode nothing: their certificate is that of another problem.
     integrality_gap_ : float
-        Where decoding is not exact: how much of the primal is its bounds above the labellings it
-        found for the final weights. No pass lowers that part of the gap; 0: they are the best.
+        Where decoding is not exact: by how much its bounds exceed the labellings found for the
+        final weights, as a part of the primal. More passes do not lower it; 0: they are the best.
     relaxed_objective_, relaxed_gap_, fractional_, soft_rho_, structured_objective_ : float
         Of solvers of the relaxation: LP-relaxed objective of the weights, an upper bound on its
         distance to the optimum, share of variables that are not integral, the last ρ, and the
@@ -108,7 +101,7 @@ class GraphModel:
 
     def _check_values(self: Any) -> None:
         super()._check_values()  # type: ignore[misc]
-        one_of("inference", self.inference, tuple(graph.INFERENCE))
+        one_of("inference", self.inference, tuple(INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
@@ -129,9 +122,9 @@ class GraphModel:
                 return check(registry.find(LOOPY_DEFAULT, self.slack), LOOPY_DEFAULT)
         check(solver, name)
 
-    def _relaxes(self, problem: graph.GraphProblem) -> bool:
+    def _relaxes(self, problem: GraphProblem) -> bool:
         """Whether training solves the relaxation, unless the solver is named."""
-        if not graph.decodes_exactly(problem):
+        if not decodes_exactly(problem):
             return True
         loopy = problem.oracle.method == ENUMERATION
         if self.inference != "auto" or not loopy.any():
@@ -145,26 +138,24 @@ class GraphModel:
         table: Array = self._layout[name].table(self.weights_)
         return table
 
-    def _compile(self, problem: graph.GraphProblem) -> Compiled:
+    def _compile(self, problem: GraphProblem) -> Compiled:
         return graph.compile_problem(problem)
 
-    def _fit_graphs(self: Any, problem: graph.GraphProblem, weights: Array) -> None:
-        if math.isinf(self.C) and not graph.decodes_exactly(problem):
+    def _fit_graphs(self: Any, problem: GraphProblem, weights: Array) -> None:
+        if math.isinf(self.C) and not decodes_exactly(problem):
             raise ValueError(
                 "C=inf (a hard margin) needs exact inference, which these graphs do not allow "
                 f"with inference={self.inference!r}: choose a finite C."
             )
         self._fit_problem(problem, weights)
 
-    def _decode(
-        self, problem: graph.GraphProblem, loss_scale: float = 0.0
-    ) -> tuple[Array, Array, Array]:
-        """States of all variables; upper bounds and values of every example."""
+    def _decode(self, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
+        """States of all variables; upper bounds and values of examples, and where they meet."""
         n = len(problem.graph)
         states = np.zeros(problem.node_offset[-1], dtype=np.int32)
-        bounds, values = np.zeros(n), np.zeros(n)
-        self._over_examples(graph.decode_all, problem, loss_scale, states, bounds, values)
-        return states, np.maximum(bounds, values), values
+        bounds, values, tight = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
+        self._over_examples(graph.decode_all, problem, states, bounds, values, tight)
+        return states, np.maximum(bounds, values), values, tight
 
     def predict(self: Any, X: Any) -> Any:
         """The best labelling that inference finds.
@@ -198,18 +189,18 @@ class GraphModel:
             score of any labelling, and ``exact``: where the two meet.
         """
         problem = self._prepare(X)
-        states, bounds, scores = self._decode(problem)
+        states, bounds, scores, exact = self._decode(problem)
         if settle:
             from hingeline.inference.milp import map_milp  # loads SciPy's optimisers
 
-            for i in np.flatnonzero(~is_tight(bounds, scores)).tolist():
+            for i in np.flatnonzero(~exact).tolist():
                 scored = graph.score_graph(problem, i, self.weights_, 0.0)
                 bounds[i], y = map_milp(scored)
                 states[problem.node_offset[i] : problem.node_offset[i + 1]] = y
-                scores[i] = bounds[i]
-        return Decoded(self._as_output(problem, states), scores, bounds, is_tight(bounds, scores))
+                scores[i], exact[i] = bounds[i], True
+        return Decoded(self._as_output(problem, states), scores, bounds, exact)
 
-    def _conditional_scores(self, problem: graph.GraphProblem) -> tuple[Array, Array]:
+    def _conditional_scores(self, problem: GraphProblem) -> tuple[Array, Array]:
         """Scores over (variable, state), the other variables as predicted; starts of examples."""
         states = self._decode(problem)[0]
         graphs = problem.graphs
@@ -219,7 +210,7 @@ class GraphModel:
         self._over_examples(graph.conditional_scores_all, problem, states, start, out)
         return out, start
 
-    def _over_examples(self: Any, kernel: Any, problem: graph.GraphProblem, *more: Any) -> None:
+    def _over_examples(self: Any, kernel: Any, problem: GraphProblem, *more: Any) -> None:
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *more),
@@ -227,164 +218,38 @@ class GraphModel:
             )
 
 
-# Graphs of a user, checked and laid out as one problem.
+def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, int]:
+    """Graphs with the same features of nodes and of edges, those fitted with; how many these are.
 
-
-class Templates(NamedTuple):
-    """Which weights there are."""
-
-    n_features: int  # the constant one included
-    n_states: int
-    node_types: int
-    edge_types: int
-    edge_features: int  # 0: edges have the constant 1
-    factors: dict[str, int]  # name -> order
-
-    @property
-    def layout(self) -> Layout:
-        """Places of the blocks of weights; unary ones by feature, tables row by row."""
-        k = self.n_states
-        tables = {"pairwise": (self.edge_types * max(1, self.edge_features), k * k)}
-        tables |= {f"factor/{name}": (1, k**order) for name, order in self.factors.items()}
-        return graph.layout(self.n_features, self.node_types * k, tables)
-
-
-def check_graphs(X: Any) -> list[Graph]:
-    """A list of graphs with the same features."""
+    Edges without features count as edges with 0 of them.
+    """
     if isinstance(X, Graph):
         raise TypeError("X is one Graph: pass a list of graphs, [graph].")
     if not isinstance(X, (Sequence, np.ndarray)) or isinstance(X, (str, bytes)):
         raise TypeError(f"X must be a list of hingeline.Graph, got {type(X).__name__}.")
     if len(X) == 0:
         raise ValueError("X is empty: there are no graphs.")
+    known = {
+        kind: (width, f"the model was fitted with {width}")
+        for kind, width in zip(("node", "edge"), fitted, strict=False)
+    }
     for i, x in enumerate(X):
         if not isinstance(x, Graph):
             raise TypeError(
                 f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph: "
                 "Graph(node_features, edges)."
             )
-        width = x.node_features.shape[1]
-        if width != X[0].node_features.shape[1]:
-            raise ValueError(
-                f"X[{i}] has {width} node features, but X[0] has "
-                f"{X[0].node_features.shape[1]}: all graphs must have the same features."
-            )
-    return list(X)
-
-
-def _edge_width(graphs: list[Graph]) -> int:
-    """Features of edges, the same for all that have edges; 0 where they have none."""
-    widths = {
-        i: 0 if x.edge_features is None else x.edge_features.shape[1]
-        for i, x in enumerate(graphs)
-        if x.n_edges or x.edge_features is not None
-    }
-    first = next(iter(widths), 0)
-    for i, width in widths.items():
-        if width != widths[first]:
-            raise ValueError(
-                f"X[{i}] has {width} edge features, but X[{first}] has {widths[first]}: all graphs "
-                "must have the same features."
-            )
-    return widths.get(first, 0)
-
-
-def find_templates(graphs: list[Graph], n_features: int, n_states: int) -> Templates:
-    """The weights that these graphs ask for."""
-    factors: dict[str, int] = {}
-    for i, x in enumerate(graphs):
-        for name, scopes in x.factors.items():
-            if scopes.shape[1] and factors.setdefault(name, scopes.shape[1]) != scopes.shape[1]:
+        widths = {"node": x.node_features.shape[1]}
+        if x.n_edges or x.edge_features is not None:
+            widths["edge"] = 0 if x.edge_features is None else x.edge_features.shape[1]
+        for kind, width in widths.items():
+            expected, whose = known.setdefault(kind, (width, f"X[{i}] has {width}"))
+            if width != expected:
                 raise ValueError(
-                    f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, but others of that "
-                    f"name {factors[name]}: use another name."
+                    f"X[{i}] has {width} {kind} features, but {whose}: all graphs must have the "
+                    "same features."
                 )
-
-    def count(name: str) -> int:
-        known = [getattr(x, name) for x in graphs if getattr(x, name) is not None]
-        return 1 + max((int(types.max()) for types in known if len(types)), default=0)
-
-    return Templates(
-        n_features,
-        n_states,
-        count("node_types"),
-        count("edge_types"),
-        _edge_width(graphs),
-        {name: factors[name] for name in sorted(factors)},
-    )
-
-
-def check_templates(graphs: list[Graph], templates: Templates) -> None:
-    """Refuse graphs that ask for weights which were not trained."""
-    for i, x in enumerate(graphs):
-        width = 0 if x.edge_features is None else x.edge_features.shape[1]
-        if x.n_edges and width != templates.edge_features:
-            raise ValueError(
-                f"X[{i}] has {width} edge features, but the model was fitted with "
-                f"{templates.edge_features}."
-            )
-        for name in ("node_types", "edge_types"):
-            types, most = getattr(x, name), getattr(templates, name)
-            if types is not None and len(types) and types.max() >= most:
-                raise ValueError(
-                    f"X[{i}].{name} holds {int(types.max())}, but the model knows 0 to {most - 1}."
-                )
-        for name, scopes in x.factors.items():
-            if len(scopes) and templates.factors.get(name) != scopes.shape[1]:
-                raise ValueError(
-                    f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model was "
-                    f"not fitted with; it knows {templates.factors}."
-                )
-
-
-def lay_out(
-    graphs: list[Graph],
-    matrix: sp.csr_matrix,
-    templates: Templates,
-    labels: Array,
-    cost: Array,
-    inference: int,
-) -> graph.GraphProblem:
-    """The problem of these graphs; ``matrix`` holds the features of their nodes."""
-    k = templates.n_states
-    names = list(templates.factors)
-    topologies, node_types, factor_templates, values = [], [], [], []
-    featured = templates.edge_features > 0
-    for x in graphs:
-        scopes: Any = x.edges
-        kinds = [np.zeros(x.n_edges, dtype=int) if x.edge_types is None else x.edge_types]
-        higher = [(j, x.factors[name]) for j, name in enumerate(names) if name in x.factors]
-        if higher:
-            scopes = [*x.edges.tolist(), *(s for _, own in higher for s in own.tolist())]
-            kinds += [np.full(len(own), templates.edge_types + j) for j, own in higher]
-        topologies.append(make_topology(np.full(x.n_nodes, k), scopes))
-        node_types.append(np.zeros(x.n_nodes, dtype=int) if x.node_types is None else x.node_types)
-        factor_templates.extend(kinds)
-        if featured:
-            if x.n_edges:
-                values.append(x.edge_features.ravel())
-            values.extend(np.ones(len(own)) for _, own in higher)
-    widths = np.array([max(1, templates.edge_features)] * templates.edge_types + [1] * len(names))
-    factor_template = np.concatenate(factor_templates)
-    weights = [np.ones(x.n_nodes) if x.node_weights is None else x.node_weights for x in graphs]
-    return graph.make_problem(
-        join(topologies),
-        np.concatenate(node_types),
-        factor_template,
-        np.full(templates.node_types, k),
-        widths,
-        np.array([k * k] * templates.edge_types + [k**o for o in templates.factors.values()]),
-        matrix.indptr,
-        matrix.indices,
-        matrix.data,
-        matrix.shape[1],
-        labels,
-        cost,
-        node_weight=np.concatenate(weights),
-        factor_start=starts_of(widths[factor_template]) if featured else None,
-        factor_values=np.concatenate([*values, np.empty(0)]) if featured else None,
-        inference=inference,
-    )
+    return list(X), known["node"][0], known.get("edge", (0, ""))[0]
 
 
 @share_docs
@@ -453,23 +318,19 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self
         """
         self.check_parameters()
-        graphs = check_graphs(X)
+        graphs, self.n_features_in_, self.n_edge_features_ = check_graphs(X)
         labels = self._node_labels(graphs, y)
         weights = check_sample_weight(sample_weight, len(graphs))
-        whole = graphs  # weights are for all there is, also where training leaves it out
+        # Weights are for all there is, also where training leaves it out.
+        self._count_types(graphs)
         if self.void_label is not None:
             known = [[label != self.void_label for label in own] for own in labels]
-            some = [any(own) for own in known]
-            if not any(some):
+            some = [i for i, own in enumerate(known) if any(own)]
+            if not some:
                 raise ValueError(f"y holds nothing but the void label {self.void_label!r}.")
-            graphs = [
-                g if all(k) else g.subgraph(k)
-                for g, k, s in zip(graphs, known, some, strict=True)
-                if s
-            ]
-            labels = [[label for label in own if label != self.void_label] for own in labels]
-            labels = [own for own in labels if own]
-            weights = weights[np.array(some)]
+            graphs = [graphs[i] if all(known[i]) else graphs[i].subgraph(known[i]) for i in some]
+            labels = [[label for label in labels[i] if label != self.void_label] for i in some]
+            weights = weights[some]
             if not weights.any():
                 raise ValueError("sample_weight is zero wherever y holds labels that are not void.")
         flat = [label for own in labels for label in own]
@@ -478,17 +339,67 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         n_labels = len(self.classes_)
         cost = check_loss(self.loss, "hamming", n_labels, vector=True)
         cost = check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None] * cost
-        matrix, _ = stack_sequences([x.node_features for x in graphs])
-        self.n_features_in_ = matrix.shape[1]
-        matrix = self._with_constant(matrix)
-        templates = find_templates(whole, matrix.shape[1], n_labels)
-        self.n_node_types_ = templates.node_types
-        self.n_edge_types_ = templates.edge_types
-        self.n_edge_features_ = templates.edge_features
-        self.factor_orders_ = templates.factors
-        method = graph.INFERENCE[self.inference]
-        self._fit_graphs(lay_out(graphs, matrix, templates, numbers, cost, method), weights)
+        self._fit_graphs(self._make(graphs, numbers, cost), weights)
         return self
+
+    def _count_types(self, graphs: list[Graph]) -> None:
+        """Find out which weights these graphs ask for."""
+        orders: dict[str, int] = {}
+        counts = {"node_types": 1, "edge_types": 1}
+        for i, x in enumerate(graphs):
+            for name, scopes in x.factors.items():
+                order = scopes.shape[1]
+                if order and orders.setdefault(name, order) != order:
+                    raise ValueError(
+                        f"X[{i}].factors[{name!r}] joins {order} nodes, but others of that name "
+                        f"{orders[name]}: use another name."
+                    )
+            for name, count in counts.items():
+                types = getattr(x, name)
+                if types is not None and len(types):
+                    counts[name] = max(count, 1 + int(types.max()))
+        self.n_node_types_, self.n_edge_types_ = counts.values()
+        self.factor_orders_ = {name: orders[name] for name in sorted(orders)}
+
+    def _make(self, graphs: list[Graph], labels: Array, cost: Array) -> GraphProblem:
+        """The problem of these graphs."""
+        k = len(self.classes_)
+        featured = self.n_edge_features_ > 0
+        topologies, node_types, node_weights, factor_templates, values = [], [], [], [], []
+        for x in graphs:
+            node_types.append(np.zeros(x.n_nodes, int) if x.node_types is None else x.node_types)
+            node_weights.append(np.ones(x.n_nodes) if x.node_weights is None else x.node_weights)
+            sets = [x.edges]
+            types = np.zeros(x.n_edges, int) if x.edge_types is None else x.edge_types
+            factor_templates.append(types)
+            if featured and x.n_edges:
+                values.append(x.edge_features.ravel())
+            for j, name in enumerate(self.factor_orders_):
+                if len(x.factors.get(name, ())):
+                    sets.append(x.factors[name])
+                    factor_templates.append(np.full(len(sets[-1]), self.n_edge_types_ + j))
+                    values.append(np.ones(len(sets[-1])))
+            scopes = x.edges if len(sets) == 1 else [s for own in sets for s in own.tolist()]
+            topologies.append(make_topology(np.full(x.n_nodes, k), scopes))
+        orders = [*[2] * self.n_edge_types_, *self.factor_orders_.values()]
+        widths = np.ones(len(orders), dtype=int)
+        widths[: self.n_edge_types_] = max(1, self.n_edge_features_)
+        factor_template = np.concatenate(factor_templates)
+        return make_problem(
+            join(topologies),
+            np.concatenate(node_types),
+            factor_template,
+            np.full(self.n_node_types_, k),
+            widths,
+            np.array([k**order for order in orders]),
+            self._with_constant(stack_sequences([x.node_features for x in graphs])[0]),
+            labels,
+            cost,
+            node_weight=np.concatenate(node_weights),
+            factor_start=starts_of(widths[factor_template]) if featured else (),
+            factor_values=np.concatenate([*values, np.empty(0)]) if featured else (),
+            inference=INFERENCE[self.inference],
+        )
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
         """Labels of every graph as plain lists."""
@@ -511,20 +422,13 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     # Weights by name -----------------------------------------------------------------------
 
     @property
-    def _templates(self) -> Templates:
-        return Templates(
-            int(self.n_features_in_) + bool(self.fit_intercept),
-            len(self.classes_),
-            self.n_node_types_,
-            self.n_edge_types_,
-            self.n_edge_features_,
-            self.factor_orders_,
-        )
-
-    @property
     def _layout(self) -> Layout:
-        """Where the blocks of ``weights_`` lie."""
-        return self._templates.layout
+        """Where the blocks of ``weights_`` lie: unary ones by feature, tables row by row."""
+        k = len(self.classes_)
+        tables = {"pairwise": (self.n_edge_types_ * max(1, self.n_edge_features_), k * k)}
+        tables |= {f"factor/{name}": (1, k**order) for name, order in self.factor_orders_.items()}
+        rows = int(self.n_features_in_) + bool(self.fit_intercept)
+        return layout(rows, self.n_node_types_ * k, tables)
 
     def _unary(self) -> Array:
         """(types, labels, features), the constant one included: a view."""
@@ -563,24 +467,31 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
 
     # Prediction ----------------------------------------------------------------------------
 
-    def _prepare(self, X: Any) -> graph.GraphProblem:
+    def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")
-        templates = self._templates
-        graphs = check_graphs(X)
-        check_templates(graphs, templates)
-        matrix, _ = stack_sequences([x.node_features for x in graphs])
-        if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} node features, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}."
-            )
-        matrix = self._with_constant(matrix)
-        labels = np.zeros(matrix.shape[0], dtype=np.int32)
-        cost = np.zeros((templates.n_states, templates.n_states))
-        method = graph.INFERENCE[self.inference]
-        return lay_out(graphs, matrix, templates, labels, cost, method)
+        graphs, *_ = check_graphs(X, (self.n_features_in_, self.n_edge_features_))
+        for i, x in enumerate(graphs):
+            for name, most in (
+                ("node_types", self.n_node_types_),
+                ("edge_types", self.n_edge_types_),
+            ):
+                types = getattr(x, name)
+                if types is not None and len(types) and types.max() >= most:
+                    raise ValueError(
+                        f"X[{i}].{name} holds {int(types.max())}, but the model knows 0 to "
+                        f"{most - 1}."
+                    )
+            for name, scopes in x.factors.items():
+                if len(scopes) and self.factor_orders_.get(name) != scopes.shape[1]:
+                    raise ValueError(
+                        f"X[{i}].factors[{name!r}] joins {scopes.shape[1]} nodes, which the model "
+                        f"was not fitted with; it knows {self.factor_orders_}."
+                    )
+        k = len(self.classes_)
+        n_nodes = sum(x.n_nodes for x in graphs)
+        return self._make(graphs, np.zeros(n_nodes, dtype=np.int32), np.zeros((k, k)))
 
-    def _as_output(self, problem: graph.GraphProblem, states: Array) -> list[Array]:
+    def _as_output(self, problem: GraphProblem, states: Array) -> list[Array]:
         return np.split(self.classes_[states], problem.node_offset[1:-1])
 
     def decision_function(self, X: Any) -> list[Array]:

@@ -132,8 +132,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         classes : array-like, optional
             Labels that will come; the first call sorts them, later ones append them.
         passes, memory : int, optional
-            As in :meth:`hingeline.ChainSSVM.partial_fit`: visit only the new examples, so many
-            times; keep at most so many examples.
+            As in :meth:`hingeline.ChainSSVM.partial_fit`: visit the new examples so many times,
+            instead of converging on all; keep at most so many examples.
 
         Returns
         -------

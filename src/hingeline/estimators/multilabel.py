@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.special import rel_entr
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hingeline._checks import (
+    as_csr,
     available_memory,
     check_class_weight,
     check_loss,
@@ -23,8 +26,10 @@ from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
+from hingeline.features.graphs import check_pairs
 from hingeline.inference.factor_graph import join, make_topology
-from hingeline.structures import graph
+from hingeline.inference.map import INFERENCE
+from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem
 
 Array = np.ndarray[Any, Any]
 
@@ -38,9 +43,7 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
 
     One dimension, or one column, with two classes is a single label; the names are its classes.
     """
-    if sp.issparse(y):
-        y = y.toarray()
-    y = np.asarray(y)
+    y = np.asarray(y.toarray() if sp.issparse(y) else y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 1:
@@ -78,7 +81,7 @@ def _read_single(y: Array) -> tuple[Array, Array]:
     return numbers.astype(np.int32)[:, None], classes
 
 
-def check_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
+def find_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
     """Pairs of labels (pairs, 2), from a word or a list."""
     n_labels = indicator.shape[1]
     if isinstance(edges, str):
@@ -91,73 +94,28 @@ def check_pairs(edges: Any, indicator: Array, weights: Array) -> Array:
         raise ValueError(
             f"edges={edges!r} is not known; choose one of 'full', 'tree', 'none', or give pairs."
         )
-    try:
-        pairs = np.asarray(edges)
-    except ValueError as error:
-        raise ValueError("edges must be pairs of labels, shape (pairs, 2).") from error
-    if pairs.size == 0:
-        return np.zeros((0, 2), dtype=np.int64)
-    if pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise ValueError(f"edges has shape {pairs.shape}, expected (pairs, 2).")
-    if pairs.dtype.kind not in "iu":
-        raise TypeError(f"edges has dtype {pairs.dtype}, expected integers: columns of y.")
-    wrong = np.flatnonzero(
-        (pairs < 0).any(axis=1) | (pairs >= n_labels).any(axis=1) | (pairs[:, 0] == pairs[:, 1])
-    )
-    if len(wrong):
-        k = int(wrong[0])
-        raise ValueError(
-            f"edges[{k}] is {tuple(pairs[k].tolist())}: give two different columns of y, which are "
-            f"0 to {n_labels - 1}."
-        )
-    low, high = pairs.min(axis=1).astype(np.int64), pairs.max(axis=1).astype(np.int64)
-    _, first = np.unique(low * n_labels + high, return_index=True)
-    if len(first) < len(pairs):
-        k = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
-        raise ValueError(f"edges[{k}] is {tuple(pairs[k].tolist())}, given twice: drop it.")
-    return pairs.astype(np.int64)
+    return check_pairs(edges, "edges", n_labels, "columns of y")
 
 
 def mutual_information(indicator: Array, weights: Array) -> Array:
     """Mutual information of every pair of labels, in nats; (labels, labels)."""
-    Y = indicator.astype(np.float64)
-    total = float(weights.sum())
-    ones = (weights @ Y) / total
-    both = (Y * weights[:, None]).T @ Y / total
-    found = np.zeros_like(both)
-    for a in (0, 1):
-        for b in (0, 1):
-            left, right = ones if a else 1.0 - ones, ones if b else 1.0 - ones
-            joint = both if b else ones[:, None] - both  # with one label and not the other
-            if not a:
-                joint = right[None, :] - joint
-            joint = np.maximum(joint, 0.0)
-            apart = np.outer(left, right)
-            seen = (joint > 0.0) & (apart > 0.0)
-            found[seen] += joint[seen] * np.log(joint[seen] / apart[seen])
-    return found
+    values = np.hstack([1.0 - indicator, indicator])  # absent, present
+    joint = (values * weights[:, None]).T @ values / weights.sum()
+    alone = joint.diagonal()
+    parts = rel_entr(joint, np.outer(alone, alone)).reshape(2, -1, 2, len(alone) // 2)
+    return np.asarray(parts.sum(axis=(0, 2)))
 
 
 def chow_liu(indicator: Array, weights: Array) -> Array:
-    """The maximum spanning tree of mutual information (Prim), as pairs (labels − 1, 2).
+    """The maximum spanning tree of mutual information, as pairs (labels − 1, 2).
 
     C. Chow, C. Liu, *Approximating discrete probability distributions with dependence trees*
     (1968).
     """
-    n_labels = indicator.shape[1]
-    information = mutual_information(indicator, weights)
-    pairs = []
-    best = information[0].copy()
-    partner = np.zeros(n_labels, dtype=np.int64)
-    outside = np.ones(n_labels, dtype=bool)
-    outside[0] = False
-    for _ in range(n_labels - 1):
-        k = int(np.argmax(np.where(outside, best, -np.inf)))
-        pairs.append(sorted((int(partner[k]), k)))
-        outside[k] = False
-        closer = information[k] > best
-        best[closer], partner[closer] = information[k][closer], k
-    return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    # SciPy's tree is the least one, and 0 stands for no edge.
+    tree = minimum_spanning_tree(-1.0 - mutual_information(indicator, weights)).tocoo()
+    pairs = np.sort(np.column_stack([tree.row, tree.col]), axis=1)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int64)
 
 
 @share_docs
@@ -178,7 +136,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs
         every label is solved by itself, which is the same problem, unless a solver or its options
         are named, C is infinite, or ``slack`` is not ``"max"``. Where pairs form loops, training
-        keeps 16 bytes for each pair of each example, and is refused where these are not there.
+        keeps 16 bytes for each pair of each example, and refuses to begin without that memory.
     loss : "hamming", array, or (scale, loss)
         Summed over labels: wrong indicators, or a matrix ``[[0, a], [b, 0]]`` with the costs of a
         label too many and of one that is missing.
@@ -236,18 +194,12 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         self.check_parameters()
         refuse_none(y)
         names = getattr(y, "columns", None)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            multi_output=True,
-        )
+        dtypes = [np.float64, np.float32]
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, multi_output=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
         weights = check_sample_weight(sample_weight, n)
-        self.edges_ = check_pairs(self.edges, indicator, weights)
+        self.edges_ = find_pairs(self.edges, indicator, weights)
         self._refuse_too_many_pairs(n)
         cost = check_loss(self.loss, "hamming", 2, vector=True)
         values = [0, 1] if self.n_labels_ > 1 else self.classes_.tolist()
@@ -279,31 +231,24 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
 
     def _make(
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None
-    ) -> graph.GraphProblem:
+    ) -> GraphProblem:
         """One graph for all examples; the variables of an example share its row."""
-        matrix = sp.csr_matrix(X)
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-        matrix = self._with_constant(matrix)
+        matrix = self._with_constant(as_csr(X))
         n, n_labels, n_pairs = matrix.shape[0], self.n_labels_, len(self.edges_)
-        return graph.make_problem(
+        return make_problem(
             join([make_topology(np.full(n_labels, 2), self.edges_)]),
             np.arange(n_labels),
             np.arange(n_pairs),
             np.full(n_labels, 2),
             np.ones(n_pairs),
             np.full(n_pairs, 4),
-            matrix.indptr,
-            matrix.indices,
-            matrix.data,
-            matrix.shape[1],
+            matrix,
             labels,
             cost,
             graph=np.zeros(n),
             row=np.repeat(np.arange(n), n_labels),
             node_weight=node_weight,
-            inference=graph.INFERENCE[self.inference],
+            inference=INFERENCE[self.inference],
         )
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
@@ -320,7 +265,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     def _layout(self) -> Layout:
         """Where the blocks of ``weights_`` lie."""
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
-        return graph.layout(rows, 2 * self.n_labels_, {"pairwise": (len(self.edges_), 4)})
+        return layout(rows, 2 * self.n_labels_, {"pairwise": (len(self.edges_), 4)})
 
     def _unary(self) -> Array:
         """(labels, 2, features), the constant one included: a view."""
@@ -352,13 +297,13 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
 
     # Prediction ----------------------------------------------------------------------------
 
-    def _prepare(self, X: Any) -> graph.GraphProblem:
+    def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
         return self._make(X, labels, np.zeros((2, 2)))
 
-    def _as_output(self, problem: graph.GraphProblem, states: Array) -> Array:
+    def _as_output(self, problem: GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:
             return np.asarray(self.classes_[states])
         return states.reshape(-1, self.n_labels_).astype(np.int64)
@@ -403,4 +348,4 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         if edges.dtype != np.int64 or edges.ndim != 2 or edges.shape[1] != 2:
             raise ValueError("edges must be pairs of labels")
         self.n_labels_ = n_labels
-        self.edges_ = check_pairs(edges, np.zeros((0, n_labels)), np.zeros(0))
+        self.edges_ = check_pairs(edges, "edges", n_labels, "columns of y")

@@ -66,8 +66,8 @@ def check_admissible(nu: float, highest: float) -> None:
         raise ValueError("slack='nu' needs outputs with a loss, but every loss is 0.")
     if nu > highest * (1.0 + 1e-12):
         raise ValueError(
-            f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that no margin "
-            f"is the best: choose 0 < nu <= {highest:.6g}."
+            f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there "
+            f"is no best margin: choose 0 < nu <= {highest:.6g}."
         )
 
 
@@ -144,8 +144,8 @@ class Choice:
         active = np.flatnonzero(weights > 0.0)
         if len(active) < 2 * FIFTH:
             raise ValueError(
-                f"nu='auto' holds out one example in {FIFTH}, and there are {len(active)} only: "
-                "give nu as a number."
+                f"nu='auto' holds out one example in {FIFTH}, and there are only "
+                f"{len(active)}: give nu as a number."
             )
         seed = check_random_state(estimator.random_state).randint(2**31 - 1)
         held = np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]
@@ -175,7 +175,10 @@ class Choice:
                 self._try(nu)
         best = min(
             range(len(self.trials)),
-            key=lambda k: (round(self.trials[k].held_out_loss, 12), -self.trials[k].nu),
+            key=lambda k: (
+                round(self.trials[k].held_out_loss / self.highest, 12),
+                -self.trials[k].nu,
+            ),
         )
         return self.trials[best].nu, self.duals[best]
 

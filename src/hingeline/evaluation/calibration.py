@@ -68,8 +68,8 @@ class _Map(NamedTuple):
     """From margins to probabilities: isotonic steps, a sigmoid, or one number for all."""
 
     isotonic: Any
-    slope: float
-    intercept: float
+    slope: float = 0.0
+    intercept: float = 0.0
 
     def __call__(self, margins: Array) -> Array:
         # An infinite margin (nothing else was possible) counts as the largest number there is.
@@ -81,12 +81,11 @@ class _Map(NamedTuple):
 
 
 def _learn_map(method: str, margins: Array, right: Array) -> _Map:
+    finite = np.isfinite(margins)
     if method == "isotonic":
         isotonic = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
-        largest = margins[np.isfinite(margins)].max(initial=1.0)
-        isotonic.fit(np.minimum(margins, 2.0 * largest), right.astype(np.float64))
-        return _Map(isotonic, 0.0, 0.0)
-    finite = np.isfinite(margins)
+        largest = margins[finite].max(initial=1.0)
+        return _Map(isotonic.fit(np.minimum(margins, 2.0 * largest), right.astype(np.float64)))
     if finite.any() and right[finite].any() and not right[finite].all():
         scale = margins[finite].mean() or 1.0
         fit = LogisticRegression(C=1e4).fit(margins[finite, None] / scale, right[finite])
@@ -123,7 +122,7 @@ class CalibratedChain(BaseEstimator):
     model : ChainSSVM
         Fitted; it is not changed.
     method : {"isotonic", "sigmoid"}, default="isotonic"
-        Steps (wants some hundred predictions), or a logistic curve (two parameters).
+        Steps (needs some hundred predictions), or a logistic curve (two parameters).
 
     Attributes
     ----------

@@ -133,16 +133,11 @@ def read_blocks(model: Any) -> Blocks:
         )
     labels = model.classes_.tolist()
     n = len(labels)
-    return Blocks(
-        labels=labels,
-        features=model.emission_coef_ if is_chain else model.coef_,
-        constant=model.intercept_,
-        start=model.start_coef_ if has_boundary else np.zeros(n),
-        move=model.transition_coef_ if is_chain else np.zeros((n, n)),
-        end=model.end_coef_ if has_boundary else np.zeros(n),
-        is_chain=is_chain,
-        has_boundary=has_boundary,
-    )
+    features = model.emission_coef_ if is_chain else model.coef_
+    move = model.transition_coef_ if is_chain else np.zeros((n, n))
+    none = np.zeros(n)
+    start, end = (model.start_coef_, model.end_coef_) if has_boundary else (none, none)
+    return Blocks(labels, features, model.intercept_, start, move, end, is_chain, has_boundary)
 
 
 class FeatureWeight(NamedTuple):
@@ -356,13 +351,9 @@ def explain(
         other = _numbers(against, blocks, len(chosen))
     rows = _contributions(matrix, blocks, names, chosen, other)
     rows.sort(key=lambda row: (-abs(row.contribution), row.position))
-    return Explanation(
-        chosen=[blocks.labels[k] for k in chosen],
-        other=[blocks.labels[k] for k in other],
-        score=_path_score(emissions, blocks, chosen),
-        other_score=_path_score(emissions, blocks, other),
-        rows=rows,
-    )
+    first, second = ([blocks.labels[k] for k in path] for path in (chosen, other))
+    score, other_score = (_path_score(emissions, blocks, path) for path in (chosen, other))
+    return Explanation(first, second, score, other_score, rows)
 
 
 def _encode(model: Any, x: Any, blocks: Blocks) -> tuple[sp.csr_matrix, list[int]]:

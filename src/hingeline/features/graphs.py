@@ -55,15 +55,7 @@ class Graph:
         n = features.shape[0]
         if n == 0:
             raise ValueError("node_features has no rows: a graph needs at least one node.")
-        edges = _nodes(self.edges, "edges", n, 2)
-        ordered = np.sort(edges, axis=1)
-        _, first = np.unique(ordered[:, 0] * n + ordered[:, 1], return_index=True)
-        if len(first) < len(edges):
-            k = int(np.setdiff1d(np.arange(len(edges)), first)[0])
-            raise ValueError(
-                f"edges[{k}] joins {tuple(edges[k].tolist())}, as an edge before it does: give "
-                "each pair once, in one direction."
-            )
+        edges = check_pairs(self.edges, "edges", n, "nodes")
         self._set("node_features", features)
         self._set("edges", edges)
         if self.edge_features is not None:
@@ -89,7 +81,9 @@ class Graph:
         for name in factors:
             if not isinstance(name, str):
                 raise TypeError(f"factors has the name {name!r}: use text.")
-        found = {name: _nodes(v, f"factors[{name!r}]", n, None) for name, v in factors.items()}
+        found = {
+            name: _sets(v, f"factors[{name!r}]", n, None, "nodes") for name, v in factors.items()
+        }
         self._set("factors", found)
 
     def _set(self, name: str, value: Any) -> None:
@@ -135,28 +129,46 @@ class Graph:
         return f"Graph({self.n_nodes} nodes, {width} features, {self.n_edges} edges{more})"
 
 
-def _nodes(values: Any, name: str, n: int, width: int | None) -> Array:
-    """Sets of nodes, one a row, all of them there and different."""
-    sets = np.asarray(values)
+def check_pairs(values: Any, name: str, n: int, members: str) -> Array:
+    """Pairs of numbers below n, each pair once; ``members`` says what is numbered."""
+    pairs = _sets(values, name, n, 2, members)
+    ordered = np.sort(pairs, axis=1)
+    _, first = np.unique(ordered[:, 0] * n + ordered[:, 1], return_index=True)
+    if len(first) < len(pairs):
+        k = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
+        raise ValueError(
+            f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as a pair before it does: give each "
+            "pair once, in one direction."
+        )
+    return pairs
+
+
+def _sets(values: Any, name: str, n: int, width: int | None, members: str) -> Array:
+    """Sets of numbers below n, one a row, all different."""
+    try:
+        sets = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} is ragged: its rows must have the same length.") from error
     if sets.size == 0:
         return np.zeros((0, width or (sets.shape[1] if sets.ndim == 2 else 0)), dtype=np.int64)
     shape = "(m, 2)" if width == 2 else "(count, order)"
     if sets.ndim != 2 or (width is not None and sets.shape[1] != width):
         raise ValueError(f"{name} has shape {sets.shape}, expected {shape}.")
     if sets.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {sets.dtype}, expected integers: numbers of nodes.")
+        raise TypeError(f"{name} has dtype {sets.dtype}, expected integers: numbers of {members}.")
     wrong = np.flatnonzero(((sets < 0) | (sets >= n)).any(axis=1))
     if len(wrong):
         k = int(wrong[0])
         raise ValueError(
-            f"{name}[{k}] is {tuple(sets[k].tolist())}, but the nodes are 0 to {n - 1}."
+            f"{name}[{k}] is {tuple(sets[k].tolist())}, but the {members} are 0 to {n - 1}."
         )
     ordered = np.sort(sets, axis=1)
     twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     if len(twice):
         k = int(twice[0])
-        what = "joins a node to itself" if width == 2 else "names a node twice"
-        raise ValueError(f"{name}[{k}] is {tuple(sets[k].tolist())}, which {what}: drop it.")
+        raise ValueError(
+            f"{name}[{k}] is {tuple(sets[k].tolist())}: give {members} that are different."
+        )
     return sets.astype(np.int64)
 
 

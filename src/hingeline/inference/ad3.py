@@ -19,20 +19,27 @@ copy of the messages into a bound and labels.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Scored, Topology, table_size
+from hingeline.inference.factor_graph import (
+    Scored,
+    Topology,
+    joint_index,
+    meets,
+    most_states,
+    table_size,
+    top_sum,
+)
 from hingeline.inference.messages import (
+    MET,
     ROUNDING_SWEEPS,
     keep_better,
     message_start,
-    most_states,
     node_beliefs,
     sweep,
-    top_sum,
 )
 
 Array = np.ndarray[Any, Any]
@@ -42,6 +49,17 @@ _CHECK = 10
 #: Moves of weight within one factor in the first iteration, and iterations until one more.
 _MOVES = 5
 _MORE_AFTER = 10
+
+
+class _State(NamedTuple):
+    """What belongs to the places of scopes (begin: ``starts``) and to joint states of factors."""
+
+    starts: Array
+    near: Array  # by place and state: p_i
+    q: Array  # likewise
+    force: Array  # what each state of a factor's variables would gain
+    weight_start: Array  # (factors + 1,)
+    weight: Array  # over joint states: μ
 
 
 @helper
@@ -75,37 +93,31 @@ def _project_pair(
 
 
 @helper
+def _push_joint(force: Array, starts: Array, begin: int, end: int, k: int, amount: float) -> None:
+    """Add to the force on the states that make joint state k."""
+    for p in range(end - 1, begin - 1, -1):
+        here = starts[p + 1] - starts[p]
+        force[starts[p] + k % here] += amount
+        k //= here
+
+
+@helper
 def _project(
-    scope_start: Array,
-    starts: Array,
-    c: int,
-    tables: Array,
-    at: int,
-    size: int,
-    messages: Array,
-    near: Array,
-    weight: Array,
-    w: int,
-    rho: float,
-    tol: float,
-    moves: int,
-    force: Array,
-    q: Array,
+    scored: Scored, state: _State, c: int, messages: Array, rho: float, tol: float, moves: int
 ) -> None:
-    """Solve the problem of a factor of any kind; its weights over joint states are at w."""
-    begin = scope_start[c]
-    end = scope_start[c + 1]
+    """Solve the problem of a factor of any kind."""
+    starts, near, weight, force = state.starts, state.near, state.weight, state.force
+    at, w = scored.table_start[c], state.weight_start[c]
+    size = state.weight_start[c + 1] - w
+    begin = scored.graph.scope_start[c]
+    end = scored.graph.scope_start[c + 1]
     for e in range(starts[begin], starts[end]):
         force[e] = -messages[e] + rho * near[e]
     last = starts[end - 1]
     states = starts[end] - last  # of the last variable, whose joint states are neighbours
     for k in range(size):
         if weight[w + k] > 0.0:
-            rest = k
-            for p in range(end - 1, begin - 1, -1):
-                here = starts[p + 1] - starts[p]
-                force[starts[p] + rest % here] -= rho * weight[w + k]
-                rest //= here
+            _push_joint(force, starts, begin, end, k, -rho * weight[w + k])
     for _ in range(moves):
         best = 0
         worst = 0
@@ -120,7 +132,7 @@ def _project(
                 rest //= here
             for t in range(states):
                 k = row * states + t
-                value = tables[at + k] + base + force[last + t]
+                value = scored.tables[at + k] + base + force[last + t]
                 if value > high:
                     high = value
                     best = k
@@ -140,30 +152,19 @@ def _project(
         step = min(weight[w + worst], (high - low) / (2.0 * rho * differ))
         weight[w + best] += step
         weight[w + worst] = max(weight[w + worst] - step, 0.0)
-        a = best
-        b = worst
-        for p in range(end - 1, begin - 1, -1):
-            here = starts[p + 1] - starts[p]
-            force[starts[p] + a % here] -= rho * step
-            force[starts[p] + b % here] += rho * step
-            a //= here
-            b //= here
+        _push_joint(force, starts, begin, end, best, -rho * step)
+        _push_joint(force, starts, begin, end, worst, rho * step)
     for e in range(starts[begin], starts[end]):
-        q[e] = near[e] - (force[e] + messages[e]) / rho
+        state.q[e] = near[e] - (force[e] + messages[e]) / rho
 
 
 @helper
-def _first_weights(
-    graph: Topology, starts: Array, y: Array, near: Array, weight: Array, weight_start: Array
-) -> None:
+def _first_weights(graph: Topology, state: _State, y: Array) -> None:
     """Everything on the assignment y."""
-    for c in range(weight_start.shape[0] - 1):
-        index = 0
-        for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-            i = graph.scope[p]
-            near[starts[p] + y[i]] = 1.0
-            index = index * graph.n_states[i] + y[i]
-        weight[weight_start[c] + index] = 1.0
+    for p in range(graph.scope.shape[0]):
+        state.near[state.starts[p] + y[graph.scope[p]]] = 1.0
+    for c in range(state.weight_start.shape[0] - 1):
+        state.weight[state.weight_start[c] + joint_index(graph, c, y)] = 1.0
 
 
 @helper
@@ -185,9 +186,10 @@ def _mean_range(tables: Array, table_start: Array, weight_start: Array) -> float
 
 @helper
 def _average(
-    graph: Topology, starts: Array, q: Array, rho: float, near: Array, mean: Array, messages: Array
+    graph: Topology, state: _State, rho: float, mean: Array, messages: Array
 ) -> tuple[float, float]:
     """Means of the marginals, messages moved towards them; primal and dual residuals, squared."""
+    starts, q, near = state.starts, state.q, state.near
     for p in range(graph.scope.shape[0]):
         i = graph.scope[p]
         for s in range(graph.n_states[i]):
@@ -247,10 +249,9 @@ def alternating_directions(
         weight_start[c + 1] = weight_start[c] + table_size(graph, c)
         if graph.scope_start[c + 1] == graph.scope_start[c]:
             constant += tables[table_start[c]]
-    weight = np.zeros(weight_start[m])
     near = np.zeros(count)
     q = np.zeros(count)
-    force = np.empty(count)  # what each state of a factor's variables would gain
+    state = _State(starts, near, q, np.empty(count), weight_start, np.zeros(weight_start[m]))
     current = messages.copy()
     polished = messages.copy()
     beliefs = np.empty(graph.unary_start[n])
@@ -271,20 +272,16 @@ def alternating_directions(
             bound = constant + top_sum(graph, beliefs, trial)
             for source in range(2 if k > 0 else 1):  # round the beliefs, then the means
                 if source == 1:
-                    for i in range(n):
-                        trial[i] = 0
-                        for e in range(graph.unary_start[i], graph.unary_start[i + 1]):
-                            if mean[e] > mean[graph.unary_start[i] + trial[i]]:
-                                trial[i] = e - graph.unary_start[i]
+                    top_sum(graph, mean, trial)
                 score = keep_better(scored, trial, ROUNDING_SWEEPS, score, y)
             if bound < best:
                 best = bound
                 for e in range(count):
                     messages[e] = polished[e]
-            if best - score <= 1e-12 * (1.0 + abs(best)) or max(primal, dual) <= tol * tol * count:
+            if meets(scored, y, best, MET) or max(primal, dual) <= tol * tol * count:
                 break
             if k == 0:
-                _first_weights(graph, starts, y, near, weight, weight_start)
+                _first_weights(graph, state, y)
                 for e in range(count):
                     current[e] = polished[e]
                 _push(graph, beliefs, starts, current)
@@ -304,22 +301,7 @@ def alternating_directions(
                 q[d] = 1.0 - q[d + 1]
                 q[e] = 1.0 - q[e + 1]
             elif graph.scope_start[c + 1] > a:
-                _project(
-                    graph.scope_start,
-                    starts,
-                    c,
-                    tables,
-                    table_start[c],
-                    size,
-                    current,
-                    near,
-                    weight,
-                    weight_start[c],
-                    rho,
-                    0.1 * tol * rho,
-                    _MOVES + k // _MORE_AFTER,
-                    force,
-                    q,
-                )
-        primal, dual = _average(graph, starts, q, rho, near, mean, current)
+                moves = _MOVES + k // _MORE_AFTER
+                _project(scored, state, c, current, rho, 0.1 * tol * rho, moves)
+        primal, dual = _average(graph, state, rho, mean, current)
     return max(best, score)

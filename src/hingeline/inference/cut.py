@@ -13,7 +13,7 @@ along them. Each path empties an arc or a terminal to exactly zero, so it ends i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,17 @@ from hingeline._jit import helper
 from hingeline.inference.factor_graph import Scored
 
 Array = np.ndarray[Any, Any]
+
+
+class Network(NamedTuple):
+    """Arcs between variables, and what each variable gets from the source or gives to the sink."""
+
+    incident_start: Array  # the places of each variable's arcs
+    head: Array  # by place: the variable at the other end
+    arc: Array  # by place: the arc that leads there; its last bit turned, the one back
+    room: Array  # by arc
+    terminal: Array  # score of 1 over 0: from the source where positive, else to the sink
+    level: Array  # steps to the sink, −1 where there is no way
 
 
 @helper
@@ -36,16 +47,9 @@ def is_submodular(scored: Scored) -> bool:
 
 
 @helper
-def _levels(
-    incident_start: Array,
-    head: Array,
-    arc: Array,
-    room: Array,
-    terminal: Array,
-    level: Array,
-    queue: Array,
-) -> bool:
-    """Steps to the sink, −1 where there is no way; whether a source is connected to it."""
+def _find_levels(net: Network, queue: Array) -> bool:
+    """Steps to the sink; whether a source is connected to it."""
+    terminal, level = net.terminal, net.level
     n = terminal.shape[0]
     tail = 0
     for i in range(n):
@@ -60,9 +64,9 @@ def _levels(
         i = queue[at]
         at += 1
         met = met or terminal[i] > 0.0
-        for p in range(incident_start[i], incident_start[i + 1]):
-            j = head[p]
-            if level[j] < 0 and room[arc[p] ^ 1] > 0.0:  # the arc from j to i
+        for p in range(net.incident_start[i], net.incident_start[i + 1]):
+            j = net.head[p]
+            if level[j] < 0 and net.room[net.arc[p] ^ 1] > 0.0:  # the arc from j to i
                 level[j] = level[i] + 1
                 queue[tail] = j
                 tail += 1
@@ -70,18 +74,9 @@ def _levels(
 
 
 @helper
-def _augment(
-    incident_start: Array,
-    head: Array,
-    arc: Array,
-    room: Array,
-    terminal: Array,
-    level: Array,
-    following: Array,
-    path: Array,
-    source: int,
-) -> None:
+def _augment(net: Network, following: Array, path: Array, source: int) -> None:
     """Send what the source has along arcs that go down one level, until stuck."""
+    head, arc, room, terminal, level = net.head, net.arc, net.room, net.terminal, net.level
     depth = 0  # path[:depth] are places of arcs
     i = source
     while True:
@@ -103,7 +98,7 @@ def _augment(
             depth = keep
             i = source if depth == 0 else head[path[depth - 1]]
         moved = False
-        while level[i] > 0 and following[i] < incident_start[i + 1]:
+        while level[i] > 0 and following[i] < net.incident_start[i + 1]:
             p = following[i]
             if room[arc[p]] > 0.0 and level[head[p]] == level[i] - 1:
                 path[depth] = p
@@ -121,24 +116,21 @@ def _augment(
 
 
 @helper
-def graph_cut(scored: Scored, y: Array) -> float:
-    """Best assignment of a submodular graph in ``y``; what the cut says is its score."""
+def graph_cut(scored: Scored, y: Array) -> None:
+    """Best assignment of a submodular graph in ``y``."""
     graph = scored.graph
     unary, tables, table_start = scored.unary, scored.tables, scored.table_start
     n = graph.n_states.shape[0]
     m = graph.scope_start.shape[0] - 1
-    terminal = np.empty(n)  # score of 1 over 0: from the source where positive, else to the sink
-    value = 0.0
+    terminal = np.empty(n)
     for i in range(n):
         first = graph.unary_start[i]
         terminal[i] = unary[first + 1] - unary[first]
-        value += unary[first]
     room = np.zeros(2 * m)  # arc 2c from the second variable of factor c to the first, then back
     for c in range(m):
         at = table_start[c]
         start = graph.scope_start[c]
         order = graph.scope_start[c + 1] - start
-        value += tables[at]
         if order == 1:
             terminal[graph.scope[start]] += tables[at + 1] - tables[at]
         elif order == 2:
@@ -150,8 +142,6 @@ def graph_cut(scored: Scored, y: Array) -> float:
             room[2 * c] = max(
                 (tables[at] + tables[at + 3]) - (tables[at + 1] + tables[at + 2]), 0.0
             )
-    for i in range(n):
-        value += max(terminal[i], 0.0)
     count = graph.scope.shape[0]
     head = np.zeros(count, dtype=np.int64)
     arc = np.zeros(count, dtype=np.int64)
@@ -167,19 +157,12 @@ def graph_cut(scored: Scored, y: Array) -> float:
                 arc[p] = 2 * c
     level = np.empty(n, dtype=np.int64)
     queue = np.empty(n, dtype=np.int64)
-    following = np.empty(n, dtype=np.int64)
     path = np.empty(n + 1, dtype=np.int64)
-    start_flow = 0.0
-    for i in range(n):
-        start_flow += max(terminal[i], 0.0)
-    while _levels(graph.incident_start, head, arc, room, terminal, level, queue):
-        for i in range(n):
-            following[i] = graph.incident_start[i]
+    net = Network(graph.incident_start, head, arc, room, terminal, level)
+    while _find_levels(net, queue):
+        following = graph.incident_start.copy()
         for i in range(n):
             if terminal[i] > 0.0 and level[i] > 0:
-                _augment(graph.incident_start, head, arc, room, terminal, level, following, path, i)
-    left = 0.0
+                _augment(net, following, path, i)
     for i in range(n):
         y[i] = 1 if level[i] < 0 else 0  # no way to the sink: on the source's side
-        left += max(terminal[i], 0.0)
-    return value - (start_flow - left)

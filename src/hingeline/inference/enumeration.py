@@ -1,7 +1,7 @@
 """The best of all assignments of a small graph, all of them scored in whole vectors.
 
-Guarantee: the assignment is a maximiser and the value its score, up to the rounding of the sums,
-whatever the graph. Any number of states, factors of any order. Scores must be finite.
+Guarantee: the assignment is a maximiser, up to the rounding of the sums, whatever the graph. Any
+number of states, factors of any order. Scores must be finite.
 
 With the scores of all assignments of the first k variables in one vector, variable k is added by
 
@@ -122,12 +122,12 @@ def _raise(a: Array, b: Array, size: int) -> None:
 
 
 @helper
-def enumerate_best(scored: Scored, y: Array) -> float:
-    """Best assignment in ``y``; its score. Of several best ones the same in every call."""
+def enumerate_best(scored: Scored, y: Array) -> None:
+    """Best assignment in ``y``; of several best ones the same in every call."""
     graph = scored.graph
     n = graph.n_states.shape[0]
     if n == 0:
-        return assignment_score(scored, y)
+        return
     sizes = np.empty(n, dtype=np.int64)  # assignments of the variables before this one
     sizes[0] = 1
     for k in range(n - 1):
@@ -161,4 +161,3 @@ def enumerate_best(scored: Scored, y: Array) -> float:
             best = score
             last = s
     y[n - 1] = last
-    return best

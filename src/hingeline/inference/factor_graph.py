@@ -23,6 +23,9 @@ from hingeline._jit import helper, strict_helper
 
 Array = np.ndarray[Any, Any]
 
+#: Single changes must gain more than this, relative to the scores compared, so that ties end.
+GAIN = 1e-13
+
 
 class Topology(NamedTuple):
     """One graph; every index is local to it."""
@@ -96,37 +99,124 @@ def joint_index(graph: Topology, c: int, y: Array) -> int:
     return index
 
 
-@strict_helper
-def assignment_score(scored: Scored, y: Array) -> float:
-    """Score of an assignment: the same bits for every caller, so that bounds can be met."""
+@helper
+def most_states(graph: Topology) -> int:
+    """Largest number of states of a variable."""
+    most = 1
+    for i in range(graph.n_states.shape[0]):
+        most = max(most, graph.n_states[i])
+    return most
+
+
+@helper
+def top_sum(graph: Topology, beliefs: Array, y: Array) -> float:
+    """``Σ_i max_s b_i(s)``, the maximisers in ``y``."""
     total = 0.0
-    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
-    graph = scored.graph
-    n_states = graph.n_states
-    unary_start = graph.unary_start
-    scope_start = graph.scope_start
-    scope = graph.scope
-    for i in range(n_states.shape[0]):
-        total += unary[unary_start[i] + y[i]]
-    for c in range(scope_start.shape[0] - 1):
-        index = 0
-        for p in range(scope_start[c], scope_start[c + 1]):
-            i = scope[p]
-            index = index * n_states[i] + y[i]
-        total += tables[table_start[c] + index]
+    for i in range(graph.n_states.shape[0]):
+        first = graph.unary_start[i]
+        best = 0
+        for s in range(1, graph.n_states[i]):
+            if beliefs[first + s] > beliefs[first + best]:
+                best = s
+        y[i] = best
+        total += beliefs[first + best]
     return total
 
 
-def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Topology:
-    """Lay out one graph.
+@strict_helper
+def measure(scored: Scored, y: Array) -> tuple[float, float]:
+    """Score of an assignment, and the sum of its parts without signs: what rounding is a share of.
 
-    Parameters
-    ----------
-    n_states : array-like of int
-        Values each variable can take.
-    scopes : sequence of sequences of int, or ndarray of shape (m, k)
-        The variables of each factor; pairs for edges.
+    The same bits for every caller, so that bounds can be met.
     """
+    total, size = 0.0, 0.0
+    graph = scored.graph
+    for i in range(graph.n_states.shape[0]):
+        part = scored.unary[graph.unary_start[i] + y[i]]
+        total += part
+        size += abs(part)
+    for c in range(graph.scope_start.shape[0] - 1):
+        part = scored.tables[scored.table_start[c] + joint_index(graph, c, y)]
+        total += part
+        size += abs(part)
+    return total, size
+
+
+@strict_helper
+def assignment_score(scored: Scored, y: Array) -> float:
+    """Score of an assignment."""
+    return measure(scored, y)[0]
+
+
+@helper
+def meets(scored: Scored, y: Array, bound: float, share: float) -> bool:
+    """Whether a bound is the score of an assignment, but for a share of the size of the scores."""
+    score, size = measure(scored, y)
+    return bound - score <= share * max(size, abs(bound))
+
+
+# Iterated conditional modes: one variable at a time takes its best value given the others. The
+# score never falls, and in the end no change of a single variable raises it. Nothing is said about
+# the distance from the maximum; this is how roundings of relaxations are improved.
+
+
+@helper
+def conditional_scores(scored: Scored, i: int, y: Array, out: Array) -> None:
+    """``out[s]``: what depends on variable i where it takes the value s and the others are y."""
+    graph = scored.graph
+    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
+    n_states = graph.n_states[i]
+    first = graph.unary_start[i]
+    for s in range(n_states):
+        out[s] = unary[first + s]
+    for p in range(graph.incident_start[i], graph.incident_start[i + 1]):
+        c = graph.incident[p]
+        start = graph.scope_start[c]
+        end = graph.scope_start[c + 1]
+        here = start + graph.slot[p]
+        at = table_start[c]
+        stride = 1
+        own = 1
+        for q in range(end - 1, start - 1, -1):
+            j = graph.scope[q]
+            if q == here:
+                own = stride
+            else:
+                at += stride * y[j]
+            stride *= graph.n_states[j]
+        for s in range(n_states):
+            out[s] += tables[at + s * own]
+
+
+@helper
+def improve(scored: Scored, y: Array, max_sweeps: int) -> None:
+    """Improve ``y`` in place until no single change helps."""
+    graph = scored.graph
+    n = graph.n_states.shape[0]
+    scores = np.empty(most_states(graph))
+    quiet = 0  # variables in a row that stayed
+    for visit in range(max_sweeps * n):
+        i = visit % n
+        conditional_scores(scored, i, y, scores)
+        best = y[i]
+        for s in range(graph.n_states[i]):
+            if scores[s] > scores[best]:
+                best = s
+        gain = scores[best] - scores[y[i]]
+        if gain > GAIN * (abs(scores[best]) + abs(scores[y[i]])):
+            y[i] = best
+            quiet = 0
+        else:
+            quiet += 1
+            if quiet == n:
+                break
+
+
+# Graphs laid out -----------------------------------------------------------------------------
+
+
+def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Topology:
+    """One graph of variables with so many states; ``scopes`` are the variables of each factor."""
     states = np.ascontiguousarray(n_states, dtype=np.int32)
     if isinstance(scopes, np.ndarray):
         lengths = np.full(len(scopes), scopes.shape[1] if scopes.ndim == 2 else 0)
@@ -150,21 +240,14 @@ def make_topology(n_states: Any, scopes: Sequence[Sequence[int]] | Array) -> Top
 
 def join(graphs: Sequence[Topology]) -> Topologies:
     """Graphs one after the other."""
-
-    def flat(name: str) -> Array:
-        return np.concatenate([getattr(graph, name) for graph in graphs])
-
     return Topologies(
         node_ptr=starts_of(np.array([len(graph.n_states) for graph in graphs])),
         factor_ptr=starts_of(np.array([len(graph.scope_start) - 1 for graph in graphs])),
         scope_ptr=starts_of(np.array([len(graph.scope) for graph in graphs])),
-        n_states=flat("n_states"),
-        unary_start=flat("unary_start"),
-        scope_start=flat("scope_start"),
-        incident_start=flat("incident_start"),
-        scope=flat("scope"),
-        incident=flat("incident"),
-        slot=flat("slot"),
+        **{
+            name: np.concatenate([getattr(graph, name) for graph in graphs])
+            for name in Topology._fields
+        },
     )
 
 
@@ -180,10 +263,10 @@ def are_forests(graphs: Topologies) -> Array:
     """Whether the graph of variables and factors has no cycle: nodes less links are components."""
     variables, factors = np.diff(graphs.node_ptr), np.diff(graphs.factor_ptr)
     count = len(variables)
-    orders = _orders(graphs)
+    orders = factor_orders(graphs)
     n = int(variables.sum())
     places = np.diff(graphs.scope_ptr)
-    ends = np.repeat(graphs.node_ptr[:-1], places) + graphs.scope
+    ends = places_of_scopes(graphs)
     owners = n + np.repeat(np.arange(len(orders)), orders)
     nodes = n + len(orders)
     links = coo_array((np.ones(len(ends), dtype=np.int8), (ends, owners)), shape=(nodes, nodes))
@@ -198,7 +281,7 @@ def are_binary_pairs(graphs: Topologies) -> Array:
     """Whether all variables are binary and no factor joins more than two."""
     count = len(graphs.node_ptr) - 1
     node = np.repeat(np.arange(count), np.diff(graphs.node_ptr))[graphs.n_states != 2]
-    factor = np.repeat(np.arange(count), np.diff(graphs.factor_ptr))[_orders(graphs) > 2]
+    factor = np.repeat(np.arange(count), np.diff(graphs.factor_ptr))[factor_orders(graphs) > 2]
     fine = np.ones(count, dtype=np.bool_)
     fine[node] = fine[factor] = False
     return fine
@@ -210,7 +293,12 @@ def log2_assignments(graphs: Topologies) -> Array:
     return np.asarray(np.diff(logs[graphs.node_ptr]))
 
 
-def _orders(graphs: Topologies) -> Array:
+def places_of_scopes(graphs: Topologies) -> Array:
+    """The variables of all scopes, counted over all graphs."""
+    return np.asarray(np.repeat(graphs.node_ptr[:-1], np.diff(graphs.scope_ptr)) + graphs.scope)
+
+
+def factor_orders(graphs: Topologies) -> Array:
     """Variables of each factor; ``scope_start`` has one entry more for each graph."""
     last = graphs.factor_ptr[1:-1] + np.arange(len(graphs.factor_ptr) - 2)
     return np.delete(np.diff(graphs.scope_start), last)

@@ -27,8 +27,17 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import finite_helper, helper
-from hingeline.inference.factor_graph import Scored, Topology, assignment_score, table_size
-from hingeline.inference.icm import improve
+from hingeline.inference.factor_graph import (
+    Scored,
+    Topology,
+    assignment_score,
+    improve,
+    measure,
+    meets,
+    most_states,
+    table_size,
+    top_sum,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +45,8 @@ Array = np.ndarray[Any, Any]
 _ROUND_EVERY = 8
 #: Sweeps of single changes for one rounding.
 ROUNDING_SWEEPS = 10
+#: A bound this near to the score of labels, as a share of the size of both, ends the search.
+MET = 1e-12
 
 
 @helper
@@ -64,17 +75,12 @@ def node_beliefs(
 
 
 @helper
-def max_marginal(
-    graph: Topology,
-    c: int,
-    slot: int,
-    tables: Array,
-    at: int,
-    messages: Array,
-    starts: Array,
-    out: Array,
+def _max_marginal(
+    scored: Scored, c: int, slot: int, messages: Array, starts: Array, out: Array
 ) -> None:
     """``out[s] = max_y [table_c(y) − Σ_j δ_cj(y_j)]`` over the joint states with ``y_slot = s``."""
+    graph = scored.graph
+    at = scored.table_start[c]
     start = graph.scope_start[c]
     end = graph.scope_start[c + 1]
     own = starts[start + slot]
@@ -83,7 +89,7 @@ def max_marginal(
         out[s] = -np.inf
     for k in range(table_size(graph, c)):
         rest = k
-        value = tables[at + k]
+        value = scored.tables[at + k]
         s = 0
         for p in range(end - 1, start - 1, -1):
             states = starts[p + 1] - starts[p]
@@ -95,67 +101,32 @@ def max_marginal(
         out[s] = max(out[s], value)
 
 
-@helper
-def most_states(graph: Topology) -> int:
-    """Largest number of states of a variable."""
-    most = 1
-    for i in range(graph.n_states.shape[0]):
-        most = max(most, graph.n_states[i])
-    return most
-
-
-@helper
-def top_sum(graph: Topology, beliefs: Array, y: Array) -> float:
-    """``Σ_i max_s b_i(s)``, the maximisers in ``y``."""
-    total = 0.0
-    for i in range(graph.n_states.shape[0]):
-        first = graph.unary_start[i]
-        best = 0
-        for s in range(1, graph.n_states[i]):
-            if beliefs[first + s] > beliefs[first + best]:
-                best = s
-        y[i] = best
-        total += beliefs[first + best]
-    return total
-
-
 @finite_helper
 def _largest_difference(a: Array, b: Array) -> float:
-    """``max_k a[k] − b[k]``, in four chains that need not wait for each other."""
-    count = b.shape[0]
-    m0 = a[0] - b[0]
-    m1 = m2 = m3 = m0
-    for k in range(count // 4):
-        v0 = a[4 * k] - b[4 * k]
-        v1 = a[4 * k + 1] - b[4 * k + 1]
-        v2 = a[4 * k + 2] - b[4 * k + 2]
-        v3 = a[4 * k + 3] - b[4 * k + 3]
-        m0 = v0 if v0 > m0 else m0
-        m1 = v1 if v1 > m1 else m1
-        m2 = v2 if v2 > m2 else m2
-        m3 = v3 if v3 > m3 else m3
-    for k in range(count // 4 * 4, count):
-        v0 = a[k] - b[k]
-        m0 = v0 if v0 > m0 else m0
-    return max(max(m0, m1), max(m2, m3))
+    """``max_k a[k] − b[k]``."""
+    best = a[0] - b[0]
+    for k in range(1, b.shape[0]):
+        best = max(best, a[k] - b[k])
+    return best
 
 
 @finite_helper
 def _update_pair(
-    tables: Array,
-    at: int,
+    scored: Scored,
+    c: int,
     messages: Array,
-    p: int,
-    q: int,
-    n_first: int,
-    n_second: int,
+    starts: Array,
     beliefs: Array,
-    i: int,
-    j: int,
     reverse: bool,
     out: Array,
 ) -> None:
-    """:func:`_update_factor` for two variables; p, q, i, j say where messages and beliefs begin."""
+    """:func:`_update_factor` for two variables."""
+    graph, tables, at = scored.graph, scored.tables, scored.table_start[c]
+    place = graph.scope_start[c]
+    p, q = starts[place], starts[place + 1]  # where messages begin
+    i = graph.unary_start[graph.scope[place]]  # where beliefs begin
+    j = graph.unary_start[graph.scope[place + 1]]
+    n_first, n_second = q - p, starts[place + 2] - q
     if n_first == 2 and n_second == 2:
         a0 = beliefs[i] - messages[p]
         a1 = beliefs[i + 1] - messages[p + 1]
@@ -221,10 +192,8 @@ def _update_pair(
 
 @helper
 def _update_factor(
-    graph: Topology,
+    scored: Scored,
     c: int,
-    tables: Array,
-    at: int,
     messages: Array,
     starts: Array,
     beliefs: Array,
@@ -232,6 +201,7 @@ def _update_factor(
     out: Array,
 ) -> None:
     """Make the messages of factor c the best ones given all others; beliefs follow."""
+    graph = scored.graph
     start = graph.scope_start[c]
     order = graph.scope_start[c + 1] - start
     for p in range(start, start + order):
@@ -243,7 +213,7 @@ def _update_factor(
         j = step if step < order else 2 * order - 2 - step
         share = 1.0 / (order - j) if step < order else 1.0
         slot = order - 1 - j if reverse else j
-        max_marginal(graph, c, slot, tables, at, messages, starts, out)
+        _max_marginal(scored, c, slot, messages, starts, out)
         first = starts[start + slot]
         for s in range(starts[start + slot + 1] - first):
             messages[first + s] += share * out[s]
@@ -258,33 +228,14 @@ def sweep(
     scored: Scored, messages: Array, starts: Array, beliefs: Array, reverse: bool, out: Array
 ) -> None:
     """Update every factor once, in order or in reverse."""
-    graph, tables, table_start = scored.graph, scored.tables, scored.table_start
-    m = graph.scope_start.shape[0] - 1
-    scope_start = graph.scope_start
-    scope = graph.scope
-    unary_start = graph.unary_start
+    scope_start = scored.graph.scope_start
+    m = scope_start.shape[0] - 1
     for k in range(m):
         c = m - 1 - k if reverse else k
-        p = scope_start[c]
-        if scope_start[c + 1] - p == 2:
-            _update_pair(
-                tables,
-                table_start[c],
-                messages,
-                starts[p],
-                starts[p + 1],
-                starts[p + 1] - starts[p],
-                starts[p + 2] - starts[p + 1],
-                beliefs,
-                unary_start[scope[p]],
-                unary_start[scope[p + 1]],
-                reverse,
-                out,
-            )
+        if scope_start[c + 1] - scope_start[c] == 2:
+            _update_pair(scored, c, messages, starts, beliefs, reverse, out)
         else:
-            _update_factor(
-                graph, c, tables, table_start[c], messages, starts, beliefs, reverse, out
-            )
+            _update_factor(scored, c, messages, starts, beliefs, reverse, out)
 
 
 @helper
@@ -304,8 +255,8 @@ def keep_better(scored: Scored, trial: Array, sweeps: int, best: float, y: Array
 def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, tol: float) -> float:
     """Lower the bound of ``messages`` in place; the bound, and the best labels found in ``y``.
 
-    Stops when the bound meets the score of the labels, or when a pass lowers it by less than
-    ``tol`` times one plus its size, or after ``max_passes``, at least one. Messages may start
+    Stops when the bound meets the score of the labels, or when a pass lowers it by at most ``tol``
+    times the size of the scores, or after ``max_passes``, at least one. Messages may start
     anywhere: at zero or, for scores that changed a little, where they were left.
     """
     graph = scored.graph
@@ -327,9 +278,10 @@ def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, to
         bound = constant + top_sum(graph, beliefs, trial)
         fall = before - bound
         before = bound
-        last = k == max_passes - 1 or fall < tol * (1.0 + abs(bound))
+        size = max(measure(scored, trial)[1], abs(bound))
+        last = k == max_passes - 1 or fall < tol * size
         sweeps = ROUNDING_SWEEPS if last or k % _ROUND_EVERY == 0 else 0
         best = keep_better(scored, trial, sweeps, best, y)
-        if last or bound - best <= 1e-12 * (1.0 + abs(bound)):
+        if last or meets(scored, y, bound, MET):
             break
     return max(bound, best)

@@ -35,7 +35,7 @@ def map_milp(scored: Scored) -> tuple[float, Array]:
     return float(assignment_score(scored, y)), y
 
 
-def solve(scored: Scored, *, whole: bool) -> Any:
+def solve(scored: Scored, whole: bool) -> Any:
     """SciPy's result over the local polytope: variables as ``unary``, then the factors.
 
     The marginals of variables are whole numbers, or any: the relaxation.
@@ -50,13 +50,17 @@ def solve(scored: Scored, *, whole: bool) -> Any:
     matrix, right = _constraints(graph, sizes)
     integrality = np.zeros(len(scores))
     integrality[:nodes] = whole
-    return milp(
-        -scores,
+    unit = float(np.abs(scores).max(initial=0.0)) or 1.0  # the tolerances of HiGHS are absolute
+    result = milp(
+        -scores / unit,
         integrality=integrality,
         bounds=Bounds(0.0, 1.0),
         constraints=LinearConstraint(matrix, right, right),
         options={"mip_rel_gap": 0.0},
     )
+    if result.fun is not None:
+        result.fun *= unit
+    return result
 
 
 def _constraints(graph: Topology, sizes: list[int]) -> tuple[Any, Array]:

@@ -1,10 +1,9 @@
 """Max-sum on trees and forests of factors.
 
 Guarantee: where :func:`hingeline.inference.factor_graph.are_forests` says yes, the assignment is a
-maximiser and the value its score, up to the rounding of the sums. Any number of states, factors of
-any order: what must have no cycle is the graph of variables and factors, so that two factors share
-at most one variable.
-Entries may be ``-inf``; the value is ``-inf`` if nothing else is left.
+maximiser, up to the rounding of the sums. Any number of states, factors of any order: what must
+have no cycle is the graph of variables and factors, so that two factors share at most one variable.
+Entries may be ``-inf``.
 """
 
 from __future__ import annotations
@@ -14,14 +13,17 @@ from typing import Any
 import numpy as np
 
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Scored, Topology, table_size
+from hingeline.inference.factor_graph import Scored, Topology, most_states, table_size, top_sum
 
 Array = np.ndarray[Any, Any]
 
 
 @helper
-def _sort_factors(graph: Topology, order: Array, upper: Array) -> None:
-    """Factors from the roots outwards, and the place in its scope where each one was reached."""
+def _sort_factors(graph: Topology, order: Array, upper: Array) -> int:
+    """Factors from the roots outwards, and the place in its scope where each one was reached.
+
+    How many there are: those over no variables are constants.
+    """
     n = graph.n_states.shape[0]
     seen = np.zeros(n, dtype=np.bool_)
     done = np.zeros(order.shape[0], dtype=np.bool_)
@@ -51,29 +53,18 @@ def _sort_factors(graph: Topology, order: Array, upper: Array) -> None:
                         seen[j] = True
                         queue[tail] = j
                         tail += 1
-    for c in range(order.shape[0]):  # factors over no variables are constants
-        if not done[c]:
-            order[count] = c
-            upper[count] = 0
-            count += 1
+    return count
 
 
 @helper
-def _scan(
-    graph: Topology,
-    tables: Array,
-    at: int,
-    c: int,
-    slot: int,
-    above: int,
-    beliefs: Array,
-    out: Array,
-) -> int:
+def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Array) -> int:
     """Look through a factor's table, with the beliefs of its variables but the one at ``slot``.
 
     ``above < 0``: the best values for each state of that variable, in ``out``. Otherwise the best
     joint state where it has the state ``above``.
     """
+    graph = scored.graph
+    at = scored.table_start[c]
     begin = graph.scope_start[c]
     end = graph.scope_start[c + 1]
     last = graph.scope[end - 1]
@@ -100,7 +91,7 @@ def _scan(
             continue
         for t in range(states):
             k = row * states + t
-            value = base + tables[at + k]
+            value = base + scored.tables[at + k]
             s = t
             if digit >= 0:
                 value += beliefs[first + t]
@@ -114,59 +105,30 @@ def _scan(
 
 
 @helper
-def max_product(scored: Scored, y: Array) -> float:
-    """Best assignment of a forest in ``y``; its value."""
+def max_product(scored: Scored, y: Array) -> None:
+    """Best assignment of a forest in ``y``."""
     graph = scored.graph
-    unary, tables, table_start = scored.unary, scored.tables, scored.table_start
-    n = graph.n_states.shape[0]
     m = graph.scope_start.shape[0] - 1
     order = np.empty(m, dtype=np.int64)
     upper = np.empty(m, dtype=np.int64)
-    _sort_factors(graph, order, upper)
-    width = graph.unary_start[n]
-    beliefs = np.empty(width)
-    for k in range(width):
-        beliefs[k] = unary[k]
-    below = np.zeros(n, dtype=np.bool_)  # a factor is above it
-    most = 0
-    for i in range(n):
-        most = max(most, graph.n_states[i])
-    message = np.empty(most)
-    value = 0.0
-    for place in range(m - 1, -1, -1):
+    count = _sort_factors(graph, order, upper)
+    beliefs = scored.unary.copy()
+    message = np.empty(most_states(graph))
+    for place in range(count - 1, -1, -1):
         c = order[place]
-        start = graph.scope_start[c]
-        if graph.scope_start[c + 1] == start:
-            value += tables[table_start[c]]
-            continue
-        _scan(graph, tables, table_start[c], c, upper[place], -1, beliefs, message)
-        for p in range(start, graph.scope_start[c + 1]):
-            i = graph.scope[p]
-            if p == start + upper[place]:
-                for s in range(graph.n_states[i]):
-                    beliefs[graph.unary_start[i] + s] += message[s]
-            else:
-                below[i] = True
-    for i in range(n):
-        first = graph.unary_start[i]
-        best = 0
-        for s in range(1, graph.n_states[i]):
-            if beliefs[first + s] > beliefs[first + best]:
-                best = s
-        if not below[i]:
-            y[i] = best
-            value += beliefs[first + best]
-    for place in range(m):
+        _scan(scored, c, upper[place], -1, beliefs, message)
+        i = graph.scope[graph.scope_start[c] + upper[place]]
+        for s in range(graph.n_states[i]):
+            beliefs[graph.unary_start[i] + s] += message[s]
+    top_sum(graph, beliefs, y)  # right for the roots; what is below them follows
+    for place in range(count):
         c = order[place]
         start = graph.scope_start[c]
         end = graph.scope_start[c + 1]
-        if end == start:
-            continue
         above = y[graph.scope[start + upper[place]]]
-        joint = _scan(graph, tables, table_start[c], c, upper[place], above, beliefs, message)
+        joint = _scan(scored, c, upper[place], above, beliefs, message)
         for p in range(end - 1, start - 1, -1):
             i = graph.scope[p]
             if p != start + upper[place]:
                 y[i] = joint % graph.n_states[i]
             joint //= graph.n_states[i]
-    return value

@@ -108,28 +108,23 @@ def from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
     if type(value) is list:
         return [from_json(part, arrays) for part in value]
     ((kind, content),) = value.items()
-    if kind == "float":
-        return _NOT_FINITE[content]
     if kind == "tuple" and type(content) is list:
         return tuple(from_json(part, arrays) for part in content)
     if kind == "dict":
         return {from_json(key, arrays): from_json(part, arrays) for key, part in content}
-    if kind == "array":
-        return arrays[content]
-    if kind == "type":
-        return _SCALAR_TYPES[content]
     if kind == "encoder":
         return encoder_from_json(content, arrays)
-    raise ValueError(f"there is no type {kind!r:.40}")
+    tables: dict[str, Any] = {"float": _NOT_FINITE, "array": arrays, "type": _SCALAR_TYPES}
+    require(kind in tables, f"there is no type {kind!r:.40}")
+    return tables[kind][content]
 
 
 def encoder_to_json(encoder: Any, arrays: dict[str, Array], name: str) -> dict[str, Any]:
     """Class and state of a feature encoder; its arrays go to ``arrays`` below ``name``."""
     kind = type(encoder).__name__
     if kind not in ENCODERS or not isinstance(encoder, encoder_class(kind)):
-        raise NotStorable(
-            f"{name} is a {kind}, which is none of Hingeline's own encoders ({', '.join(ENCODERS)})"
-        )
+        ours = f"Hingeline's own encoders ({', '.join(ENCODERS)})"
+        raise NotStorable(f"{name} is a {kind}, which is not one of {ours}")
     try:
         meta, parts = encoder.to_state()
     except NotFittedError:  # a constructor parameter: its own parameters are all there is
@@ -142,8 +137,7 @@ def encoder_to_json(encoder: Any, arrays: dict[str, Array], name: str) -> dict[s
 def encoder_from_json(stored: Any, arrays: Mapping[str, Array]) -> Any:
     """The encoder that :func:`encoder_to_json` stored."""
     kind = stored["class"]
-    if kind not in ENCODERS:
-        raise ValueError(f"there is no encoder {kind!r:.40}")
+    require(kind in ENCODERS, f"there is no encoder {kind!r:.40}")
     if "parameters" in stored:
         own = {key: from_json(value, arrays) for key, value in stored["parameters"].items()}
         return encoder_class(kind)(**own)
@@ -193,16 +187,12 @@ def save(
         from hingeline.modelfile.stream_state import state_to_arrays
 
         kept = state_to_arrays(model)
-    header: dict[str, Any] = {
-        "estimator": kind,
-        "parameters": parameters,
-        "left_out": left_out,
-        "classes": classes_to_json(model.classes_),
-        "n_features_in": int(model.n_features_in_),
-    }
+    header: dict[str, Any] = {"estimator": kind, "parameters": parameters, "left_out": left_out}
+    header["classes"] = classes_to_json(model.classes_)
+    header["n_features_in"] = int(model.n_features_in_)
     if hasattr(model, "feature_names_in_"):
-        content, ends = pack_texts(list(model.feature_names_in_))
-        arrays["feature_names/bytes"], arrays["feature_names/ends"] = content, ends
+        packed = pack_texts(list(model.feature_names_in_))
+        arrays["feature_names/bytes"], arrays["feature_names/ends"] = packed
     if hasattr(model, "scheme"):
         header["scheme"] = getattr(model, "scheme_", None)
     if hasattr(model, "encoder_"):
@@ -493,7 +483,7 @@ def classes_from_json(stored: dict[str, Any]) -> Array:
 
 
 def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-    """Certificate and curve; a certificate of other weights is none."""
+    """Certificate and curve; a certificate of other weights does not count."""
     flags = dict.fromkeys(("converged_", "oracle_exact_", "oracle_bounds_"), bool)
     kinds: dict[str, type] = {**flags, "stop_reason_": str}
     stored, report = header["certificate"], header["weights"]

@@ -10,19 +10,13 @@ The file is an ordinary safetensors file, which any safetensors library opens:
 * the arrays' bytes, little-endian and C-contiguous, without gaps, the widest numbers first so
   that all are aligned.
 
-Nothing in it is code, and no pickle is read or written. A file is not trusted: sizes are checked
-against the file before anything is allocated for them, so what is read takes no more memory than
-the file has bytes, plus a bounded header. Arrays are read into memory of their own (aligned and
-writable, as kernels want them), not mapped: a mapped file that is cut short later ends the
-process, and cannot be replaced on every system.
+Nothing in it is code. A file is not trusted: sizes are checked against the file before anything is
+allocated for them, so reading takes no more memory than the file has bytes, plus a bounded header.
+Arrays are read, not mapped: a mapped file that is cut short later ends the process.
 
-The safetensors library can open the files but neither writes nor reads them here. It writes
-metadata in an order that differs from process to process, so that files of one model differ; it
-maps a file or takes twice its size; and it accepts headers that are refused here (unknown keys,
-dimensions without limit, booleans that are neither 0 nor 1).
-
-This module knows no estimator; :mod:`hingeline.modelfile.estimators` says what a model's header
-and arrays are.
+The safetensors library neither writes nor reads the files here: it writes metadata in an order that
+differs from process to process, maps a file or takes twice its size, and accepts headers that are
+refused here (unknown keys, dimensions without limit, booleans that are neither 0 nor 1).
 """
 
 from __future__ import annotations
@@ -45,7 +39,7 @@ from hingeline._files import replacing
 
 Array = np.ndarray[Any, Any]
 
-UNKNOWN = "it is in no format known here"
+UNKNOWN = "its format is not known here"
 _PACKED = "file; decompress it first if a model is inside"
 _PICKLE = "a Python pickle, which can run code and is never opened here"
 _SIGNATURES: dict[bytes, str] = {
@@ -64,7 +58,7 @@ _SIGNATURES: dict[bytes, str] = {
 
 
 def seems_to_be(first: bytes) -> str:
-    """What a file that is no model seems to be, from its first bytes."""
+    """What a file that is not a model seems to be, from its first bytes."""
     if not first:
         return "it is empty"
     for signature, what in _SIGNATURES.items():
@@ -76,7 +70,7 @@ def seems_to_be(first: bytes) -> str:
     return UNKNOWN
 
 
-#: Version of the format, the only one that is read: raise it when files of before no longer load.
+#: Version of the format, the only one that is read: raise it when older files no longer load.
 VERSION = 2
 #: Limits of the JSON: bytes, nesting, and values of the file's own header and of the model's.
 MAX_JSON_BYTES = 4 * 2**20
@@ -193,7 +187,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _parse_integer(digits: str) -> int:
@@ -279,7 +273,7 @@ def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Header and arrays of a model file; these are aligned, writable and nobody else's."""
+    """Header and arrays of a model file; the arrays are aligned, writable and not shared."""
     with _open(path) as file:
         metadata, tensors, start = _read_table(file)
         header = _parse_header(metadata)
@@ -311,7 +305,7 @@ def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """The file; what is found wrong with it is said of its name."""
     try:
         # Before opening: to open a pipe would wait for a writer.
-        kind = "a folder" if os.path.isdir(path) else "no regular file"
+        kind = "a folder" if os.path.isdir(path) else "not a regular file"
         regular = stat.S_ISREG(os.stat(path).st_mode)
         _demand(regular, f"is {kind}: give the path of a model file.")
         with open(path, "rb", buffering=0) as file:
@@ -338,7 +332,7 @@ def _read_table(file: BinaryIO) -> tuple[dict[str, str], dict[str, TensorInfo], 
     what = seems_to_be(bytes(first))
     strange = size < 10 or length < 2 or first[8:9] != b"{"
     strange = strange or (length > MAX_JSON_BYTES and what != UNKNOWN)
-    _demand(not strange, f"is no Hingeline model: {what}.")
+    _demand(not strange, f"is not a Hingeline model: {what}.")
     told = f"has a header of {length} bytes, over the limit of {MAX_JSON_BYTES}"
     _demand(length <= MAX_JSON_BYTES, f"{told}: {DAMAGED}.")
     told = f"is cut short (its header has {length} bytes, the file {size})"
@@ -354,7 +348,7 @@ def _read_table(file: BinaryIO) -> tuple[dict[str, str], dict[str, TensorInfo], 
     ours = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     ours = ours and metadata.get("format") == "hingeline"
     what = "it seems to be a safetensors file of another program"
-    _demand(ours, f"is no Hingeline model: {what}.")
+    _demand(ours, f"is not a Hingeline model: {what}.")
     version = metadata.get("version", "")
     counted = re.fullmatch("[1-9][0-9]{0,8}", version)
     _demand(counted, f"has format version {version[:20]!r}: {DAMAGED}.")

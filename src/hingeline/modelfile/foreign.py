@@ -38,7 +38,7 @@ class Lines:
                     text = file.read()
             except UnicodeDecodeError:
                 raise ValueError(
-                    f"{self.name} is no text in UTF-8: give {what}, not a binary model."
+                    f"{self.name} is not UTF-8 text: give {what}, not a binary model."
                 ) from None
         # Only line ends of files end a line: names may hold the others that Python knows.
         self.lines = text.split("\n")
@@ -53,7 +53,7 @@ class Lines:
     def take(self) -> str:
         """The next line; refused at the end."""
         more = self.at < len(self.lines)
-        self.demand(more, "the file ends here, but more was to come: is it complete?")
+        self.demand(more, "the file ends here, but more should follow: is it complete?")
         self.at += 1
         return self.lines[self.at - 1]
 
@@ -283,11 +283,11 @@ def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
     while (line := lines.take().strip()) != "w":
         key, _, value = line.partition(" ")
         fine = key in (*needed, "rho")
-        lines.demand(fine, f"{line[:40]!r} is no line of a LIBLINEAR model's header.")
+        lines.demand(fine, f"{line[:40]!r} is not a line of a LIBLINEAR model's header.")
         lines.demand(key not in known, f"{key} is given twice.")
         known[key] = value
         fine = key != "solver_type" or value in LIBLINEAR_CLASSIFIERS
-        text = f"a model of solver {value[:40]!r} is no classifier: train with -s 0 to 7."
+        text = f"a model of solver {value[:40]!r} is not a classifier: train with -s 0 to 7."
         lines.demand(fine, text)
     for key in needed:
         lines.demand(key in known, f"the header lacks {key}: give a model that LIBLINEAR saved.")

@@ -66,7 +66,7 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays |= {"used": used, "y": y, "mass": mass, "drift": drift}
     if offsets is not None:
         arrays["offsets"] = offsets
-    meta = {"visits": float(stream.visits)}
+    meta = {"visits": float(stream.visits), "fresh": int(stream.fresh)}
     try:
         state = StoredState(model, meta, arrays)
     except ValueError as error:
@@ -85,12 +85,12 @@ class StoredState:
     """A state as a file has it, checked; made into a dual state when it is needed."""
 
     def __init__(self, model: Any, meta: Any, arrays: Mapping[str, Array]) -> None:
-        described = isinstance(meta, dict) and set(meta) == {"visits"}
+        described = isinstance(meta, dict) and set(meta) == {"visits", "fresh"}
         require(described, "the state is described wrongly")
-        visits = meta["visits"]
-        counted = type(visits) in (int, float) and 0 <= visits < 2**52
-        require(counted, "visits must be a count")
-        self.visits = float(visits)
+        for name, value in meta.items():
+            counted = type(value) in (int, float) and 0 <= value < 2**52 and value == int(value)
+            require(counted, f"{name} must be a count")
+        self.visits, self.fresh = float(meta["visits"]), int(meta["fresh"])
         chain = "transition" in model._layout
         names = {name for name in _TYPES if chain or name != "offsets"}
         require(set(arrays) == names, "the arrays of the state are not those it needs")
@@ -134,6 +134,7 @@ class StoredState:
         known = len(labels) and _within(labels, n_labels)
         require(known, "the state has labels that the model does not have")
         weights = rows["weights"]
+        require(self.fresh <= len(weights), "fresh must be at most the number of examples")
         fine = weights.shape == self.lengths.shape and np.isfinite(weights).all()
         require(fine, "the weights of the state's examples are not numbers")
         fine = (weights >= 0).all() and weights.any()

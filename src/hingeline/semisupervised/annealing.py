@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline.constraints.learning import change_rule
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.blocks import fill_gram
 from hingeline.core.primitives import Workers
@@ -38,16 +39,15 @@ NO_LABELS = np.zeros(0, dtype=np.int32)
 
 #: C_u as printed: 1e-4, 3e-4, …, 1.
 PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-#: What is tried by default: the weight of an unlabelled sequence beside that of a labelled one.
-#: How large C_u must be depends on C_l: at C_l = 2 and u = 1000 values up to 1 hardly move weights.
-RELATIVE = (0.01, 0.03, 0.1, 0.3)
+#: What is tried by default: C_u/u, the cost of an unlabelled sequence. C_u up to 1 hardly moves the
+#: weights, and what it takes to move them depends on the features, not on C.
+PRICES = (0.01, 0.03, 0.1, 0.3)
 
 
 class AnnealingStep(NamedTuple):
     """One value of C_u. The four parts of the objective are as they enter it, weights included.
 
-    Plain predictions are those of the weights alone, without constraints, on the unlabelled
-    sequences; y* are the labels that switching found.
+    Plain predictions are those of the weights alone on the unlabelled sequences.
     """
 
     C_u: float  # 0: labelled sequences only
@@ -133,6 +133,11 @@ class Annealing:
     ) -> None:
         self.settings, self.data, self.penalties = settings, data, penalties
         self.learned = settings.weights == "learned"
+        rules = penalties.constraints
+        most = max((rule.weight for rule in rules if not rule.hard), default=1.0)
+        # Plain predictions may break hard rules, which then count like the heaviest soft one.
+        soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in rules]
+        self._counted = Penalties(soft, data.words, penalties.classes, unknown="ignore")
         self.workers, self.rng, self.dev = workers, rng, dev
         self.problem: ChainProblem = data.make_problem(0, data.n)
         self._solver = WarmSolver(data.model, self.problem)
@@ -144,8 +149,7 @@ class Annealing:
         An interruption ends it; the steps that are complete are kept.
         """
         if schedule is None:
-            together = float(self.data.model.C) * (self.data.n - self.data.first)
-            schedule = [share * together for share in RELATIVE]
+            schedule = [price * (self.data.n - self.data.first) for price in PRICES]
         began = time.perf_counter()
         result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
@@ -203,7 +207,8 @@ class Annealing:
             search = ConstrainedLabels(
                 self.problem, first, weights, scale, self.penalties, self.workers
             )
-            labels = search.find_with_shares(self._prices)
+            # Learned shares weigh too little to be worth prices.
+            labels = search.find() if self.learned else search.find_with_shares(self._prices)
         if not settings.max_sweeps:
             return labels, 0
         found = switch_labels(
@@ -259,7 +264,7 @@ class Annealing:
             alternations=rounds,
             settled=settled,
             changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
-            violations=self.penalties.total(plain),
+            violations=self._counted.total(plain),
             agreement=float(np.mean(labels == plain)),
             stability=float(np.mean(before == plain)) if path.results else math.nan,
             dev_score=score,
@@ -286,11 +291,11 @@ class Annealing:
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
-    """Choose a step without labels: the first that removes nine tenths of the violations.
+    """Choose a step without labels: the first that removes 98 % of the violations.
 
     The violations are those of plain predictions; all that any step removes of them, counted from
     the supervised solution, is the whole. Later steps only move the predictions further.
     """
     costs = np.array([step.violations for step in steps])
-    reach = costs.min() + 0.1 * (costs[0] - costs.min())
+    reach = costs.min() + 0.02 * (costs[0] - costs.min())
     return int(np.argmax(costs <= reach))

@@ -23,13 +23,11 @@ from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import Annealing, AnnealingStep, choose_by_violations
 from hingeline.semisupervised.starting import (
-    STARTS,
     ConstrainedLabels,
     PartlyLabelled,
     find_words,
     prepare,
 )
-from hingeline.semisupervised.switching import ORDERS
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +35,6 @@ NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
     "weights for fixed labels is base_.duality_gap_ after a fit"
 )
-SELECTIONS = ("dev", "violations", "last")
 
 
 @dataclass(eq=False, repr=False)
@@ -178,10 +175,10 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         together. Python predicates make everything slower.
     C_u : sequence of float, optional
         The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
-        sequence weighs 0.01, 0.03, 0.1 and 0.3 of a labelled one.
+        sequence costs 0.01, 0.03, 0.1 and 0.3, where a labelled one costs C.
     select : {"dev", "violations", "last"}, optional
         Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
-        first step that removes nine tenths of the violations that any step removes, which needs
+        first step that removes 98 % of the violations that any step removes, which needs
         no labels; or the last. Violations are those of plain predictions on the unlabelled
         sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
     weights : {"learned", "given"}, default="learned"
@@ -268,8 +265,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             for k, value in enumerate(self._schedule):
                 positive(f"C_u[{k}]", value)
         one_of("weights", self.weights, ("learned", "given"))
-        one_of("start", self.start, STARTS)
-        one_of("order", self.order, ORDERS)
+        one_of("start", self.start, ("beam", "viterbi"))
+        one_of("order", self.order, ("sequential", "random"))
         if self.label_tol != 0:
             positive("label_tol", self.label_tol)
         positive("max_alternations", self.max_alternations, integer=True)
@@ -283,7 +280,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if self.max_switches is not None:
             positive("max_switches", self.max_switches, integer=True)
         if self.select is not None:
-            one_of("select", self.select, SELECTIONS)
+            one_of("select", self.select, ("dev", "violations", "last"))
         if self.select == "dev" and dev is None:
             raise ValueError("select='dev' needs development data: fit(X, y, dev=(X_dev, y_dev)).")
 

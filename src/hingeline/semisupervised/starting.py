@@ -34,8 +34,6 @@ from hingeline.structures.chain_batch import decode_all
 
 Array = np.ndarray[Any, Any]
 
-STARTS = ("beam", "viterbi")
-
 #: Hypotheses of the beam.
 BEAM_WIDTH = 8
 #: Prices of labels are changed so often in one call, by this times the logarithm of how far a share

@@ -44,8 +44,6 @@ from hingeline.structures.chain import ChainProblem, moves, position_scores
 
 Array = np.ndarray[Any, Any]
 
-ORDERS = ("sequential", "random")
-
 #: A switch must lower the objective by more than this share of its terms.
 SWITCH_ROUNDING = 1e-10
 

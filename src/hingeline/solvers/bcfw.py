@@ -32,8 +32,8 @@ Sampling
     are out of date would starve an example. Draws are made for a quarter of a pass at a time, in
     which none comes twice.
 Conjugate gradients
-    At a large C steps of single examples crawl: eight chains at C=10⁴ kept a gap of 79 % after 800
-    passes. As for :mod:`hingeline.solvers.sdm`, steps over all planes with mass help them out.
+    At a large C steps of single examples crawl. As for :mod:`hingeline.solvers.sdm`, steps over
+    all planes with mass help them out.
 Averaging
     The candidates for the primal are the last iterate and the average with weights ∝ k of the
     iterates w_k, which is that of the paper: ``w̄ ← k/(k+2)·w̄ + 2/(k+2)·w_k``. Over all of them
@@ -366,7 +366,6 @@ class BCFW(PlaneSolver):
             return self.steps == "plain" and not self.passes
 
         def unused(self, slack: str) -> Iterable[str]:
-            """What has no meaning beside the others."""
             if self.steps == "plain" or self.averaging == "all":
                 yield from ("max_planes", "patience")
             if self.published:
@@ -472,7 +471,6 @@ class BCFW(PlaneSolver):
         measure(self.compiled.problem, self.ws, self.w.copy(), self.squares)
 
     def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere."""
         super().repair()
         if self.options.published:
             self._measure()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -65,24 +65,25 @@ def row_add(indptr: Array, indices: Array, values: Array, i: int, step: float, u
             u[indices[p]] += step * values[p]
 
 
-@kernel
-def descend(
-    problem: Any,
-    cap: Array,
-    labels: Array,
-    orders: Array,
-    sign: Array,
-    offset: Array,
-    alpha: Array,
-    u: Array,
-    shrunk: Array,
-    bounds: Array,
-) -> None:
-    """Passes over the examples that can move; one row of ``orders`` each.
+class Tables(NamedTuple):
+    """What is known of the labels, a row each.
 
-    ``bounds`` of a label are the largest and the least slope of the pass before: an example at a
-    bound whose slope lies beyond them is not looked at before all are.
+    ``bounds`` are the largest and the least slope of the pass before: an example at a bound whose
+    slope lies beyond them is shrunk, and not looked at before all are.
     """
+
+    sign: Array  # (labels, examples), as the next two
+    offset: Array
+    alpha: Array
+    u: Array  # (labels, features)
+    shrunk: Array  # (labels, examples)
+    bounds: Array  # (labels, 2)
+
+
+@kernel
+def descend(problem: Any, cap: Array, labels: Array, orders: Array, tables: Tables) -> None:
+    """Passes over the examples that can move; one row of ``orders`` each."""
+    sign, offset, alpha, u, shrunk, bounds = tables
     indptr, indices, values = problem.indptr, problem.indices, problem.values
     for k in labels:
         own = u[k]
@@ -119,19 +120,10 @@ def descend(
 
 @kernel
 def look(
-    problem: Any,
-    cap: Array,
-    labels: Array,
-    sign: Array,
-    offset: Array,
-    alpha: Array,
-    u: Array,
-    shrunk: Array,
-    bounds: Array,
-    primals: Array,
-    duals: Array,
+    problem: Any, cap: Array, labels: Array, tables: Tables, primals: Array, duals: Array
 ) -> None:
     """Weights of the labels from their multipliers again; true primal and dual of both."""
+    sign, offset, alpha, u, shrunk, bounds = tables
     indptr, indices, values = problem.indptr, problem.indices, problem.values
     n = cap.shape[0]
     for k in labels:
@@ -183,39 +175,31 @@ class OneLabel:
         self.w = ROOT_2 * whole.u[k]
 
     def multipliers(self) -> Multipliers:
-        """One for each example."""
         mass = self.whole.alpha[self.k]
         counts = np.ones(len(mass), dtype=np.int64)
         return Multipliers(mass, self.whole.offset[self.k], mass, counts)
 
     def planes_in_use(self) -> tuple[Array, Array]:
-        """All."""
         return np.arange(len(self.sign)), np.ones(len(self.sign), dtype=np.int64)
 
     def products(self, support: Array, vector: Array) -> Array:
-        """Planes times a vector."""
         return np.asarray(self.sign * (self.whole.rows @ vector))
 
     def combine(self, support: Array, steps: Array, out: Array) -> None:
-        """``out += Σ steps·plane``."""
         out += self.whole.rows.T @ (self.sign * steps)
 
     def curvature(self, support: Array, parts: Any) -> tuple[Array, None]:
-        """``Σ σ·plane·planeᵀ`` of the planes that are free to move."""
         rows = self.whole.rows[parts.free]
         rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
         return 2.0 * (rows.T * parts.sigma[parts.free]) @ rows, None
 
     def dual(self) -> float:
-        """D of the multipliers."""
         return float(self.whole.duals[self.k])
 
     def best(self) -> tuple[Array, float]:
-        """The best weights and their primal."""
         return ROOT_2 * self.whole.best_u[self.k], float(self.whole.primals[self.k])
 
     def keep(self, weights: Array, primal: float) -> None:
-        """Remember weights if they are the best."""
         if primal < self.whole.primals[self.k]:
             self.whole.best_u[self.k] = weights / ROOT_2
             self.whole.primals[self.k] = primal
@@ -229,15 +213,8 @@ class ByLabel(CertifiedSolver):
     polishes = True
     saved_numbers = ("clock", "oracle_calls", "satisfied")
     saved_arrays = (
-        "alpha",
-        "u",
-        "best_u",
-        "primals",
-        "duals",
-        "shrunk",
-        "bounds",
-        "crawls",
-        "width",
+        *("alpha", "u", "best_u", "primals", "duals"),
+        *("shrunk", "bounds", "crawls", "width"),
     )
 
     def _begin(self, start: Array | None) -> None:
@@ -252,6 +229,8 @@ class ByLabel(CertifiedSolver):
         self.u, self.best_u = np.zeros((2, m, problem.n_features))
         self.shrunk = np.zeros((m, n), dtype=np.bool_)
         self.bounds = np.tile([math.inf, -math.inf], (m, 1))
+        known = (self.sign, self.offset, self.alpha, self.u, self.shrunk, self.bounds)
+        self.known = Tables(*known)
         self.primals, self.duals = np.full(m, math.inf), np.full(m, -math.inf)
         self.crawls = np.zeros(m, dtype=np.bool_)
         self.width = np.ones(m)  # of Newton steps, see there
@@ -287,13 +266,8 @@ class ByLabel(CertifiedSolver):
             self._take_newton_steps(k)
         swept = labels[~self.crawls[labels]]
         orders = np.stack([self.rng.permutation(self.active) for _ in range(PASSES)])
-        known = (self.sign, self.offset, self.alpha, self.u, self.shrunk, self.bounds)
-        self.workers.map(
-            lambda part, scratch: descend(
-                self.compiled.problem, self.form.cap, part, orders, *known
-            ),
-            swept,
-        )
+        given = (self.compiled.problem, self.form.cap)
+        self.workers.map(lambda part, scratch: descend(*given, part, orders, self.known), swept)
         self._certify(labels)
         now = self.primals - self.duals
         if self.compiled.problem.n_features <= NEWTON_FEATURES:
@@ -313,12 +287,9 @@ class ByLabel(CertifiedSolver):
     def _certify(self, labels: Array) -> None:
         """True primals and duals of these labels; the best of both are kept."""
         primals, duals = np.full((2, len(self.u)), math.nan)
-        known = (self.sign, self.offset, self.alpha, self.u, self.shrunk, self.bounds)
+        given = (self.compiled.problem, self.form.cap)
         self.workers.map(
-            lambda part, scratch: look(
-                self.compiled.problem, self.form.cap, part, *known, primals, duals
-            ),
-            labels,
+            lambda part, scratch: look(*given, part, self.known, primals, duals), labels
         )
         better = primals < self.primals
         self.best_u[better] = self.u[better]
@@ -338,15 +309,12 @@ class ByLabel(CertifiedSolver):
         return weights
 
     def best(self) -> tuple[Array, float]:
-        """The best weights of every label, and their primal."""
         return self._flat(self.best_u), float(self.primals.sum())
 
     def candidate(self) -> Array:
-        """The best weights so far."""
         return self._flat(self.best_u)
 
     def primal_of(self, weights: Array) -> float:
-        """True primal of given weights."""
         problem = self.compiled.problem
         table = weights[: problem.n_features * problem.n_columns].reshape(problem.n_features, -1)
         lead = table[:, problem.column_start + 1] - table[:, problem.column_start]
@@ -360,18 +328,14 @@ class ByLabel(CertifiedSolver):
         return float(self.primals.sum())
 
     def dual(self) -> float:
-        """The best duals of the labels, summed."""
         return float(self.duals.sum())
 
     @property
     def n_planes(self) -> int:
-        """Multipliers above 0."""
         return int(np.count_nonzero(self.alpha))
 
     def memory(self) -> Array:
-        """The multipliers (labels, examples)."""
         return self.alpha
 
     def repair(self) -> None:
-        """Weights and objectives from the multipliers again."""
         self._certify(np.arange(len(self.u)))

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import finite_helper, helper, kernel, prefetch
+from hingeline._jit import by_class, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import Mass, WorkingSet, step
 from hingeline.core.formulations import (
@@ -173,7 +173,7 @@ def make_work(alpha: Array, drift: Array) -> Work:
 
 @finite_helper
 def visit_isotropic(
-    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
     """:func:`visit` in closed form: ``Δf_j·Δf_k = square·(1 + [j = k])`` and no plane is scaled.
 
@@ -181,6 +181,7 @@ def visit_isotropic(
     multipliers: ``θ = κ·(T(θ) − T_old)``, ``κ = 1 + ridge/square``, or ``T(θ) = cap`` where that
     exceeds the bound.
     """
+    square = all_isotropy(problem, i)
     m = work.chosen.shape[0]
     at = i * m
     alpha = work.alpha
@@ -252,7 +253,7 @@ def visit_isotropic(
 
 @helper
 def visit(
-    problem: Any, form: Formulation, rule: Any, i: int, w: Array, coefficient: float, work: Work
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
     """Let a rule solve example i's dual and carry the change into w; the gap it had before."""
     m = work.chosen.shape[0]
@@ -326,37 +327,33 @@ def visit(
 
 
 @helper
-def prefetch_next(problem: Any, order: Array, t: int, w: Array, work: Work) -> None:
-    """Send for what the visits after the t-th will read."""
-    m = work.chosen.shape[0]
-    if t + 2 < order.shape[0]:
-        all_prefetch(problem, order[t + 1], order[t + 2], w)
-        for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
-            prefetch(work.alpha, p)
-            prefetch(work.drift, p)
+def visit_by_pairs(
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
+) -> float:
+    """In closed form where there is one."""
+    if form.rescaled == 0 and all_isotropy(problem, i) > 0.0:
+        return visit_isotropic(rule, problem, form, i, w, coefficient, work)
+    return visit(rule, problem, form, i, w, coefficient, work)
 
 
-@kernel
-def move_isotropic(
-    problem: Any,
-    form: Formulation,
-    rule: Any,
-    order: Array,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    visits: float,
-    gaps: Array,
-) -> None:
-    """:func:`move_all` where every visit has the closed form, which is quicker to compile."""
-    work = make_work(alpha, drift)
-    k = visits
-    for t in range(order.shape[0]):
-        prefetch_next(problem, order, t, w, work)
-        i = order[t]
-        k += 1.0
-        square = all_isotropy(problem, i)
-        gaps[i] = visit_isotropic(problem, form, i, w, k * (k - 1.0), square, work)
+class Isotropic(NamedTuple):
+    """The rule where every visit has the closed form, which is quicker to compile."""
+
+    precision: float
+
+
+#: How an example is visited under a rule.
+VISITS: dict[type, Callable[..., float]] = {Isotropic: visit_isotropic, Pair: visit_by_pairs}
+
+
+def visit_under(
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
+) -> float:
+    """Visit example i as the rule says; the gap it had before."""
+    return VISITS[type(rule)](rule, problem, form, i, w, coefficient, work)
+
+
+by_class(visit_under, VISITS.get)
 
 
 @kernel
@@ -373,16 +370,17 @@ def move_all(
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
     work = make_work(alpha, drift)
+    m = alpha.shape[1]
     k = visits
     for t in range(order.shape[0]):
-        prefetch_next(problem, order, t, w, work)
+        if t + 2 < order.shape[0]:  # send for what the next visits will read
+            all_prefetch(problem, order[t + 1], order[t + 2], w)
+            for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
+                prefetch(work.alpha, p)
+                prefetch(work.drift, p)
         i = order[t]
         k += 1.0
-        square = all_isotropy(problem, i) if form.rescaled == 0 else 0.0
-        if square > 0.0:
-            gaps[i] = visit_isotropic(problem, form, i, w, k * (k - 1.0), square, work)
-        else:
-            gaps[i] = visit(problem, form, rule, i, w, k * (k - 1.0), work)
+        gaps[i] = visit_under(rule, problem, form, i, w, k * (k - 1.0), work)
 
 
 @kernel
@@ -497,12 +495,12 @@ class EnumeratedSDM(CertifiedSolver):
         shape = (compiled.n, compiled.n_outputs)
         self.alpha = np.zeros(shape) if start is None else start
         self.drift = np.zeros(shape)
+        self.counts = np.full(*shape)
         self._spare = aligned_zeros(compiled.n_weights)  # small beside the tables above
         losses = compiled.output_losses()
         self.offsets, self.square, self.reach = measure_all(form, losses, compiled.output_squares)
-        if compiled.isotropic and not form.rescaled and self.mover is move_all:
-            self.mover = move_isotropic
-        self.rule: Any = Pair(self.options.precision)
+        closed = compiled.isotropic and not form.rescaled
+        self.rule: Any = (Isotropic if closed else Pair)(self.options.precision)
         n_weights = math.inf if compiled.matrix_order is None else len(compiled.matrix_order)
         few = n_weights <= self.options.newton_weights and not self.hard
         self.accelerate = Accelerator(self.options.cg_steps, n_weights if few else math.inf)
@@ -535,7 +533,6 @@ class EnumeratedSDM(CertifiedSolver):
 
     @property
     def n_planes(self) -> int:
-        """Planes with mass."""
         return int(np.count_nonzero(self.alpha))
 
     def sweep(self) -> float:
@@ -602,15 +599,13 @@ class EnumeratedSDM(CertifiedSolver):
         )
         self.oracle_calls += self.compiled.n
 
-    mover: Any = staticmethod(move_all)
-
     def move(self, examples: Array, form: Formulation) -> None:
         """Visit examples in a random order."""
         self.move_in(shuffle_runs(self.rng, examples), form)
 
     def move_in(self, order: Array, form: Formulation) -> None:
         """Visit examples in the order given."""
-        self.mover(
+        move_all(
             *(self.compiled.problem, form, self.rule, order, self.alpha, self.drift, self.w),
             *(self.visits, self.gaps),
         )
@@ -620,24 +615,20 @@ class EnumeratedSDM(CertifiedSolver):
     # State ---------------------------------------------------------------------------------
 
     def multipliers(self) -> Multipliers:
-        """Those of all outputs."""
-        mass, offset, drift = (t.reshape(-1) for t in (self.alpha, self.offsets, self.drift))
-        return Multipliers(mass, offset, drift, np.full(*self.alpha.shape))
+        mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()
+        return Multipliers(mass, offset, drift, self.counts)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
-        """``out += factor·Σ mass·a·Δf``, with a mass for each output."""
         table = masses.reshape(self.alpha.shape)
         add_all(self.compiled.problem, self.form, table, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
-        """``a·Δf·vector`` of the planes in ``support``."""
         out = np.empty(len(support))
         scores_of(self.compiled.problem, self.form, support, self.alpha.shape[1], vector, out)
         return out
 
     def planes_in_use(self) -> tuple[Array, Array]:
-        """All outputs."""
-        return np.arange(self.alpha.size), np.full(*self.alpha.shape)
+        return np.arange(self.alpha.size), self.counts
 
     def curvature(self, support: Array, parts: Any) -> tuple[Array, Array | None]:
         """Made by the structure, which knows what planes share."""
@@ -649,11 +640,9 @@ class EnumeratedSDM(CertifiedSolver):
         return matrix, order
 
     def mean_square(self) -> float:
-        """Mean of ``‖a·Δf‖²`` over all wrong outputs."""
         return self.square
 
     def memory(self) -> Array:
-        """The table of multipliers."""
         return self.alpha
 
     def _find_violations(self) -> None:

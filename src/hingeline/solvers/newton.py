@@ -23,12 +23,10 @@ Lagrangian method for solving Lasso problems* (2018).
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from threadpoolctl import ThreadpoolController
 
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros
@@ -146,12 +144,6 @@ class Curvature(NamedTuple):
         return np.asarray(rows.T @ rows)
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    """One thread in linear algebra: the same bits on any number of cores."""
-    return ThreadpoolController()
-
-
 def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool, bool, int]:
     """Find the next β; whether the dual rose, whether the primal fell, and the steps it took.
 
@@ -185,9 +177,13 @@ def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool,
         solver.combine(support, alpha, image)
         return 0.5 * float(w @ w) + value, image
 
-    starts = [solver.w.copy(), solver.best()[0].copy(), aligned_zeros(len(solver.w))]
-    w = min(starts, key=lambda start: evaluate(start)[0])
-    value, image = evaluate(w)
+    value = math.inf
+    for start in (aligned_zeros(len(solver.w)), solver.w.copy(), solver.best()[0].copy()):
+        reached, trial_image = evaluate(start)
+        if not reached > value:
+            w, value, image = start, reached, trial_image
+    if w is not start:
+        value, image = evaluate(w)
     chosen: tuple[Array, Array] | None = None
     least = solver.best()[1] if solver.certifies else math.inf
     before = least
@@ -204,8 +200,7 @@ def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool,
         gradient = w - image
         if step > 0 and 0.5 * float(gradient @ gradient) <= SHARE * (least - bound):
             break
-        with _blas().limit(limits=1, user_api="blas"):
-            direction = _solve(*solver.curvature(support, curvature), gradient)
+        direction = _solve(*solver.curvature(support, curvature), gradient)
         slope = float(direction @ gradient)
         if not slope < 0.0:
             break

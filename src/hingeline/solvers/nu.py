@@ -235,7 +235,6 @@ class NuCertificate:
         self._points[at], self._levels[at] = weights, level
 
     def lower_bound(self) -> float:
-        """The best value of (12) known."""
         return self._bound
 
     def positive_part(self, primal: float) -> float:
@@ -530,7 +529,6 @@ class NuSearch(NuCertificate, CertifiedSolver):
     # The dual side -------------------------------------------------------------------------
 
     def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere."""
         super().repair()
         self.mix(self._rho * self.w, self.level())
 

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._jit import helper, kernel
+from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import (
     KEEP,
@@ -57,7 +57,6 @@ from hingeline.core.formulations import (
     Formulation,
     add_hinge,
     most_violated,
-    most_violated_sum,
     plane_offset,
     plane_scale,
     total_slack_cost,
@@ -66,6 +65,7 @@ from hingeline.core.primitives import (
     PADDING,
     Compiled,
     all_add,
+    decode_excess,
     output_length,
     plane_add,
     plane_loss,
@@ -267,43 +267,32 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
 # summed in order: the same numbers for any count of threads.
 
 
-@helper
-def add_worst(problem: Any, form: Formulation, i: int, y: Array, h: float, g: Array) -> float:
-    """Add the plane of output y, if its hinge h is positive; its share in b."""
-    if h <= 0.0:
-        return 0.0
-    loss = plane_loss(problem, i, y)
-    plane_add(problem, i, y, form.cap[i] * plane_scale(form, loss), g)
-    return form.cap[i] * plane_offset(form, loss)
-
-
-@kernel
-def cut_worst_sum(
-    problem: Any, form: Formulation, order: Array, w: Array, g: Array, violation: Array
-) -> float:
-    """The most violated outputs, where the hinge is a sum of score and loss."""
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
-    b = 0.0
-    for i in order:
-        y = buffer[: output_length(problem, i)]
-        h = most_violated_sum(problem, form, i, w, 1.0, y)
-        violation[i] = max(h, 0.0)
-        b += add_worst(problem, form, i, y, h, g)
-    return b
-
-
 @kernel
 def cut_worst(
-    problem: Any, form: Formulation, order: Array, w: Array, g: Array, violation: Array
+    problem: Any,
+    form: Formulation,
+    any_hinge: Any,
+    order: Array,
+    w: Array,
+    g: Array,
+    violation: Array,
 ) -> float:
-    """The most violated outputs, for any hinge."""
+    """The most violated outputs; ``any_hinge`` None: hinges are sums of score and loss."""
     buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     b = 0.0
     for i in order:
         y = buffer[: output_length(problem, i)]
-        h = most_violated(problem, form, i, w, 1.0, y)
-        violation[i] = max(h, 0.0)
-        b += add_worst(problem, form, i, y, h, g)
+        excess = 0.0
+        if any_hinge is not None:
+            h = most_violated(problem, form, i, w, 1.0, y)
+        else:  # the violation is what decoding says at most, the cut is made of what it found
+            excess = decode_excess(problem, i, w, 1.0, y)
+            h = plane_loss(problem, i, y) - plane_score(problem, i, y, w)
+        violation[i] = max(h + excess, 0.0)
+        if h > 0.0:
+            loss = plane_loss(problem, i, y)
+            plane_add(problem, i, y, form.cap[i] * plane_scale(form, loss), g)
+            b += form.cap[i] * plane_offset(form, loss)
     return b
 
 
@@ -340,7 +329,7 @@ def cut_violated(
     """All violated outputs, by k-best decoding; over ``limit`` of them: violation ``inf``."""
     b = 0.0
     for i in order:
-        ys, complete = all_violated(problem, form, i, w, limit)
+        ys, _, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         steps = np.empty(ys.shape[0])
         for j in range(ys.shape[0]):
@@ -430,7 +419,6 @@ class OneSlack(CertifiedSolver):
         violators: str | int = "argmax"
 
         def unused(self, slack: str) -> Iterable[str]:
-            """What has no meaning beside the others."""
             if self.schedule == "published":
                 yield "step"
             else:
@@ -440,15 +428,16 @@ class OneSlack(CertifiedSolver):
             if slack == "max" or self.violators != "all":
                 yield "max_outputs"
 
-    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding")
+    saved_numbers = (*CertifiedSolver.saved_numbers, "decoding", "found_primal")
 
     def _begin(self, start: CutMemory | None) -> None:
         compiled, form = self.compiled, self.form
         self.published = self.options.schedule == "published"
         self.known: WorkingSet | None = None  # the sets V_i, where sums are over what was met
-        self.limits: tuple[int, ...] = ()  # what the kernel is told beside the formulation
+        self.limits: tuple[Any, ...] = ()  # what the kernel is told beside the formulation
+        kernel: Any = cut_worst
         if not form.summed:  # one output an example
-            kernel: Any = cut_worst if form.rescaled or form.root else cut_worst_sum
+            self.limits = (1 if form.rescaled or form.root else None,)
         elif self.options.violators != "all":
             kernel, self.restricted = cut_known, True
             self.known = empty_working_set(compiled.lengths, gram=False)
@@ -464,6 +453,7 @@ class OneSlack(CertifiedSolver):
         self.offsets = np.zeros(n_blocks)
         self.cuts = empty_cuts(size)
         self.decoding = True  # in the next round
+        self.found_primal = math.inf  # of the best weights, where decoding has bounds only
         caps = form.cap[self.active]
         unit = caps.mean() if form.summed else caps.sum()
         self.epsilon = float(unit) * (self.options.epsilon or 0.0)
@@ -492,11 +482,9 @@ class OneSlack(CertifiedSolver):
 
     @property
     def n_planes(self) -> int:
-        """Cuts, and outputs in the sets V_i."""
         return self.cuts.known + (0 if self.known is None else self.known.n_planes)
 
     def dual(self) -> float:
-        """``Σ β·b − ½‖w‖²``."""
         return self.cuts.linear() - 0.5 * float(self.w @ self.w)
 
     def sweep(self) -> float:
@@ -510,10 +498,17 @@ class OneSlack(CertifiedSolver):
         elif best is not None and not self.published and math.isfinite(self._best_primal):
             point = np.asarray(best + self.options.step * (self.w - best))
         g, b, primal = self._cut_at(point, decode)
-        if decode:
+        slack, known = b - float(g @ point), self.cuts.slack_at(point)
+        # With bounds only, the best weights are those for the outputs found, now or before: where
+        # bounds are least nothing may be learnt (they are tight at w = 0), and no cut lowers them.
+        found = 0.5 * float(point @ point) + max(slack, known)
+        if decode and (self.exact or self.restricted):
+            self.keep(point, primal)
+        elif decode and found < self.found_primal:
+            self.found_primal, self._best_primal = found, math.inf
             self.keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
-        excess = b - float(g @ point) - self.cuts.slack_at(point)
+        excess = slack - known
         if self.options.epsilon is not None:
             left = excess if self.published else self._distance()
             if decode and left <= self.epsilon:
@@ -552,10 +547,14 @@ class OneSlack(CertifiedSolver):
         primal = 0.5 * float(point @ point) + total_slack_cost(self.form, self.violation)
         return self.sums.sum(axis=0), float(self.offsets.sum()), primal
 
+    def certify(self) -> float:
+        """Try the last weights, too, where their primal may count."""
+        return super().certify() if self.exact or self.restricted else self._best_primal
+
     # Stopping and tolerances ---------------------------------------------------------------
 
     def _distance(self) -> float:
-        return self._best_primal - self.dual()
+        return min(self._best_primal, self.found_primal) - self.dual()
 
     def _tolerance(self) -> float:
         """What the inner solve may leave."""
@@ -581,7 +580,6 @@ class OneSlack(CertifiedSolver):
         self.w += self.cuts.beta @ self.cuts.vectors
 
     def repair(self) -> None:
-        """Weights from the multipliers again, after an interruption anywhere."""
         self.cuts.restrain()
         self._set_weights()
 
@@ -590,18 +588,15 @@ class OneSlack(CertifiedSolver):
         self.oracle_calls -= len(self.active)  # whoever asks has counted them
 
     def memory(self) -> CutMemory:
-        """Cuts, sets V_i and the best weights."""
         return CutMemory(self.cuts, self.known, self.best()[0])
 
     def tables(self) -> dict[str, Array]:
-        """Cuts and sets V_i, as arrays."""
         tables = {f"cuts.{name}": value for name, value in self.cuts.tables().items()}
         if self.known is not None:
             tables |= self.known._asdict()
         return tables
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        """Take over cuts and sets V_i of the same problem."""
         own = {name[5:]: value for name, value in tables.items() if name.startswith("cuts.")}
         self.cuts = cuts_from(own, len(self.w))
         if self.known is not None:

@@ -67,7 +67,8 @@ from hingeline.core.primitives import (
 )
 from hingeline.core.registry import option, option_names
 from hingeline.core.solver import PlaneSolver
-from hingeline.solvers.enumerated import EnumeratedSDM, Work, hinges, make_work, visit
+from hingeline.solvers.enumerated import VISITS, EnumeratedSDM, Work, visit
+from hingeline.solvers.enumerated import hinges as all_hinges
 from hingeline.solvers.sdm import SDM, Accelerator
 
 # Which outputs enter the working set when every hinge counts (``slack="sum"``).
@@ -98,42 +99,51 @@ FIRST = 64
 
 
 @helper
-def hinge(problem: Any, form: Formulation, i: int, y: Array, w: Array) -> float:
-    """``b − a·w·Δf`` of an output."""
-    loss = plane_loss(problem, i, y)
-    return plane_offset(form, loss) - plane_scale(form, loss) * plane_score(problem, i, y, w)
-
-
-@helper
-def violated(problem: Any, form: Formulation, i: int, w: Array, k: int) -> Array:
-    """The violated ones among the k best outputs, best first.
+def violated(problem: Any, form: Formulation, i: int, w: Array, k: int) -> tuple[Array, Array]:
+    """The violated ones among the k best outputs, best first, and their hinges.
 
     Margin rescaling asks for ``l − w·Δf > 0``, slack rescaling for ``w·Δf < 1``: under each, those
     that are violated are the best outputs with and without the loss.
     """
     ys = np.empty((k, output_length(problem, i)), dtype=np.int32)
+    hinges = np.empty(k)
     found = decode_best(problem, i, w, 0.0 if form.rescaled == 1 else 1.0, ys)
     count = 0
     while count < found:
-        y = ys[count]
-        asked = 1.0 if form.rescaled == 1 else plane_loss(problem, i, y)
-        if asked - plane_score(problem, i, y, w) <= 0.0:
+        loss = plane_loss(problem, i, ys[count])
+        score = plane_score(problem, i, ys[count], w)
+        if (1.0 if form.rescaled == 1 else loss) - score <= 0.0:
             break
+        hinges[count] = plane_offset(form, loss) - plane_scale(form, loss) * score
         count += 1
-    return ys[:count]
+    return ys[:count], hinges[:count]
+
+
+@helper
+def worst_violated(
+    problem: Any, form: Formulation, i: int, w: Array, k: int
+) -> tuple[Array, Array]:
+    """:func:`violated`; where only one is asked for, the argmax under any hinge."""
+    if k == 1:
+        ys = np.empty((1, output_length(problem, i)), dtype=np.int32)
+        hinges = np.empty(1)
+        hinges[0] = most_violated(problem, form, i, w, 1.0, ys[0])
+        count = 1 if hinges[0] > 0.0 else 0
+        return ys[:count], hinges[:count]
+    return violated(problem, form, i, w, k)
 
 
 @helper
 def all_violated(
     problem: Any, form: Formulation, i: int, w: Array, limit: int
-) -> tuple[Array, bool]:
-    """The violated outputs, best first, up to about ``limit``; whether these are all."""
+) -> tuple[Array, Array, bool]:
+    """The violated outputs, up to about ``limit``, and their hinges; whether these are all."""
     k = FIRST
-    ys = violated(problem, form, i, w, k)
+    ys, hinges = violated(problem, form, i, w, k)
     while ys.shape[0] == k and k < limit:
         k = min(4 * k, limit)
-        ys = violated(problem, form, i, w, k)
-    return ys, ys.shape[0] < k
+        ys, hinges = violated(problem, form, i, w, k)
+    return ys, hinges, ys.shape[0] < k
 
 
 @helper
@@ -150,16 +160,11 @@ def add_violators(
 ) -> float:
     """Put violated outputs of example i into its set; the slack of those that found no room."""
     left_out = 0.0
-    if wanted == 1:
-        y = np.empty(output_length(problem, i), dtype=np.int32)
-        h = most_violated(problem, form, i, w, 1.0, y)
-        if h > 0.0 and insert(problem, form, ws, i, y, clock, patience, scratch) < 0:
-            left_out = h
-        return left_out
-    ys = violated(problem, form, i, w, wanted if wanted > 0 else ws.used[i] - wanted)
+    k = wanted if wanted > 0 else ws.used[i] - wanted
+    ys, hinges = worst_violated(problem, form, i, w, k)
     for j in range(ys.shape[0]):
         if insert(problem, form, ws, i, ys[j], clock, patience, scratch) < 0:
-            left_out = add_hinge(form, left_out, hinge(problem, form, i, ys[j], w))
+            left_out = add_hinge(form, left_out, hinges[j])
     return left_out
 
 
@@ -204,16 +209,10 @@ def sum_over_found(
         if form.cap[i] == 0.0:
             continue
         slack = slack_of_known(problem, form, ws, i, w)
-        if wanted == 1:
-            y = np.empty(output_length(problem, i), dtype=np.int32)
-            h = most_violated(problem, form, i, w, 1.0, y)
-            if h > 0.0 and find(ws, i, y) < 0:
-                slack = add_hinge(form, slack, h)
-        else:
-            ys = violated(problem, form, i, w, wanted)
-            for j in range(ys.shape[0]):
-                if find(ws, i, ys[j]) < 0:
-                    slack = add_hinge(form, slack, hinge(problem, form, i, ys[j], w))
+        ys, hinges = worst_violated(problem, form, i, w, wanted)
+        for j in range(ys.shape[0]):
+            if find(ws, i, ys[j]) < 0:
+                slack = add_hinge(form, slack, hinges[j])
         violation[i] = slack
 
 
@@ -226,10 +225,10 @@ def sum_violations(
         violation[i] = 0.0
         if form.cap[i] == 0.0:
             continue
-        ys, complete = all_violated(problem, form, i, w, limit)
+        _, hinges, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
-        for j in range(ys.shape[0]):
-            slack = add_hinge(form, slack, hinge(problem, form, i, ys[j], w))
+        for h in hinges:
+            slack = add_hinge(form, slack, h)
         violation[i] = slack if complete else np.inf
 
 
@@ -279,15 +278,18 @@ def shift(beta: Array, m: int, base: float, cap: float) -> float:
 
 @helper
 def visit_in_boxes(
-    problem: Any, form: Formulation, i: int, w: Array, coefficient: float, square: float, work: Work
+    rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
-    """:func:`.enumerated.visit` in closed form."""
+    """:func:`.enumerated.visit`, in closed form where there is one."""
+    square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
+    if square <= 0.0:
+        return visit(rule, problem, form, i, w, coefficient, work)
     m = work.chosen.shape[0]
     at = i * m
     alpha = work.alpha
     losses = work.losses
     values = work.values
-    hinges(problem, form, i, m, w, losses, values)
+    all_hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
     slack = 0.0
     total = 0.0
@@ -317,30 +319,6 @@ def visit_in_boxes(
     return gap
 
 
-@kernel
-def move_all_in_boxes(
-    problem: Any,
-    form: Formulation,
-    rule: Any,
-    order: Array,
-    alpha: Array,
-    drift: Array,
-    w: Array,
-    visits: float,
-    gaps: Array,
-) -> None:
-    """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    work = make_work(alpha, drift)
-    k = visits
-    for i in order:
-        k += 1.0
-        square = all_isotropy(problem, i) if form.rescaled == 0 and rule.precision > 0.0 else 0.0
-        if square > 0.0:
-            gaps[i] = visit_in_boxes(problem, form, i, w, k * (k - 1.0), square, work)
-        else:
-            gaps[i] = visit(problem, form, rule, i, w, k * (k - 1.0), work)
-
-
 class EnumeratedSDCD(EnumeratedSDM):
     """Dual coordinate descent over all outputs; see the head of this module."""
 
@@ -353,10 +331,7 @@ class EnumeratedSDCD(EnumeratedSDM):
         violators: str = "all"
 
         def unused(self, slack: str) -> Iterable[str]:
-            """The published schedule uses none of the others."""
             return option_names(EnumeratedSDM) if self.schedule == "published" else ()
-
-    mover = staticmethod(move_all_in_boxes)
 
     def _begin(self, start: Array | None) -> None:
         super()._begin(start)
@@ -465,6 +440,9 @@ def _step(
 register_rule(Box, _step)
 
 
+VISITS[Box] = visit_in_boxes
+
+
 @kernel
 def published_pass(
     problem: Any,
@@ -503,12 +481,13 @@ class SDCD(PlaneSolver):
         schedule: str = option("improved", "what a pass does", words=SCHEDULES)
         kappa1: int = option(10, "the first passes of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
-        delta: float | None = option(None, "stop when no Σδ² exceeds it in a pass that decodes")
+        delta: float | None = option(
+            None, "stop when no Σδ² exceeds it in a pass that decodes; tol is not looked at"
+        )
         max_outputs: int | None = option(None, "violated outputs that a certificate lists")
         violators: str | int = "argmax"
 
         def unused(self, slack: str) -> Iterable[str]:
-            """What belongs to the other schedule, or to lists of all violators."""
             published = self.schedule == "published"
             yield from option_names(SDM) if published else ("kappa1", "kappa2", "delta")
             if self.violators != "all":
@@ -520,6 +499,8 @@ class SDCD(PlaneSolver):
         super()._begin(start)
         self.decoding = True
         self.published = self.options.schedule == "published"
+        # Algorithm 2 knows no certificate: where its own rule stops it, one at the end is enough.
+        self.certifies = self.published and self.options.delta is not None
         self.restricted = self.options.violators != "all" and not self.hard
         self.rule = Box(0.0 if self.published else self.options.precision)
         self.accelerate = Accelerator(self.options.cg_steps)

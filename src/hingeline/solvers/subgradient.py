@@ -116,7 +116,6 @@ class Subgradient(CertifiedSolver):
         return np.asarray(self.planes / max(self.state[TOTAL], 1e-300))
 
     def sweep(self) -> float:
-        """One pass in a new random order."""
         self._run()
         w = self.mean()
         return 0.5 * float(w @ w) + float(self.state[HINGES]) - self.lower_bound()
@@ -139,7 +138,6 @@ class Subgradient(CertifiedSolver):
         return float(self.state[LINEAR] / max(self.state[TOTAL], 1e-300))
 
     def lower_bound(self) -> float:
-        """``D`` of the mean of planes."""
         w = self.mean()
         return self._level() - 0.5 * float(w @ w)
 
@@ -150,18 +148,15 @@ class Subgradient(CertifiedSolver):
         return weights, float(self.state[MEAN_RHO] / mass)
 
     def candidate(self) -> Array:
-        """The averaged weights."""
         return self.average()[0]
 
     def certify(self) -> float:
-        """The true primal of the averaged weights."""
         weights, _ = self.average()
         primal = self.primal_of(weights)
         self.keep(weights, primal)
         return primal
 
     def primal_of(self, weights: Array) -> float:
-        """True primal of given weights."""
         self.oracle_calls += len(self.active)
         hinges = float(self.form.cap @ self.margins.look(weights, 1.0).hinges)
         return 0.5 * float(weights @ weights) + hinges
@@ -211,7 +206,6 @@ class NuSubgradient(NuCertificate, Subgradient):
         return float(self.options.gain) * rho / self.nu
 
     def sweep(self) -> float:
-        """One pass in a new random order."""
         self._run()
         w = self.mean()
         square = float(w @ w)

@@ -37,10 +37,11 @@ Array = np.ndarray[Any, Any]
 Multipliers = WorkingSet | Array
 
 
-def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
+def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Multipliers:
     """The multipliers of some examples, without planes that count for nothing.
 
-    Inner products of planes are left out: who needs them computes them.
+    Each has room for so many planes more. Inner products are left out: who needs them computes
+    them.
     """
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
@@ -49,7 +50,7 @@ def choose_planes(multipliers: Multipliers, chosen: Array) -> Multipliers:
     kept = (ws.alpha[slots] != 0.0) | (ws.drift[slots] != 0.0)
     owners, slots = np.repeat(np.arange(len(chosen)), used)[kept], slots[kept]
     used, lengths = np.bincount(owners, minlength=len(chosen)), ws.length[chosen]
-    new = empty_working_set(lengths, np.maximum(used, 1), gram=False)
+    new = empty_working_set(lengths, np.maximum(used + room, 1), gram=False)
     new.used[:] = used
     there = spread(new.slot, used)
     for name in ("alpha", "offset", "scale", "sqnorm", "drift"):
@@ -146,7 +147,7 @@ def restore_planes(
     ws = empty_working_set(compiled.lengths, np.maximum(used, 1))
     scratch = np.zeros(compiled.scratch_size)
     if not insert_all(compiled.problem, form, ws, used, y, scratch):
-        raise ValueError("a plane of the stored state is there twice, or is no plane")
+        raise ValueError("a plane of the stored state is there twice, or is not a plane")
     slots = spread(ws.slot, ws.used)
     ws.alpha[slots] = mass
     ws.drift[slots] = drift
@@ -163,7 +164,7 @@ class LiveWeights:
     """
 
     def __init__(self, shape: Any, n_columns: int, n_labels: int) -> None:
-        """``shape`` is the estimator; the constant feature is none of its columns."""
+        """``shape`` is the estimator; the constant feature is not one of its columns."""
         self.shape = shape
         self.n_columns, self.n_labels = n_columns, n_labels
         self.copies = 0  # how often everything had to move
@@ -185,12 +186,8 @@ class LiveWeights:
         """Zeros with room for as many labels as a row holds."""
         return aligned_zeros(self.shape._make_layout(self.n_columns, self.stride, self.stride).size)
 
-    def restart_average(self) -> None:
-        """Forget the iterates before this moment."""
-        self._u = aligned_zeros(len(self._u))
-
     def make_room(self, n_columns: int, n_labels: int) -> None:
-        """Let there be so many features and labels, at least as many as before."""
+        """Make room for so many features and labels, at least as many as before."""
         columns, stride = self.n_columns, self.stride
         if n_columns > columns:
             columns = n_columns + (n_columns + ("intercept" in self.layout)) // 2

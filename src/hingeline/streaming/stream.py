@@ -2,16 +2,17 @@
 
 A stream keeps blocks of examples with their multipliers. A call of ``partial_fit`` without
 ``passes`` makes one block of them and solves the problem of all to a certificate. With ``passes``
-only the new examples are visited, from the weights of all, and become a block of their own:
-nothing that was seen before is copied or read. With ``memory`` the examples kept are few and all
-are visited: when others are forgotten, the multipliers of these must follow.
+the new examples are visited, from the weights of all, and become a block of their own; then those
+of the call before have their second and last visit. Nothing older is copied or read. With
+``memory`` the examples kept are few and all are visited: when others are forgotten, the
+multipliers of these must follow.
 
 The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
 come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
 
 Of its estimator a stream asks: parameters and ``classes_``, ``n_features_in_``; ``_make`` and
 ``_compile``, which pose the problem of some rows; ``_with_constant``, ``_weigh`` and
-``_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
+``_own_options``; ``_make_layout`` and ``_roomy_stride``, which lay out weights; ``_train``, which
 solves a problem; and ``_store``.
 """
 
@@ -32,7 +33,7 @@ from sklearn.utils import check_random_state
 
 from hingeline._checks import effective_n_jobs, positive, require
 from hingeline._jit import announce_compiling
-from hingeline.core.blocks import WorkingSet, empty_working_set, spread
+from hingeline.core.blocks import empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.loop import outside
 from hingeline.core.primitives import Compiled, Workers
@@ -57,6 +58,10 @@ Array = np.ndarray[Any, Any]
 
 #: Rows, offsets of sequences (None where every row is an example) and labels.
 Examples = tuple[sp.csr_matrix, Array | None, Array]
+#: Examples that are decoded at the same weights: few, since each is decoded once or twice.
+TOGETHER = 4
+#: How often a visit decodes an example, while it is violated.
+REPEATS = 2
 CARRY_OVER = "call partial_fit once without passes=, which carries them over."
 #: What a call that fails leaves as it was.
 _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
@@ -74,6 +79,7 @@ class Stream:
         self.blocks: list[DualMemory] = []
         self.live: LiveWeights | None = None
         self.visits = 0.0  # iterates that the average counts so far
+        self.fresh = 0  # examples at the end that only the last call has visited
         kept = vars(owner).get("_dual")
         if kept is not None:
             clear_drift(kept.multipliers)
@@ -86,7 +92,8 @@ class Stream:
                     "with all data, or partial_fit on sklearn.base.clone(model) to begin anew."
                 )
             self.blocks = [owner._stored.restore(owner)]
-            self.visits = owner.__dict__.pop("_stored").visits
+            stored = owner.__dict__.pop("_stored")
+            self.visits, self.fresh = stored.visits, stored.fresh
 
     def __len__(self) -> int:
         return sum(len(block.weights) for block in self.blocks)
@@ -118,9 +125,8 @@ class Stream:
         before = self.blocks[-1].settings
         for name in names:
             if name in before and getattr(self.owner, name) != before[name]:
-                remedy = CARRY_OVER
-                if name in ("fit_intercept", "boundary"):
-                    remedy = "call fit on all examples."
+                lasting = name in ("fit_intercept", "boundary")
+                remedy = "call fit on all examples." if lasting else CARRY_OVER
                 raise ValueError(
                     f"{name} was {before[name]!r} for the examples before and is "
                     f"{getattr(self.owner, name)!r} now: {remedy}"
@@ -174,18 +180,14 @@ class Stream:
             examples = self._stack(parts, examples[0].shape[1])
             weights = np.concatenate([whole.weights, weights])
         problem = self.owner._make(*examples)
-        if passes is None:
-            self._converge(problem, weights, None if fresh_planes else whole)
-        elif whole is not None:
+        if passes is not None and whole is not None:
             self._visit_all(problem, weights, whole, passes)
-
-    def _converge(self, problem: Any, weights: Array, start: DualMemory | None) -> None:
-        """Solve the problem of all examples to a certificate."""
-        dual = self.owner._train(problem, weights, start)
+            return
+        dual = self.owner._train(problem, weights, None if fresh_planes else whole)
         clear_drift(dual.multipliers)
         if not self.owner.warm_start:  # planes that lost their mass would add up from call to call
             dual.multipliers = choose_planes(dual.multipliers, np.arange(len(weights)))
-        self.blocks, self.live, self.visits = [dual], None, 0.0
+        self.blocks, self.live, self.visits, self.fresh = [dual], None, 0.0, 0
 
     def merge(self) -> DualMemory:
         """All blocks as one."""
@@ -213,7 +215,7 @@ class Stream:
         return SDCD if self.owner.slack == "sum" else SDM
 
     def _visit_new(self, examples: Examples, weights: Array, passes: int) -> None:
-        """Visit new examples only, and keep them as a block."""
+        """Visit new examples, then those of the call before once more, and keep them as blocks."""
         owner, live = self.owner, self.go_live()
         matrix, offsets, labels = examples
         live.make_room(matrix.shape[1], len(owner.classes_))
@@ -227,8 +229,26 @@ class Stream:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
         else:
             owner.C_ = owner._choose_C(problem)
-        form = self._make_form(weights, labels)
-        self._visit(owner._compile(problem), form, weights, passes, live, None, self.blocks)
+        compiled, form = owner._compile(problem), self._make_form(weights, labels)
+        none = empty_working_set(compiled.lengths, gram=False)
+        new = DualMemory(compiled, form, none, weights, owner._settings())
+        others, again = self._split()
+        for block in again:
+            self._pose(block, live)
+        self._visit([(new, passes), *((block, 1) for block in again)], live, "new examples")
+        self.blocks, self.fresh = [*others, *reversed(self.blocks)], len(weights)
+
+    def _split(self) -> tuple[list[DualMemory], list[DualMemory]]:
+        """Blocks to leave alone, and that of the examples which only the last call has visited."""
+        if not self.fresh:
+            return self.blocks, []
+        *others, last = self.blocks
+        n = len(last.weights)
+        if self.fresh < n:  # blocks were merged since
+            parts = np.split(np.arange(n), [n - self.fresh])
+            old, last = (self._choose(last, part) for part in parts)
+            others.append(old)
+        return others, [last]
 
     def _visit_all(self, problem: Any, weights: Array, whole: DualMemory, passes: int) -> None:
         """Visit all examples, which are few; the average begins anew."""
@@ -241,7 +261,9 @@ class Stream:
         self.visits = 0.0
         live = self._allocate()
         add_multipliers(problem, form, start, 1.0, live.w, drift=False)
-        self._visit(compiled, form, weights, passes, live, start, [])
+        block = DualMemory(compiled, form, start, weights, self.owner._settings())
+        self._visit([(block, passes)], live, "examples kept")
+        self.fresh = 0
 
     def _make_form(self, weights: Array, labels: Array) -> Formulation:
         owner = self.owner
@@ -253,62 +275,66 @@ class Stream:
         text = "loss or class_weight has changed since the examples before"
         require(same_costs(before, now), f"{text}: {CARRY_OVER}")
 
-    def _visit(
-        self,
-        compiled: Compiled,
-        form: Formulation,
-        weights: Array,
-        passes: int,
-        live: LiveWeights,
-        start: WorkingSet | None,
-        others: list[DualMemory],
-    ) -> None:
-        """Pass over examples, beside other blocks that stay as they are, and keep them."""
-        owner = self.owner
-        began = time.perf_counter()
-        seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
-        kind = self._solver_class()
-        options = {k: v for k, v in owner._options(kind).items() if k in option_names(kind)}
-        # Steps over all planes at once would need all examples, and no average knows of them.
-        for name in ("cg_steps", "newton_weights"):
-            if name in option_names(kind):
-                options[name] = 0
-        none = empty_working_set(compiled.lengths)
-        interrupted = False
-        done, estimate = 0, math.nan
+    def _visit(self, todo: list[tuple[DualMemory, int]], live: LiveWeights, which: str) -> None:
+        """Pass over blocks, so many times each; they are what is kept. The first is reported."""
+        began, visits = time.perf_counter(), self.visits
         self.live = None  # should anything fail, made again from the blocks
-        with (
-            announce_compiling(),
-            Workers(effective_n_jobs(owner.n_jobs), compiled.scratch_size) as workers,
-        ):
-            solver = kind(compiled, form, workers, seed, options, none)
-            if start is not None:  # its planes are in the weights already
-                solver.ws = solver.take_over(start)
-            solver.streaming, solver.w, solver.visits = True, live.w, self.visits
-            try:
-                while done < passes:
-                    estimate = solver.sweep()
-                    done += 1
-            except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
-                interrupted = True
-        planes = choose_planes(solver.ws, np.arange(compiled.n))
-        add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
-        block = DualMemory(without_tables(compiled), form, planes, weights, owner._settings())
-        self.blocks, self.live, self.visits = [*others, block], live, solver.visits
-        seconds, nan = time.perf_counter() - began, math.nan
-        row = HistoryRow(
-            seconds, done, solver.oracle_calls, nan, nan, nan, estimate, solver.n_planes
+        rows, kept, interrupted = [], [block for block, _ in todo], False
+        for k, (block, passes) in enumerate(todo):
+            if not interrupted:
+                kept[k], row, visits = self._pass_over(block, passes, live, visits)
+                interrupted = row.passes < passes
+                rows.append(row)
+        self.blocks, self.live, self.visits = kept, live, visits
+        row = rows[0]._replace(
+            time=time.perf_counter() - began,
+            oracle_calls=sum(row.oracle_calls for row in rows),
+            planes=sum(row.planes for row in rows),
         )
-        which = "new examples" if start is None else "examples kept"
+        done = row.passes
         reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
         self._store_uncertified("interrupted" if interrupted else reason, done, [row])
         if interrupted:
             warnings.warn(
-                f"partial_fit was interrupted after {done} of {passes} passes: the new examples "
-                "are kept with the multipliers reached.",
+                f"partial_fit was interrupted after {done} of {todo[0][1]} passes: the new "
+                "examples are kept with the multipliers reached.",
                 ConvergenceWarning,
                 stacklevel=outside(),
             )
+
+    def _pass_over(
+        self, block: DualMemory, passes: int, live: LiveWeights, visits: float
+    ) -> tuple[DualMemory, HistoryRow, float]:
+        """The block after so many passes, or fewer if interrupted; the visits made by then."""
+        owner, compiled, form = self.owner, block.compiled, block.form
+        seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
+        kind = self._solver_class()
+        # Steps over all planes at once would need all examples, and no average knows of them.
+        asked = {"block": TOGETHER, **(owner.solver_options or {}), **owner._own_options(kind)}
+        asked |= {"cg_steps": 0, "newton_weights": 0}
+        options = {name: v for name, v in asked.items() if name in option_names(kind)}
+        add_multipliers(compiled.problem, form, block.multipliers, -1.0, live.u, drift=True)
+        done, gain, nan = 0, math.nan, math.nan
+        n_jobs = effective_n_jobs(owner.n_jobs)
+        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
+            none = empty_working_set(compiled.lengths)
+            solver = kind(compiled, form, workers, seed, options, none)
+            # The weights have these planes already.
+            known: Any = choose_planes(block.multipliers, np.arange(compiled.n), room=4)
+            solver.ws = solver.take_over(known)
+            solver.streaming, solver.w, solver.visits = True, live.w, visits
+            solver.repeats = REPEATS
+            try:
+                while done < passes:
+                    gain = solver.sweep()
+                    done += 1
+            except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
+                pass
+        planes = choose_planes(solver.ws, np.arange(compiled.n))
+        add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
+        kept = dataclasses.replace(block, compiled=without_tables(compiled), multipliers=planes)
+        row = HistoryRow(nan, done, solver.oracle_calls, nan, nan, nan, gain, solver.n_planes)
+        return kept, row, solver.visits
 
     # Weights under way ---------------------------------------------------------------------
 
@@ -325,16 +351,20 @@ class Stream:
         return LiveWeights(self.owner, self.owner.n_features_in_, len(self.owner.classes_))
 
     def _add(self, block: DualMemory, live: LiveWeights, factor: float) -> None:
-        """Add the multipliers of a block to the weights; where these have grown, pose it anew."""
+        """Add the multipliers of a block to the weights."""
+        self._pose(block, live)
+        for flat, drift in ((live.w, False), (live.u, True)):
+            problem = block.compiled.problem
+            add_multipliers(problem, block.form, block.multipliers, factor, flat, drift)
+
+    def _pose(self, block: DualMemory, live: LiveWeights) -> None:
+        """Pose the problem of a block anew where the weights have grown."""
         owner, problem = self.owner, block.compiled.problem
         width = live.n_columns + bool(owner.fit_intercept)
         sizes = (problem.n_features, problem.n_labels, problem.stride)
         if sizes != (width, live.n_labels, live.stride):
             examples = self._stack([examples_of(problem)], width)
             block.compiled = without_tables(owner._compile(owner._make(*examples, live.stride)))
-            problem = block.compiled.problem
-        add_multipliers(problem, block.form, block.multipliers, factor, live.w, drift=False)
-        add_multipliers(problem, block.form, block.multipliers, factor, live.u, drift=True)
 
     def average(self) -> Array:
         """The average of the iterates, as flat weights of the estimator."""
@@ -382,7 +412,7 @@ class Stream:
         order = np.argsort(mass > 0.0, kind="stable")
         gone[order[: len(mass) - room]] = True
         if gone.all():
-            self.blocks, self.live, self.visits = [], None, 0.0
+            self.blocks, self.live, self.visits, self.fresh = [], None, 0.0, 0
             return
         self._drop(gone)
 
@@ -394,8 +424,9 @@ class Stream:
         live = self.live
         if live is not None:
             live.make_room(self.owner.n_features_in_, len(self.owner.classes_))
-            live.restart_average()
+            live.u[:] = 0.0
         self.visits = 0.0
+        self.fresh -= int(np.count_nonzero(gone[len(gone) - self.fresh :]))
         for block in self.blocks:
             clear_drift(block.multipliers)
         left: list[DualMemory] = []
@@ -494,19 +525,16 @@ def stack_examples(parts: Sequence[Examples], width: int, constant: bool) -> Exa
             columns = columns.copy()
             columns[rows.indptr[1:] - 1] = width - 1
         indices.append(columns)
-    indptr = _stack_ends([rows.indptr for rows, _, _ in parts])
+
+    def stack_ends(ends: list[Array]) -> Array:
+        return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in ends]))])
+
+    indptr = stack_ends([rows.indptr for rows, _, _ in parts])
     data = np.concatenate([rows.data for rows, _, _ in parts])
     matrix = sp.csr_matrix((data, np.concatenate(indices), indptr), shape=(len(indptr) - 1, width))
     known = [offsets for _, offsets, _ in parts if offsets is not None]
     labels = np.concatenate([labels for _, _, labels in parts])
-    return matrix, _stack_ends(known) if known else None, labels
-
-
-def _stack_ends(parts: Sequence[Array]) -> Array:
-    starts = np.cumsum([0, *(int(part[-1]) for part in parts)])
-    return np.concatenate(
-        [[0], *(part[1:] + start for part, start in zip(parts, starts[:-1], strict=True))]
-    )
+    return matrix, stack_ends(known) if known else None, labels
 
 
 def choose_examples(problem: Any, chosen: Array) -> Examples:

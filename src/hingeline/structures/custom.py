@@ -7,14 +7,15 @@ solver source). The choice is made by looking: if all methods are compiled, so a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import is_jitted
 
 from hingeline._jit import uncached
+from hingeline.core import primitives
 from hingeline.core.primitives import Compiled
-from hingeline.structures.twin import make_binder
 
 Array = np.ndarray[Any, Any]
 
@@ -191,6 +192,19 @@ def _primitives(
     joint_feature, loss, best = (methods[name] for name in _REQUIRED)
     get, gold = wrap(get), wrap(gold)
 
+    def score_difference(x: Any, y_true: Array, y: Array, w: Array) -> float:
+        return np.sum(w * (joint_feature(x, y_true) - joint_feature(x, y)))
+
+    def add_difference(x: Any, y_true: Array, y: Array, step: float, w: Array) -> None:
+        w += step * (joint_feature(x, y_true) - joint_feature(x, y))
+
+    def square_difference(x: Any, y: Array, z: Array) -> float:
+        return np.sum((joint_feature(x, y) - joint_feature(x, z)) ** 2)
+
+    score = methods.get("plane_score") or wrap(score_difference)
+    add = methods.get("plane_add") or wrap(add_difference)
+    square = methods.get("plane_sqdist") or wrap(square_difference)
+
     def output_length(problem: Any, i: int) -> int:
         return len(gold(problem, i))
 
@@ -207,68 +221,16 @@ def _primitives(
     def truth(problem: Any, i: int, y_out: Array) -> None:
         y_out[:] = gold(problem, i)
 
-    if "plane_score" in methods:
-        own_score = methods["plane_score"]
+    def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
+        return score(get(problem, i), gold(problem, i), y, w)
 
-        def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
-            return own_score(get(problem, i), gold(problem, i), y, w)
-    else:
+    def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
+        add(get(problem, i), gold(problem, i), y, step, w)
 
-        def plane_score(problem: Any, i: int, y: Array, w: Array) -> float:
-            x = get(problem, i)
-            return np.sum(w * (joint_feature(x, gold(problem, i)) - joint_feature(x, y)))
+    def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
+        return square(get(problem, i), y, z)
 
-    if "plane_add" in methods:
-        own_add = methods["plane_add"]
-
-        def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
-            own_add(get(problem, i), gold(problem, i), y, step, w)
-    else:
-
-        def plane_add(problem: Any, i: int, y: Array, step: float, w: Array) -> None:
-            x = get(problem, i)
-            w += step * (joint_feature(x, gold(problem, i)) - joint_feature(x, y))
-
-    if "plane_sqdist" in methods:
-        own_sqdist = methods["plane_sqdist"]
-
-        def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
-            return own_sqdist(get(problem, i), y, z)
-    else:
-
-        def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
-            x = get(problem, i)
-            return np.sum((joint_feature(x, y) - joint_feature(x, z)) ** 2)
-
-    score_one, add_one = wrap(plane_score), wrap(plane_add)
-
-    def planes_score(problem: Any, i: int, ys: Array, w: Array, out: Array) -> None:
-        for j in range(ys.shape[0]):
-            out[j] = score_one(problem, i, ys[j], w)
-
-    def planes_add(problem: Any, i: int, ys: Array, steps: Array, w: Array) -> None:
-        for j in range(ys.shape[0]):
-            if steps[j] != 0.0:
-                add_one(problem, i, ys[j], steps[j], w)
-
-    found = wrap(decode)
-
-    def decode_excess(problem: Any, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
-        found(problem, i, w, loss_scale, y_out)
-        return 0.0
-
-    made = {
-        "output_length": wrap(output_length),
-        "decode": found,
-        "decode_excess": wrap(decode_excess),
-        "plane_score": score_one,
-        "plane_add": add_one,
-        "planes_score": wrap(planes_score),
-        "planes_add": wrap(planes_add),
-        "plane_sqdist": wrap(plane_sqdist),
-        "plane_loss": wrap(plane_loss),
-        "truth": wrap(truth),
-    }
+    made = [output_length, decode, plane_loss, truth, plane_score, plane_add, plane_sqdist]
     if "decode_by_loss" in methods:
         own_by_loss = methods["decode_by_loss"]
 
@@ -276,12 +238,7 @@ def _primitives(
             losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
             return losses, ys.astype(np.int32)
 
-    else:
-        # Compiled kernels contain the call even where the formulation never makes it.
-        def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
-            return np.empty(0), np.empty((0, len(gold(problem, i))), dtype=np.int32)
-
-    made["decode_by_loss"] = wrap(decode_by_loss)
+        made.append(decode_by_loss)
     if "decode_best" in methods:
         own_best = methods["decode_best"]
 
@@ -291,13 +248,80 @@ def _primitives(
                 ys[k] = rows[k]
             return len(rows)
 
-    else:
+        made.append(decode_best)
+    return {function.__name__: wrap(function) for function in made}
 
-        def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-            return 0
 
-    made["decode_best"] = wrap(decode_best)
-    return made
+# Twins of the library's kernels that contain a user's code.
+#
+# The library's kernels find the code of its own structures by the class of the problem and are
+# cached on disk. A user's structure must not get there: its functions would end up in the cache's
+# index and outlive their source. Instead the *source* of a kernel is taken once more, with the
+# names of the primitives bound to the user's functions: compiled without the cache if the user's
+# methods are compiled, plain Python otherwise. Both run the very same lines as the library's own
+# structures.
+
+_STUBS = {getattr(primitives, name): name for name in primitives.PRIMITIVES}
+
+
+def _source(function: Any) -> FunctionType:
+    return function.py_func if is_jitted(function) else function
+
+
+def _names(code: CodeType) -> set[str]:
+    """Names a function looks up, those of functions inside it included."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _names(constant)
+    return names
+
+
+def _parts(function: Any) -> dict[str, Any]:
+    """The functions of this library that ``function`` calls by name."""
+    source = _source(function)
+    found = {}
+    for name in _names(source.__code__):
+        value = source.__globals__.get(name)
+        ours = isinstance(value, FunctionType) or is_jitted(value)
+        if ours and _source(value).__module__.startswith("hingeline."):
+            found[name] = value
+    return found
+
+
+def _needs_twin(function: Any) -> bool:
+    if not is_jitted(function) and function in _STUBS:
+        return True
+    return any(_needs_twin(part) for part in _parts(function).values())
+
+
+def _make_binder(own: dict[str, Callable[..., Any]], compiled: bool) -> Callable[[Any], Any]:
+    """A function that turns a kernel of the library into its twin for these primitives."""
+    made: dict[Any, Any] = {}
+
+    def missing(name: str) -> Callable[..., Any]:
+        def refuse(*args: Any) -> Any:
+            raise NotImplementedError(f"this structure has no {name}()")
+
+        return refuse
+
+    def bind(function: Any) -> Any:
+        if not is_jitted(function) and function in _STUBS:
+            name = _STUBS[function]
+            if name in own:
+                return own[name]
+            return bind(primitives.DEFAULTS[name]) if name in primitives.DEFAULTS else missing(name)
+        source = _source(function)
+        if source not in made:
+            scope = dict(source.__globals__)
+            for name, part in _parts(function).items():
+                if _needs_twin(part):
+                    scope[name] = bind(part)
+            clone = FunctionType(source.__code__, scope, source.__name__, source.__defaults__)
+            made[source] = uncached(clone) if compiled else clone
+        return made[source]
+
+    return bind
 
 
 def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) -> Compiled:
@@ -318,8 +342,8 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         # One set of twins per set of methods: a second fit must not compile again.
         key = (*methods.values(), arrays[0].ndim)
         if key not in _BINDERS:
-            primitives = _primitives(methods, _accessors(arrays[0].ndim), gold, uncached)
-            _BINDERS[key] = make_binder(primitives, compiled=True)
+            own = _primitives(methods, _accessors(arrays[0].ndim), gold, uncached)
+            _BINDERS[key] = _make_binder(own, compiled=True)
         bind = _BINDERS[key]
         size = len(methods["joint_feature"](arrays[0], Y[0]))
     else:
@@ -331,9 +355,9 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         def gold_object(problem: PythonProblem, i: int) -> Array:
             return problem.y[i]
 
-        primitives = _primitives(methods, get, gold_object, lambda function: function)
+        own = _primitives(methods, get, gold_object, lambda function: function)
         size = len(methods["joint_feature"](X[0], Y[0]))
-        bind = make_binder(primitives, compiled=False)
+        bind = _make_binder(own, compiled=False)
     return Compiled(
         problem,
         lengths=lengths,

@@ -1,189 +1,48 @@
 """Graphs: variables with unary scores, and tables over pairs and other small sets of them.
 
-An output is one state per variable. With features ``x_i`` of variables and ``z_c`` of factors (the
-constant 1 where there are none)::
-
-    w·f(x, y) = Σ_i x_i·U[:, column(i, y_i)] + Σ_c z_c·T[:, index_c(y)]
-
-The loss is a sum over variables of ``node_weight·cost[true state, predicted state]``. Weights are
-one flat vector::
-
-    U[feature, column]           columns of unary template t: column_start[t] + state
-    table templates              template τ at table_offset[τ], as (features of τ, joint states)
-
-A factor without features has the constant 1: its table is a piece of the weights. Variables and
-factors name their templates in the graph, so that graphs shared by many examples (multi-label)
-are stored once; features, labels and loss weights belong to the example.
-
-Decoding is exact where the graph allows it; elsewhere the value is an upper bound, and
-``decode_excess`` says how far the output found may be from the best.
+Planes of graph problems, distances between them, and decoding: exact where the graph allows it;
+elsewhere the value is an upper bound, and ``decode_excess`` says how far the output found may be
+from the best. What a graph problem is, and where its weights lie: :mod:`.graph_blocks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hingeline._jit import by_reference, helper, kernel
+from hingeline._jit import helper, kernel
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Block, Compiled, Layout, pad_row, register, stack_blocks
-from hingeline.inference import map as map_inference
+from hingeline.core.primitives import Compiled, register
 from hingeline.inference.factor_graph import (
     Scored,
-    Topologies,
     Topology,
     assignment_score,
+    conditional_scores,
     joint_index,
-    starts_of,
+    meets,
+    table_size,
     topology,
 )
-from hingeline.inference.icm import conditional_scores
-from hingeline.inference.map import (
-    ENUMERATION,
-    GRAPH_CUT,
-    MAX_PRODUCT,
-    Oracle,
-    best_assignment,
-    make_oracle,
+from hingeline.inference.map import GRAPH_CUT, best_assignment
+from hingeline.structures.graph_blocks import (
+    GraphProblem,
+    decodes_exactly,
+    factor_scores,
+    find_row,
+    find_table,
+    group_end,
+    variable_scores,
 )
 
 Array = np.ndarray[Any, Any]
 
-#: Name -> code of what kernels can decode with.
-INFERENCE = {name: code for name, code in map_inference.INFERENCE.items() if name != "milp"}
 #: Rows are read as a whole where at least one column in so many is wanted.
 SPARSE_COLUMNS = 6
-#: A share of the value below which an excess is rounding.
+#: A share of the size of the scores below which an excess is rounding.
 EXCESS_ROUNDING = 1e-12
-
-
-@by_reference
-class GraphProblem(NamedTuple):
-    """Examples with a graph each (or one graph for all), features and labels of their variables."""
-
-    graph: Array  # (n,) int32: which graph example i has
-    graphs: Topologies
-    node_template: Array  # int32, over the variables of all graphs
-    factor_template: Array  # int32, over the factors of all graphs
-    factor_table: Array  # int64, over the factors of all graphs: table_offset of the template
-    # Features of variables: rows of one CSR matrix; several variables may share a row.
-    node_offset: Array  # (n + 1,) int64: the variables of example i among those of all examples
-    row: Array  # (variables,) int64: row of each variable
-    indptr: Array  # (rows + 1,) int64
-    indices: Array  # int32
-    values: Array  # float64 or float32
-    row_sqnorm: Array  # (rows,) float64: ‖x‖² of each row
-    # Features of factors: empty arrays where every factor has the constant 1.
-    factor_offset: Array  # (n + 1,) int64: the factors of example i among those of all examples
-    factor_start: Array  # (factors + 1,) int64, or empty
-    factor_values: Array  # float64
-    # Truth and loss: node_weight · cost[true, predicted], summed over the variables.
-    labels: Array  # (variables,) int32
-    node_weight: Array  # (variables,) float64
-    cost: Array  # (states, states) float64
-    # Layout of the weights.
-    column_start: Array  # (unary templates,) int64
-    table_offset: Array  # (table templates,) int64
-    table_features: Array  # (table templates,) int64
-    table_states: Array  # (table templates,) int64: joint states
-    n_features: int
-    n_columns: int
-    n_weights: int
-    oracle: Oracle
-
-
-def layout(n_features: int, n_columns: int, tables: Mapping[str, tuple[int, int]]) -> Layout:
-    """Where the weights lie: unary ones by feature, then tables by name, of so many (rows, states).
-
-    The columns of the unary weights are the states of all unary templates, one after the other.
-    """
-    found = stack_blocks({"unary": n_features}, n_columns, pad_row(n_columns))
-    at = found.size
-    for name, (rows, states) in tables.items():
-        found[name] = Block(at, rows, states, states)
-        at = found[name].stop
-    return found
-
-
-def make_problem(
-    graphs: Topologies,
-    node_template: Array,
-    factor_template: Array,
-    template_states: Array,
-    table_features: Array,
-    table_states: Array,
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    n_features: int,
-    labels: Array,
-    cost: Array,
-    *,
-    graph: Array | None = None,
-    row: Array | None = None,
-    node_weight: Array | None = None,
-    factor_start: Array | None = None,
-    factor_values: Array | None = None,
-    inference: int = 0,
-) -> GraphProblem:
-    """Lay out labelled graphs for the kernels; see :class:`GraphProblem` for most arguments.
-
-    ``template_states`` are the states of each unary template. By default example i has graph i,
-    each variable a row of features of its own, in order (CSR with sorted indices), loss weights are
-    1, and factors have the constant 1. ``inference`` is a value of ``INFERENCE``.
-    """
-    if graph is None:
-        graph = np.arange(len(graphs.node_ptr) - 1)
-    graph = np.ascontiguousarray(graph, dtype=np.int32)
-    node_offset = starts_of(np.diff(graphs.node_ptr)[graph])
-    template_states = np.asarray(template_states, dtype=np.int64)
-    table_features = np.ascontiguousarray(table_features, dtype=np.int64)
-    table_states = np.ascontiguousarray(table_states, dtype=np.int64)
-    n_columns = pad_row(int(template_states.sum()))
-    table_offset = n_features * n_columns + starts_of(table_features * table_states)
-    factor_template = np.ascontiguousarray(factor_template, dtype=np.int32)
-    n_variables = int(node_offset[-1])
-    indptr = np.ascontiguousarray(indptr, dtype=np.int64)
-    values = np.ascontiguousarray(values)
-    owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    with np.errstate(over="ignore"):  # estimators refuse it
-        squares = np.square(values, dtype=np.float64)
-    featured = factor_start is not None and factor_values is not None
-    return GraphProblem(
-        graph=graph,
-        graphs=graphs,
-        node_template=np.ascontiguousarray(node_template, dtype=np.int32),
-        factor_template=factor_template,
-        factor_table=table_offset[factor_template].astype(np.int64),
-        node_offset=node_offset,
-        row=np.arange(n_variables) if row is None else np.ascontiguousarray(row, dtype=np.int64),
-        indptr=indptr,
-        indices=np.ascontiguousarray(indices, dtype=np.int32),
-        values=values,
-        row_sqnorm=np.bincount(owner, weights=squares, minlength=len(indptr) - 1),
-        factor_offset=starts_of(np.diff(graphs.factor_ptr)[graph]),
-        factor_start=np.ascontiguousarray(
-            factor_start if featured else np.empty(0), dtype=np.int64
-        ),
-        factor_values=np.ascontiguousarray(
-            factor_values if featured else np.empty(0), dtype=np.float64
-        ),
-        labels=np.ascontiguousarray(labels, dtype=np.int32),
-        node_weight=np.ones(n_variables)
-        if node_weight is None
-        else np.ascontiguousarray(node_weight, dtype=np.float64),
-        cost=np.ascontiguousarray(cost, dtype=np.float64),
-        column_start=starts_of(template_states)[:-1],
-        table_offset=table_offset[:-1],
-        table_features=table_features,
-        table_states=table_states,
-        n_features=int(n_features),
-        n_columns=n_columns,
-        n_weights=int(table_offset[-1]),
-        oracle=make_oracle(graphs, int(inference)),
-    )
+#: A bound within this share of it shows that an output is the best one.
+TIGHT = 1e-6
 
 
 def compile_problem(problem: GraphProblem) -> Compiled:
@@ -199,11 +58,6 @@ def compile_problem(problem: GraphProblem) -> Compiled:
     )
 
 
-def decodes_exactly(problem: GraphProblem) -> bool:
-    """Whether decoding is exact whatever the weights are."""
-    return bool(np.isin(problem.oracle.method, (MAX_PRODUCT, ENUMERATION)).all())
-
-
 # Planes: parts that differ from the truth, for one plane or all of an example -------------------
 #
 # Variables that share a row of features are visited together, and the row's features once for all
@@ -212,7 +66,7 @@ def decodes_exactly(problem: GraphProblem) -> bool:
 
 
 @helper
-def first_difference(graph: Topology, c: int, slot: int, y: Array, z: Array) -> bool:
+def _first_difference(graph: Topology, c: int, slot: int, y: Array, z: Array) -> bool:
     """Whether no variable of factor c before ``slot`` differs between y and z."""
     start = graph.scope_start[c]
     for p in range(start, start + slot):
@@ -223,67 +77,62 @@ def first_difference(graph: Topology, c: int, slot: int, y: Array, z: Array) -> 
 
 
 @helper
-def table_difference(problem: GraphProblem, i: int, c: int, a: int, b: int, w: Array) -> float:
-    """Score of joint state a of factor c minus that of b."""
-    at = problem.graphs.factor_ptr[problem.graph[i]] + c
-    if problem.factor_start.shape[0] == 0:
-        table = problem.factor_table[at]
-        return w[table + a] - w[table + b]
-    t = problem.factor_template[at]
-    table = problem.table_offset[t]
-    values = problem.factor_start[problem.factor_offset[i] + c]
-    total = 0.0
-    for f in range(problem.table_features[t]):
-        total += problem.factor_values[values + f] * (w[table + a] - w[table + b])
-        table += problem.table_states[t]
+def _tables_score(
+    problem: GraphProblem, i: int, v: int, gold: Array, y: Array, w: Array, total: float
+) -> float:
+    """``total`` plus ``w·Δf`` of the factors whose first difference is at variable v."""
+    graph = topology(problem.graphs, problem.graph[i])
+    for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
+        c = graph.incident[q]
+        if not _first_difference(graph, c, graph.slot[q], gold, y):
+            continue
+        a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
+        t, table, values = find_table(problem, i, c)
+        part = 0.0
+        if values < 0:
+            part = w[table + a] - w[table + b]
+        else:
+            for f in range(problem.table_features[t]):
+                part += problem.factor_values[values + f] * (w[table + a] - w[table + b])
+                table += problem.table_states[t]
+        total += part
     return total
 
 
 @helper
-def table_add(problem: GraphProblem, i: int, c: int, a: int, b: int, step: float, w: Array) -> None:
-    """Add the features of factor c at joint state a, and take away those at b, times ``step``."""
-    at = problem.graphs.factor_ptr[problem.graph[i]] + c
-    if problem.factor_start.shape[0] == 0:
-        table = problem.factor_table[at]
-        w[table + a] += step
-        w[table + b] -= step
-        return
-    t = problem.factor_template[at]
-    table = problem.table_offset[t]
-    values = problem.factor_start[problem.factor_offset[i] + c]
-    for f in range(problem.table_features[t]):
-        change = step * problem.factor_values[values + f]
-        w[table + a] += change
-        w[table + b] -= change
-        table += problem.table_states[t]
+def _tables_add(
+    problem: GraphProblem, i: int, v: int, gold: Array, y: Array, step: float, w: Array
+) -> None:
+    """``w += step·Δf`` of the factors whose first difference is at variable v."""
+    graph = topology(problem.graphs, problem.graph[i])
+    for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
+        c = graph.incident[q]
+        if not _first_difference(graph, c, graph.slot[q], gold, y):
+            continue
+        a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
+        t, table, values = find_table(problem, i, c)
+        for f in range(problem.table_features[t]):
+            change = step * (1.0 if values < 0 else problem.factor_values[values + f])
+            w[table + a] += change
+            w[table + b] -= change
+            table += problem.table_states[t]
 
 
 @helper
-def _note_column(column: int, mark: Array, named: Array, count: int) -> int:
-    """Put a column on the list of those wanted, once; the length of the list."""
-    if mark[column] == 0:
-        mark[column] = 1
-        named[count] = column
-        return count + 1
+def _list_columns(marks: Array, named: Array) -> int:
+    """List the columns that are marked; how many there are."""
+    count = 0
+    for k in range(marks.shape[0]):
+        if marks[k] != 0.0:
+            named[count] = k
+            count += 1
     return count
-
-
-@helper
-def _end_of_row(problem: GraphProblem, lo: int, v: int, n: int) -> int:
-    """End of the variables from v on that share a row."""
-    r = problem.row[lo + v]
-    last = v + 1
-    while last < n and problem.row[lo + last] == r:
-        last += 1
-    return last
 
 
 @helper
 def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
-    g = problem.graph[i]
-    graph = topology(problem.graphs, g)
-    first = problem.graphs.node_ptr[g]
+    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.node_offset[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
@@ -291,21 +140,20 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
     for j in range(m):
         out[j] = 0.0
     sums = np.empty(stride)
-    mark = np.zeros(stride, dtype=np.int8)
+    marks = np.zeros(stride)
     named = np.empty(stride, dtype=np.int64)
     v = 0
     while v < n:
-        last = _end_of_row(problem, lo, v, n)
-        count = 0
+        last = group_end(problem, i, v, n)
         for u in range(v, last):
             column = problem.column_start[problem.node_template[first + u]]
             for j in range(m):
                 if ys[j, u] != gold[u]:
-                    count = _note_column(column + gold[u], mark, named, count)
-                    count = _note_column(column + ys[j, u], mark, named, count)
+                    marks[column + gold[u]] = 1.0
+                    marks[column + ys[j, u]] = 1.0
+        count = _list_columns(marks, named)
         if count > 0:
-            r = problem.row[lo + v]
-            begin, end = problem.indptr[r], problem.indptr[r + 1]
+            _, begin, end = find_row(problem, i, v)
             if SPARSE_COLUMNS * count >= stride:
                 rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
             else:
@@ -316,7 +164,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
                     for q in range(count):
                         sums[named[q]] += problem.values[p] * w[at + named[q]]
             for q in range(count):
-                mark[named[q]] = 0
+                marks[named[q]] = 0.0
             for u in range(v, last):
                 column = problem.column_start[problem.node_template[first + u]]
                 for j in range(m):
@@ -324,45 +172,33 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
                         out[j] += sums[column + gold[u]] - sums[column + ys[j, u]]
         v = last
     for j in range(m):
-        y = ys[j]
         for v in range(n):
-            if y[v] == gold[v]:
-                continue
-            for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-                c = graph.incident[q]
-                if first_difference(graph, c, graph.slot[q], gold, y):
-                    a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
-                    out[j] += table_difference(problem, i, c, a, b, w)
+            if ys[j, v] != gold[v]:
+                out[j] = _tables_score(problem, i, v, gold, ys[j], w, out[j])
 
 
 @helper
 def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array) -> None:
     """``w += Σ_j steps_j·Δf(y_j)``: changes of one row are summed, then spread."""
-    g = problem.graph[i]
-    graph = topology(problem.graphs, g)
-    first = problem.graphs.node_ptr[g]
+    first = problem.graphs.node_ptr[problem.graph[i]]
     lo = problem.node_offset[i]
     m, n = ys.shape
     gold = problem.labels[lo : lo + n]
     stride = problem.n_columns
     change = np.zeros(stride)
-    mark = np.zeros(stride, dtype=np.int8)
     named = np.empty(stride, dtype=np.int64)
     v = 0
     while v < n:
-        last = _end_of_row(problem, lo, v, n)
-        count = 0
+        last = group_end(problem, i, v, n)
         for u in range(v, last):
             column = problem.column_start[problem.node_template[first + u]]
             for j in range(m):
-                if ys[j, u] != gold[u] and steps[j] != 0.0:
-                    count = _note_column(column + gold[u], mark, named, count)
-                    count = _note_column(column + ys[j, u], mark, named, count)
+                if ys[j, u] != gold[u]:
                     change[column + gold[u]] += steps[j]
                     change[column + ys[j, u]] -= steps[j]
+        count = _list_columns(change, named)
         if count > 0:
-            r = problem.row[lo + v]
-            begin, end = problem.indptr[r], problem.indptr[r + 1]
+            _, begin, end = find_row(problem, i, v)
             if SPARSE_COLUMNS * count >= stride:
                 rows_add(problem.indices, problem.values, begin, end, change, w, stride)
             else:
@@ -371,21 +207,12 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
                     for q in range(count):
                         w[at + named[q]] += problem.values[p] * change[named[q]]
             for q in range(count):
-                mark[named[q]] = 0
                 change[named[q]] = 0.0
         v = last
     for j in range(m):
-        if steps[j] == 0.0:
-            continue
-        y = ys[j]
         for v in range(n):
-            if y[v] == gold[v]:
-                continue
-            for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-                c = graph.incident[q]
-                if first_difference(graph, c, graph.slot[q], gold, y):
-                    a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
-                    table_add(problem, i, c, a, b, steps[j], w)
+            if ys[j, v] != gold[v] and steps[j] != 0.0:
+                _tables_add(problem, i, v, gold, ys[j], steps[j], w)
 
 
 # Distances between planes -----------------------------------------------------------------------
@@ -398,15 +225,6 @@ def _column_sqnorm(
     """``‖Σ ±x‖²`` over the rows of a list that begins at ``head``."""
     if after[head] < 0:
         return problem.row_sqnorm[row[head]]
-    same = True
-    total = 0.0
-    e = head
-    while e >= 0:
-        same = same and row[e] == row[head]
-        total += sign[e]
-        e = after[e]
-    if same:
-        return total * total * problem.row_sqnorm[row[head]]
     e = head
     while e >= 0:
         for p in range(problem.indptr[row[e]], problem.indptr[row[e] + 1]):
@@ -446,10 +264,9 @@ def _unary_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Ar
             heads[k] = count
             count += 1
     total = 0.0
-    if count > 0:
-        for k in range(problem.n_columns):
-            if heads[k] >= 0:
-                total += _column_sqnorm(problem, row, sign, after, heads[k], scratch)
+    for k in range(problem.n_columns):
+        if heads[k] >= 0:
+            total += _column_sqnorm(problem, row, sign, after, heads[k], scratch)
     return total
 
 
@@ -461,11 +278,8 @@ def _collect(
 
     ``counts`` begins where the tables do.
     """
-    at = problem.graphs.factor_ptr[problem.graph[i]] + c
-    t = problem.factor_template[at]
-    place = problem.table_offset[t] - problem.n_features * problem.n_columns
-    plain = problem.factor_start.shape[0] == 0
-    values = 0 if plain else problem.factor_start[problem.factor_offset[i] + c]
+    t, place, values = find_table(problem, i, c)
+    place -= problem.n_features * problem.n_columns
     total = 0.0
     for f in range(problem.table_features[t]):
         if clear:
@@ -474,7 +288,7 @@ def _collect(
             total += counts[place + b] * counts[place + b]
             counts[place + b] = 0.0
         else:
-            value = 1.0 if plain else problem.factor_values[values + f]
+            value = 1.0 if values < 0 else problem.factor_values[values + f]
             counts[place + a] += value
             counts[place + b] -= value
         place += problem.table_states[t]
@@ -493,7 +307,7 @@ def plane_sqdist(problem: GraphProblem, i: int, y: Array, z: Array, scratch: Arr
                 continue
             for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
                 c = graph.incident[q]
-                if first_difference(graph, c, graph.slot[q], y, z):
+                if _first_difference(graph, c, graph.slot[q], y, z):
                     a, b = joint_index(graph, c, y), joint_index(graph, c, z)
                     total += _collect(problem, i, c, a, b, counts, clear == 1)
     return total
@@ -517,19 +331,10 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
     sums = np.empty(stride)
     v = 0
     while v < n:
-        last = _end_of_row(problem, lo, v, n)
-        r = problem.row[lo + v]
-        begin, end = problem.indptr[r], problem.indptr[r + 1]
-        column = problem.column_start[problem.node_template[first + v]]
-        count = graph.n_states[v]
-        if last == v + 1 and 2 * count <= stride:  # most columns belong to other variables
-            for k in range(column, column + count):
-                sums[k] = 0.0
-            for p in range(begin, end):
-                at = problem.indices[p] * stride
-                value = problem.values[p]
-                for k in range(column, column + count):
-                    sums[k] += value * w[at + k]
+        last = group_end(problem, i, v, n)
+        column, begin, end = find_row(problem, i, v)
+        if last == v + 1 and 2 * graph.n_states[v] <= stride:  # most columns are others' own
+            variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
         else:
             rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
         for u in range(v, last):
@@ -547,38 +352,22 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
 
 
 @helper
-def score_tables(problem: GraphProblem, i: int, w: Array, start: Array) -> Array:
-    """Tables of factors that have features, one after the other; ``start`` says where."""
-    g = problem.graph[i]
-    first = problem.graphs.factor_ptr[g]
-    m = problem.graphs.factor_ptr[g + 1] - first
-    size = 0
-    for c in range(m):
-        start[c] = size
-        size += problem.table_states[problem.factor_template[first + c]]
-    tables = np.zeros(size)
-    for c in range(m):
-        t = problem.factor_template[first + c]
-        states = problem.table_states[t]
-        values = problem.factor_start[problem.factor_offset[i] + c]
-        for f in range(problem.table_features[t]):
-            value = problem.factor_values[values + f]
-            if value != 0.0:
-                at = problem.table_offset[t] + f * states
-                for k in range(states):
-                    tables[start[c] + k] += value * w[at + k]
-    return tables
-
-
-@helper
 def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]:
     """Tables of the example's factors and where each begins; the weights themselves if they can."""
     g = problem.graph[i]
+    graph = topology(problem.graphs, g)
     start = problem.factor_table[problem.graphs.factor_ptr[g] : problem.graphs.factor_ptr[g + 1]]
     if problem.factor_start.shape[0] == 0:
         return w, start
     own = np.empty_like(start)
-    return score_tables(problem, i, w, own), own
+    size = 0
+    for c in range(own.shape[0]):
+        own[c] = size
+        size += table_size(graph, c)
+    tables = np.empty(size)
+    for c in range(own.shape[0]):
+        factor_scores(problem, graph, i, c, w, tables[own[c] :])
+    return tables, own
 
 
 @helper
@@ -593,11 +382,11 @@ def score_graph(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> S
 @helper
 def search(
     problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array
-) -> tuple[float, float]:
-    """An upper bound on the best value, and the value of the output written."""
+) -> tuple[float, Scored]:
+    """An upper bound on the best value, and the scores; the output found is written."""
     scored = score_graph(problem, i, w, loss_scale)
-    bound = best_assignment(problem.oracle, problem.graph[i], scored, np.empty(0), y_out)
-    return bound, assignment_score(scored, y_out)
+    bound = best_assignment(problem.oracle, problem.graph[i], scored, y_out)
+    return bound, scored
 
 
 @helper
@@ -607,17 +396,18 @@ def output_length(problem: GraphProblem, i: int) -> int:
 
 @helper
 def decode(problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
-    bound, value = search(problem, i, w, loss_scale, y_out)
-    return max(bound, value)
+    bound, scored = search(problem, i, w, loss_scale, y_out)
+    return max(bound, assignment_score(scored, y_out))
 
 
 @helper
 def decode_excess(
     problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array
 ) -> float:
-    bound, value = search(problem, i, w, loss_scale, y_out)
-    excess = bound - value
-    return excess if excess > EXCESS_ROUNDING * (1.0 + abs(value)) else 0.0
+    bound, scored = search(problem, i, w, loss_scale, y_out)
+    if meets(scored, y_out, bound, EXCESS_ROUNDING):
+        return 0.0
+    return bound - assignment_score(scored, y_out)
 
 
 @helper
@@ -638,52 +428,34 @@ def truth(problem: GraphProblem, i: int, y_out: Array) -> None:
 
 @helper
 def plane_score(problem: GraphProblem, i: int, y: Array, w: Array) -> float:
-    g = problem.graph[i]
-    graph = topology(problem.graphs, g)
-    first = problem.graphs.node_ptr[g]
     lo = problem.node_offset[i]
     gold = problem.labels[lo : lo + y.shape[0]]
-    stride = problem.n_columns
     total = 0.0
     for v in range(y.shape[0]):
         if y[v] == gold[v]:
             continue
-        column = problem.column_start[problem.node_template[first + v]]
-        r = problem.row[lo + v]
-        for p in range(problem.indptr[r], problem.indptr[r + 1]):
-            at = problem.indices[p] * stride + column
+        column, begin, end = find_row(problem, i, v)
+        for p in range(begin, end):
+            at = problem.indices[p] * problem.n_columns + column
             total += problem.values[p] * (w[at + gold[v]] - w[at + y[v]])
-        for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-            c = graph.incident[q]
-            if first_difference(graph, c, graph.slot[q], gold, y):
-                a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
-                total += table_difference(problem, i, c, a, b, w)
+        total = _tables_score(problem, i, v, gold, y, w, total)
     return total
 
 
 @helper
 def plane_add(problem: GraphProblem, i: int, y: Array, step: float, w: Array) -> None:
-    g = problem.graph[i]
-    graph = topology(problem.graphs, g)
-    first = problem.graphs.node_ptr[g]
     lo = problem.node_offset[i]
     gold = problem.labels[lo : lo + y.shape[0]]
-    stride = problem.n_columns
     for v in range(y.shape[0]):
         if y[v] == gold[v]:
             continue
-        column = problem.column_start[problem.node_template[first + v]]
-        r = problem.row[lo + v]
-        for p in range(problem.indptr[r], problem.indptr[r + 1]):
-            at = problem.indices[p] * stride + column
+        column, begin, end = find_row(problem, i, v)
+        for p in range(begin, end):
+            at = problem.indices[p] * problem.n_columns + column
             change = step * problem.values[p]
             w[at + gold[v]] += change
             w[at + y[v]] -= change
-        for q in range(graph.incident_start[v], graph.incident_start[v + 1]):
-            c = graph.incident[q]
-            if first_difference(graph, c, graph.slot[q], gold, y):
-                a, b = joint_index(graph, c, gold), joint_index(graph, c, y)
-                table_add(problem, i, c, a, b, step, w)
+        _tables_add(problem, i, v, gold, y, step, w)
 
 
 register(
@@ -706,15 +478,17 @@ def decode_all(
     problem: GraphProblem,
     order: Array,
     w: Array,
-    loss_scale: float,
     y_out: Array,
     bounds: Array,
     values: Array,
+    tight: Array,
 ) -> None:
-    """Best state found of every variable, its value by graph, and a bound on the best value."""
+    """Best state found of every variable; by graph a bound on the best value, and if it is met."""
     for i in order:
         y = y_out[problem.node_offset[i] : problem.node_offset[i + 1]]
-        bounds[i], values[i] = search(problem, i, w, loss_scale, y)
+        bounds[i], scored = search(problem, i, w, 0.0, y)
+        values[i] = assignment_score(scored, y)
+        tight[i] = meets(scored, y, bounds[i], TIGHT)
 
 
 @kernel

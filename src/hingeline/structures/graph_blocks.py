@@ -1,4 +1,19 @@
-"""Factor graphs block by block: what solvers of the relaxation know of a graph problem.
+"""Graph problems: their arrays, where their weights lie, and their blocks one by one.
+
+With features ``x_i`` of variables and ``z_c`` of factors (the constant 1 where there are none) the
+score of an output, one state per variable, is::
+
+    w·f(x, y) = Σ_i x_i·U[:, column(i, y_i)] + Σ_c z_c·T[:, index_c(y)]
+
+The loss is a sum over variables of ``node_weight·cost[true state, predicted state]``. Weights are
+one flat vector::
+
+    U[feature, column]           columns of unary template t: column_start[t] + state
+    table templates              template τ at table_offset[τ], as (features of τ, joint states)
+
+A factor without features has the constant 1: its table is a piece of the weights. Variables and
+factors name their templates in the graph, so that graphs shared by many examples (multi-label)
+are stored once; features, labels and loss weights belong to the example.
 
 A *block* is a variable or a factor of one example: a table of scores over a few states. The dual
 of the relaxation has a point on a simplex for each block. Vectors over all blocks are laid out by
@@ -12,27 +27,151 @@ states of one block are disjoint copies of the same vector x, so that ``‖Σ d(
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._jit import helper
+from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import Block, Compiled, Layout, pad_row, stack_blocks
 from hingeline.inference.factor_graph import (
+    Topologies,
     Topology,
+    factor_orders,
     joint_index,
     log2_assignments,
+    places_of_scopes,
     starts_of,
     table_size,
 )
-from hingeline.inference.map import ENUMERATION
-from hingeline.structures.graph import GraphProblem, decodes_exactly
+from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, make_oracle
 
 Array = np.ndarray[Any, Any]
 
 #: Assignments of all examples together that are enumerated without being asked for.
 CHEAP_ASSIGNMENTS = 2.0**20
+
+
+@by_reference
+class GraphProblem(NamedTuple):
+    """Examples with a graph each (or one graph for all), features and labels of their variables."""
+
+    graph: Array  # (n,) int32: which graph example i has
+    graphs: Topologies
+    node_template: Array  # int32, over the variables of all graphs
+    factor_template: Array  # int32, over the factors of all graphs
+    factor_table: Array  # int64, over the factors of all graphs: table_offset of the template
+    # Features of variables: rows of one CSR matrix; several variables may share a row.
+    node_offset: Array  # (n + 1,) int64: the variables of example i among those of all examples
+    row: Array  # (variables,) int64: row of each variable
+    indptr: Array  # (rows + 1,) int64
+    indices: Array  # int32
+    values: Array  # float64 or float32
+    row_sqnorm: Array  # (rows,) float64: ‖x‖² of each row
+    # Features of factors: empty arrays where every factor has the constant 1.
+    factor_offset: Array  # (n + 1,) int64: the factors of example i among those of all examples
+    factor_start: Array  # (factors + 1,) int64, or empty
+    factor_values: Array  # float64
+    # Truth and loss: node_weight · cost[true, predicted], summed over the variables.
+    labels: Array  # (variables,) int32
+    node_weight: Array  # (variables,) float64
+    cost: Array  # (states, states) float64
+    # Layout of the weights.
+    column_start: Array  # (unary templates,) int64
+    table_offset: Array  # (table templates,) int64
+    table_features: Array  # (table templates,) int64
+    table_states: Array  # (table templates,) int64: joint states
+    n_features: int
+    n_columns: int
+    n_weights: int
+    oracle: Oracle
+
+
+def layout(n_features: int, n_columns: int, tables: Mapping[str, tuple[int, int]]) -> Layout:
+    """Where the weights lie: unary ones by feature, then tables by name, of so many (rows, states).
+
+    The columns of the unary weights are the states of all unary templates, one after the other.
+    """
+    found = stack_blocks({"unary": n_features}, n_columns, pad_row(n_columns))
+    at = found.size
+    for name, (rows, states) in tables.items():
+        found[name] = Block(at, rows, states, states)
+        at = found[name].stop
+    return found
+
+
+def make_problem(
+    graphs: Topologies,
+    node_template: Array,
+    factor_template: Array,
+    template_states: Array,
+    table_features: Array,
+    table_states: Array,
+    matrix: Any,
+    labels: Array,
+    cost: Array,
+    *,
+    graph: Array | None = None,
+    row: Array | None = None,
+    node_weight: Array | None = None,
+    factor_start: Any = (),
+    factor_values: Any = (),
+    inference: int = 0,
+) -> GraphProblem:
+    """Lay out labelled graphs for the kernels; see :class:`GraphProblem` for most arguments.
+
+    ``template_states`` are the states of each unary template, ``matrix`` the rows of features (CSR
+    with sorted indices). By default example i has graph i, each variable a row of its own, in
+    order, loss weights are 1, and factors have the constant 1.
+    """
+
+    def as_array(values: Any, dtype: Any) -> Array:
+        return np.ascontiguousarray(values, dtype=dtype)
+
+    graph = as_array(np.arange(len(graphs.node_ptr) - 1) if graph is None else graph, np.int32)
+    node_offset = starts_of(np.diff(graphs.node_ptr)[graph])
+    n_variables = int(node_offset[-1])
+    features = as_array(table_features, np.int64)
+    states = as_array(table_states, np.int64)
+    n_features = int(matrix.shape[1])
+    n_columns = pad_row(int(np.sum(template_states)))
+    table_offset = n_features * n_columns + starts_of(features * states)
+    owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    with np.errstate(over="ignore"):  # estimators refuse it
+        squares = np.square(matrix.data, dtype=np.float64)
+    return GraphProblem(
+        graph=graph,
+        graphs=graphs,
+        node_template=as_array(node_template, np.int32),
+        factor_template=as_array(factor_template, np.int32),
+        factor_table=table_offset[as_array(factor_template, np.int32)].astype(np.int64),
+        node_offset=node_offset,
+        row=np.arange(n_variables) if row is None else as_array(row, np.int64),
+        indptr=as_array(matrix.indptr, np.int64),
+        indices=as_array(matrix.indices, np.int32),
+        values=np.ascontiguousarray(matrix.data),
+        row_sqnorm=np.bincount(owner, weights=squares, minlength=matrix.shape[0]),
+        factor_offset=starts_of(np.diff(graphs.factor_ptr)[graph]),
+        factor_start=as_array(factor_start, np.int64),
+        factor_values=as_array(factor_values, np.float64),
+        labels=as_array(labels, np.int32),
+        node_weight=np.ones(n_variables) if node_weight is None else as_array(node_weight, float),
+        cost=as_array(cost, np.float64),
+        column_start=starts_of(np.asarray(template_states))[:-1],
+        table_offset=table_offset[:-1],
+        table_features=features,
+        table_states=states,
+        n_features=n_features,
+        n_columns=n_columns,
+        n_weights=int(table_offset[-1]),
+        oracle=make_oracle(graphs, int(inference)),
+    )
+
+
+def decodes_exactly(problem: GraphProblem) -> bool:
+    """Whether decoding is exact whatever the weights are."""
+    return bool(np.isin(problem.oracle.method, (MAX_PRODUCT, ENUMERATION)).all())
 
 
 class BinaryPairs(NamedTuple):
@@ -76,41 +215,33 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
             f"solver={solver!r} works on the factors of graphs (GraphSSVM, MultilabelSSVM), and "
             "this structure has none: use solver='sdm'."
         )
-    graphs = problem.graphs
-    count = len(graphs.node_ptr) - 1
-    starts, unary, mass, widest = [], [], [], 1
-    places, messages = [], []
-    paired = len(problem.factor_start) == 0
-    for g in range(count):
-        a, b = graphs.node_ptr[g], graphs.node_ptr[g + 1]
-        c, d = graphs.factor_ptr[g], graphs.factor_ptr[g + 1]
-        scope = graphs.scope[graphs.scope_ptr[g] : graphs.scope_ptr[g + 1]]
-        states = graphs.n_states[a:b].astype(np.int64)
-        first = graphs.scope_start[c + g : d + g + 1]
-        # Products over the scopes; an empty scope has one joint state.
-        logs = np.concatenate(([0.0], np.cumsum(np.log(states[scope]))))
-        sizes = np.rint(np.exp(logs[first[1:]] - logs[first[:-1]])).astype(np.int64)
-        starts.append(np.concatenate(([0], np.cumsum(sizes - 1))))
-        ends = np.cumsum(states[scope])
-        places.append(ends - states[scope])
-        messages.append(int(states[scope].sum()))
-        unary.append(int(states.sum()))
-        mass.append(int(starts[-1][-1]))
-        widest = max(widest, int(sizes.max(initial=1)), int(states.max(initial=1)))
-        paired = paired and bool((np.diff(first) == 2).all() and (states == 2).all())
+    graphs, graph = problem.graphs, problem.graph
+    orders = factor_orders(graphs)
+    states = graphs.n_states[places_of_scopes(graphs)]
+    # Products over the scopes; an empty scope has one joint state.
+    logs = np.concatenate(([0.0], np.cumsum(np.log(states))))
+    sizes = np.rint(np.exp(np.diff(logs[starts_of(orders)]))).astype(np.int64)
+    unary, mass, messages = (
+        [starts_of(own) for own in np.split(values, ptr[1:-1])]
+        for values, ptr in (
+            (graphs.n_states, graphs.node_ptr),
+            (sizes - 1, graphs.factor_ptr),
+            (states, graphs.scope_ptr),
+        )
+    )
     blocks = np.diff(graphs.node_ptr) + np.diff(graphs.factor_ptr)
-    graph = problem.graph
+    pairs = bool((graphs.n_states == 2).all() and (orders == 2).all())
     return Blocks(
-        unary_at=starts_of(np.array(unary)[graph]),
-        mass_at=starts_of(np.array(mass)[graph]),
-        mass_start=np.concatenate(starts).astype(np.int64),
+        unary_at=starts_of(np.array([own[-1] for own in unary])[graph]),
+        mass_at=starts_of(np.array([own[-1] for own in mass])[graph]),
+        mass_start=np.concatenate(mass),
         block_at=starts_of(blocks[graph]),
-        message_at=starts_of(np.array(messages)[graph]),
-        message_start=np.concatenate(places).astype(np.int64),
-        widest=widest,
+        message_at=starts_of(np.array([own[-1] for own in messages])[graph]),
+        message_start=np.concatenate([own[:-1] for own in messages]),
+        widest=int(max(sizes.max(initial=1), graphs.n_states.max(initial=1))),
         most_blocks=int(blocks.max(initial=1)),
-        most_unary=max(unary, default=1),
-        factors=BinaryPairs() if paired else AnyFactors(),
+        most_unary=int(max(own[-1] for own in unary)),
+        factors=BinaryPairs() if pairs and not len(problem.factor_start) else AnyFactors(),
     )
 
 
@@ -149,6 +280,15 @@ def mean_loss(problem: GraphProblem, cap: Array) -> float:
 
 
 @helper
+def find_row(problem: GraphProblem, i: int, v: int) -> tuple[int, int, int]:
+    """Column of state 0 of variable v, and where its features begin and end."""
+    first = problem.graphs.node_ptr[problem.graph[i]]
+    row = problem.row[problem.node_offset[i] + v]
+    column = problem.column_start[problem.node_template[first + v]]
+    return column, problem.indptr[row], problem.indptr[row + 1]
+
+
+@helper
 def group_end(problem: GraphProblem, i: int, v: int, n: int) -> int:
     """End of the run of variables from v that share a row of features and no weight."""
     at = problem.node_offset[i]
@@ -166,34 +306,30 @@ def group_end(problem: GraphProblem, i: int, v: int, n: int) -> int:
 @helper
 def row_scores(problem: GraphProblem, i: int, v: int, w: Array, out: Array) -> None:
     """Scores of all columns for the features of variable v; ``out`` has ``n_columns`` entries."""
-    row = problem.row[problem.node_offset[i] + v]
-    lo, hi = problem.indptr[row], problem.indptr[row + 1]
+    _, lo, hi = find_row(problem, i, v)
     rows_dot(problem.indices, problem.values, lo, hi, w, problem.n_columns, out, 0)
 
 
 @helper
 def row_add(problem: GraphProblem, i: int, v: int, steps: Array, w: Array) -> None:
     """Add ``steps`` times the features of variable v to all columns."""
-    row = problem.row[problem.node_offset[i] + v]
-    lo, hi = problem.indptr[row], problem.indptr[row + 1]
+    _, lo, hi = find_row(problem, i, v)
     rows_add(problem.indices, problem.values, lo, hi, steps, w, problem.n_columns)
 
 
 @helper
 def first_column(problem: GraphProblem, i: int, v: int) -> int:
     """Column of state 0 of variable v."""
-    first = problem.graphs.node_ptr[problem.graph[i]]
-    return problem.column_start[problem.node_template[first + v]]
+    return find_row(problem, i, v)[0]
 
 
 @helper
 def variable_scores(problem: GraphProblem, i: int, v: int, n: int, w: Array, out: Array) -> None:
     """Scores of the n states of variable v, nothing else."""
-    row = problem.row[problem.node_offset[i] + v]
-    column = first_column(problem, i, v)
+    column, begin, end = find_row(problem, i, v)
     for s in range(n):
         out[s] = 0.0
-    for p in range(problem.indptr[row], problem.indptr[row + 1]):
+    for p in range(begin, end):
         at = problem.indices[p] * problem.n_columns + column
         x = problem.values[p]
         for s in range(n):
@@ -203,9 +339,8 @@ def variable_scores(problem: GraphProblem, i: int, v: int, n: int, w: Array, out
 @helper
 def variable_add(problem: GraphProblem, i: int, v: int, n: int, steps: Array, w: Array) -> None:
     """Add ``steps`` times the features of variable v to its n columns."""
-    row = problem.row[problem.node_offset[i] + v]
-    column = first_column(problem, i, v)
-    for p in range(problem.indptr[row], problem.indptr[row + 1]):
+    column, lo, hi = find_row(problem, i, v)
+    for p in range(lo, hi):
         at = problem.indices[p] * problem.n_columns + column
         x = problem.values[p]
         for s in range(n):
@@ -268,6 +403,15 @@ def true_state(problem: GraphProblem, i: int, v: int) -> int:
 
 
 @helper
+def find_table(problem: GraphProblem, i: int, c: int) -> tuple[int, int, int]:
+    """Template and weights of factor c of example i, and its features, −1: the constant 1."""
+    at = problem.graphs.factor_ptr[problem.graph[i]] + c
+    plain = problem.factor_start.shape[0] == 0
+    values = -1 if plain else problem.factor_start[problem.factor_offset[i] + c]
+    return problem.factor_template[at], problem.factor_table[at], values
+
+
+@helper
 def true_joint(problem: GraphProblem, graph: Topology, i: int, c: int) -> int:
     """True joint state of factor c."""
     at = problem.node_offset[i]
@@ -280,20 +424,16 @@ def factor_scores(
 ) -> int:
     """Scores of the joint states of factor c; how many there are."""
     size = table_size(graph, c)
-    at = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c]
-    if problem.factor_start.shape[0] == 0:
-        for s in range(size):
-            out[s] = w[at + s]
-        return size
+    t, at, values = find_table(problem, i, c)
     for s in range(size):
-        out[s] = 0.0
-    p = problem.factor_offset[i] + c
-    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
-        x = problem.factor_values[q]
-        if x != 0.0:
-            for s in range(size):
-                out[s] += x * w[at + s]
-        at += size
+        out[s] = w[at + s] if values < 0 else 0.0
+    if values >= 0:
+        for f in range(problem.table_features[t]):
+            x = problem.factor_values[values + f]
+            if x != 0.0:
+                for s in range(size):
+                    out[s] += x * w[at + s]
+            at += size
     return size
 
 
@@ -302,14 +442,9 @@ def factor_add(
     problem: GraphProblem, i: int, c: int, size: int, step: float, change: Array, w: Array
 ) -> None:
     """Add ``step·change`` times the features of factor c to its template."""
-    at = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c]
-    if problem.factor_start.shape[0] == 0:
-        for s in range(size):
-            w[at + s] += step * change[s]
-        return
-    p = problem.factor_offset[i] + c
-    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
-        x = step * problem.factor_values[q]
+    t, at, values = find_table(problem, i, c)
+    for f in range(problem.table_features[t]):
+        x = step * (1.0 if values < 0 else problem.factor_values[values + f])
         if x != 0.0:
             for s in range(size):
                 w[at + s] += x * change[s]
@@ -334,12 +469,10 @@ def state_add(
 @helper
 def factor_square(problem: GraphProblem, i: int, c: int) -> float:
     """``‖x‖²`` of the features of factor c."""
-    if problem.factor_start.shape[0] == 0:
-        return 1.0
-    p = problem.factor_offset[i] + c
+    t, _, values = find_table(problem, i, c)
     total = 0.0
-    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
-        total += problem.factor_values[q] ** 2
+    for f in range(problem.table_features[t]):
+        total += 1.0 if values < 0 else problem.factor_values[values + f] ** 2
     return total
 
 

@@ -109,12 +109,15 @@ def _matrix(problem: MulticlassProblem, w: Array) -> Array:
 
 
 @helper
-def class_scores(problem: MulticlassProblem, i: int, w: Array) -> Array:
-    """``x_i·W[k]`` for every class, padding included."""
+def class_scores(problem: MulticlassProblem, i: int, w: Array, loss_scale: float) -> Array:
+    """``x_i·W[k]`` for every class, with the scaled loss added."""
     scores = np.empty(problem.stride)
     lo, hi = problem.indptr[i], problem.indptr[i + 1]
     rows_dot(problem.indices, problem.values, lo, hi, w, problem.stride, scores, 0)
-    return scores
+    row = problem.cost[problem.labels[i]]
+    for k in range(problem.n_labels):
+        scores[k] += loss_scale * row[k]
+    return scores[: problem.n_labels]
 
 
 @helper
@@ -124,11 +127,7 @@ def output_length(problem: MulticlassProblem, i: int) -> int:
 
 @helper
 def decode(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
-    scores = class_scores(problem, i, w)
-    if loss_scale != 0.0:
-        row = problem.cost[problem.labels[i]]
-        for k in range(problem.n_labels):
-            scores[k] += loss_scale * row[k]
+    scores = class_scores(problem, i, w, loss_scale)
     best = 0
     for k in range(1, problem.n_labels):
         if scores[k] > scores[best]:
@@ -187,11 +186,7 @@ def decode_by_loss(problem: MulticlassProblem, i: int, w: Array) -> tuple[Array,
 
 @helper
 def decode_best(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-    scores = class_scores(problem, i, w)[: problem.n_labels]
-    row = problem.cost[problem.labels[i]]
-    for k in range(problem.n_labels):
-        scores[k] = -scores[k] - loss_scale * row[k]
-    order = np.argsort(scores, kind="mergesort")
+    order = np.argsort(-class_scores(problem, i, w, loss_scale), kind="mergesort")
     count = min(problem.n_labels, ys.shape[0])
     for k in range(count):
         ys[k, 0] = order[k]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline._jit import kernel
-from hingeline.inference import icm
+from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import assignment_score
 
 # isort: split
@@ -17,7 +17,7 @@ from graphs import any_graph
 
 @kernel
 def improve(problem, y, max_sweeps):
-    return icm.improve(problem, y, max_sweeps)
+    factor_graph.improve(problem, y, max_sweeps)
 
 
 @settings(max_examples=100, deadline=None)
@@ -27,10 +27,10 @@ def test_ends_where_no_single_change_helps(problem, seed):
     y = np.random.default_rng(seed).integers(0, n_states).astype(np.int32)
     before = assignment_score(problem, y)
     start = y.copy()
-    changes = improve(problem, y, 1000)
+    improve(problem, y, 1000)
     after = assignment_score(problem, y)
     assert after >= before
-    assert (changes > 0) == (after > before) == (y.tolist() != start.tolist())
+    assert (after > before) == (y.tolist() != start.tolist())
     for i, states in enumerate(n_states):
         for s in range(states):
             z = y.copy()
@@ -45,7 +45,7 @@ def test_conditional_scores(problem):
     y = (graph.n_states - 1).astype(np.int32)
     for i, states in enumerate(graph.n_states):
         out = np.empty(states)
-        icm.conditional_scores(problem, i, y, out)
+        factor_graph.conditional_scores(problem, i, y, out)
         totals = []
         for s in range(states):
             z = y.copy()

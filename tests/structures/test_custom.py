@@ -161,7 +161,7 @@ def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
     scratch = np.zeros(compiled.scratch_size)
     order = np.random.default_rng(1).permutation(N)
     for clock in range(1, count + 1):
-        find(compiled.problem, form, ws, order, w, -1.0, clock, 2, scratch, violation)
+        find(compiled.problem, form, ws, order, w, None, clock, 2, scratch, violation)
         visits = (clock - 1.0) * N
         move(compiled.problem, form, ws, Pair(0.9), order, w, visits, 1.0, clock, gaps)
     again = start
@@ -313,7 +313,7 @@ def test_a_twin_is_made_once_and_shares_what_needs_no_structure(twins, kind):
 
 
 def test_compiled_twins_stay_out_of_the_disk_cache(twins):
-    assert twins["jitted"].bind(find_planes)._cache.cache_path is None
+    assert twins["jitted"].bind(find_planes)._cache.folder is None
     assert not hasattr(twins["plain"].bind(find_planes), "py_func")
 
 
