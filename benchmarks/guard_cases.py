@@ -329,7 +329,7 @@ def graph_options() -> Iterator[Case]:
     options: list[tuple[str, Params]] = [
         *(("soft-bcfw", {"schedule": schedule, "steps": steps, "sampling": sampling})
           for schedule in ("improved", "published")
-          for steps in ("projected", "frank-wolfe")
+          for steps in ("exact", "plain")
           for sampling in ("permutation", "random", "gap")),
         *(("soft-bcfw", {"constraints": "hard", "hardening": h}) for h in ("centre", "rho")),
         ("soft-bcfw", {"rho": 0.01}),

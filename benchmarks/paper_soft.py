@@ -215,17 +215,13 @@ def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
 
         return parts
 
-    kernels = soft_bcfw.pass_examples, soft_bcfw.pass_draws
+    kernel = soft_bcfw.pass_units
 
-    def pass_examples(problem: Any, blocks: Any, order: Array, *others: Any) -> float:
-        every = others[4]  # weights are added up after so many examples
-        passed = by_order(lambda part: kernels[0](problem, blocks, part, *others), every)
-        return passed(order)
-
-    def pass_draws(problem: Any, blocks: Any, examples: Array, draws: Array, *others: Any) -> Any:
+    def pass_units(problem: Any, dual: Any, units: Any, order: Array, *others: Any) -> Any:
+        every = others[0]  # weights are added up after so many units
         sums = np.zeros(2)
-        for part in split(len(examples), 1):
-            sums += kernels[1](problem, blocks, examples[part], draws[part], *others)
+        for part in split(len(order), every):
+            sums += kernel(problem, dual, units, order[part], *others)
             seen()
         return float(sums[0]), float(sums[1])
 
@@ -235,11 +231,11 @@ def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
         block = len(next(solver.cut_into_blocks(solver.active)))
         vars(solver)["_plain"] = by_order(solver._plain, 1)
         vars(solver)["_decode_and_move"] = by_order(solver._decode_and_move, block)
-    vars(soft_bcfw).update(pass_examples=pass_examples, pass_draws=pass_draws)
+    vars(soft_bcfw).update(pass_units=pass_units)
     try:
         yield
     finally:
-        vars(soft_bcfw).update(pass_examples=kernels[0], pass_draws=kernels[1])
+        vars(soft_bcfw).update(pass_units=kernel)
         for name in ("_descend", "_plain", "_decode_and_move"):
             vars(solver).pop(name, None)
 

@@ -71,6 +71,19 @@ def test_auto() -> None:
     assert not hasattr(MultilabelSSVM(0.1).fit(X, Y[:, :8]), "relaxed_objective_")
 
 
+def test_auto_takes_the_options_of_what_it_chooses() -> None:
+    X, Y = labelled(labels=15)
+    model = MultilabelSSVM(0.1, solver_options={"rho": 2.0}, random_state=0).fit(X, Y)
+    assert model.soft_rho_ == 2.0
+    with pytest.raises(ValueError, match=r"'rho'.*solver='sdm' does not know"):
+        model.fit(X, Y[:, :8])
+    model.set_params(solver_options={"precision": 0.2}).fit(X, Y[:, :8])
+    with pytest.raises(ValueError, match=r"'precision'.*solver='soft-bcfw' does not know"):
+        model.fit(X, Y)
+    with pytest.raises(ValueError, match="'rhoo'"):
+        model.set_params(solver_options={"rhoo": 2.0}).check_parameters()
+
+
 def grids(seed: int, n: int, size: int = 6, labels: int = 3) -> Any:
     """Labels that like to be those of their neighbours (Gibbs samples), and noisy features."""
     rng = np.random.default_rng(seed)

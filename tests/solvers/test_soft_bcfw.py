@@ -14,8 +14,9 @@ from hingeline import GraphSSVM, MulticlassSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
 from hingeline.core.primitives import Workers
-from hingeline.solvers.relaxed.blocks import FRANK_WOLFE, PROJECTED, project
-from hingeline.solvers.relaxed.soft import SoftBCFW, add_weights, pass_draws
+from hingeline.solvers.relaxed.blocks import project
+from hingeline.solvers.relaxed.passes import add_weights, pass_units
+from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.structures.graph import compile_problem
 
 # isort: split
@@ -49,10 +50,16 @@ def solve(solver: SoftBCFW, tol: float = 1e-7, max_iter: int = 3000, callbacks: 
 KINDS: dict[str, Any] = {
     "pairs and triples": {"states": 3},
     "binary": {"states": 2},
+    "many states": {"states": 5, "n": 4},
     "featured": {"states": 3, "featured": True},
 }
 #: Features of factors are a type of their own, for which all kernels are compiled again.
-ALL_KINDS = ["pairs and triples", "binary", pytest.param("featured", marks=pytest.mark.slow)]
+ALL_KINDS = [
+    "pairs and triples",
+    "binary",
+    "many states",
+    pytest.param("featured", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -137,7 +144,7 @@ def least_primal(seed: int, rho: float) -> float:
         {"schedule": "published", "sampling": "gap"},
         {"sampling": "gap"},
         {"sampling": "random"},
-        {"steps": "frank-wolfe"},
+        {"steps": "plain"},
     ],
 )
 def test_all_schedules_go_to_the_same_optimum(options: dict[str, Any]) -> None:
@@ -186,12 +193,28 @@ def test_factors_are_visited_from_the_start(schedule: str, sampling: str) -> Non
     assert np.mean([changed[a:b].any() for a, b in _factor_ranges(solver)]) > 0.1
 
 
+def test_blocks_are_visited_across_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example's blocks one after the other would pull weights that they share the same way."""
+    solver = solver_for(random_small(6, n=12), rho=0.5)
+    orders: list[Any] = []
+
+    def note(problem: Any, dual: Any, units: Any, order: Any, *others: Any) -> Any:
+        orders.append(units.owners[order])
+        return pass_units(problem, dual, units, order, *others)
+
+    monkeypatch.setattr("hingeline.solvers.relaxed.soft.pass_units", note)
+    solver.sweep()
+    assert len(orders) == 4
+    assert len(orders[0]) == solver.blocks.n  # all are visited in the first pass
+    for owners in orders:
+        assert np.mean(owners[1:] != owners[:-1]) > 0.8
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
         *(({"schedule": "published", name: 1}, name) for name in ("passes", "rounds", "proximal")),
         ({"schedule": "published", "skip": 0.5}, "skip"),
-        ({"sampling": "random", "proximal": 1.0}, "proximal"),
         ({"hardening": "rho"}, "hardening"),
         ({"constraints": "soft", "rho_factor": 2.0}, "rho_factor"),
     ],
@@ -204,15 +227,17 @@ def test_options_without_effect_are_refused(options: dict[str, Any], name: str) 
 def test_options_with_effect_are_taken() -> None:
     hard = {"constraints": "hard", "hardening": "rho", "rho_factor": 2.0, "skip": 0.2}
     ordered = {"schedule": "published", "sampling": "permutation", "skip": 0.2}
-    for options in (hard, ordered, {"passes": 2, "rounds": 0, "proximal": 1.0}):
+    drawn = {"passes": 2, "rounds": 0, "proximal": 1.0, "sampling": "random"}
+    for options in (hard, ordered, drawn):
         GraphSSVM(solver="soft-bcfw", solver_options=options).check_parameters()
 
 
-@pytest.mark.parametrize("steps", ["frank-wolfe", "projected"])
+@pytest.mark.parametrize("steps", ["plain", "exact"])
 def test_line_search_is_exact(steps: str) -> None:
     """From a random point, f_ρ after one visit cannot be raised along the step taken."""
     small = random_small(11)
     solver = solver_for(small, rho=0.2, steps=steps, sampling="random")
+    assert len(solver.units.owners) == solver.blocks.n  # nobody shares a row of features
     for _ in range(2):
         solver._pass(solver.form.cap)
 
@@ -223,24 +248,12 @@ def test_line_search_is_exact(steps: str) -> None:
         return other.value
 
     checked = 0
-    problem = solver.problem
     for block in range(0, solver.blocks.n, 3):
-        i = int(np.searchsorted(solver.blocks.block_at, block, side="right")) - 1
-        count = solver.blocks.block_at[i + 1] - solver.blocks.block_at[i]
-        draw = (block - solver.blocks.block_at[i] + 0.5) / count
         mu, mass = solver.mu.copy(), solver.mass.copy()
         before = solver.value
-        _, gain = pass_draws(
-            problem,
-            solver.blocks,
-            np.array([i]),
-            np.array([draw]),
-            False,
-            solver.form.cap,
-            solver.kappa,
-            PROJECTED if steps == "projected" else FRANK_WOLFE,
-            solver.w,
-            solver.point,
+        _, gain = pass_units(
+            *(solver.problem, solver.at(solver.w, solver.form.cap, exact=steps == "exact")),
+            *(solver.units, np.array([block]), 1, solver.total),
         )
         solver.value += gain
         after = value(solver.mu, solver.mass)
@@ -254,13 +267,13 @@ def test_line_search_is_exact(steps: str) -> None:
             u = mu + gamma * dmu
             if gamma > 1.0 and (u.min() < 0.0 or m.min() < 0.0):
                 continue
-            if gamma > 1.0 and steps == "frank-wolfe" and max(u.max(), m.max()) > 1.0:
+            if gamma > 1.0 and steps == "plain" and max(u.max(), m.max()) > 1.0:
                 continue
             sums = np.array([m[a:b].sum() for a, b in _factor_ranges(solver)])
             if sums.max() > 1.0:
                 continue
-            # A projected step leaves up to a tenth of a factor's gap.
-            left = 0.1 * gain if steps == "projected" else 0.0
+            # Exchanges leave up to a tenth of what the first one promised.
+            left = 0.1 * gain if steps == "exact" else 0.0
             assert value(u, m.astype(np.float32)) <= after + left + 2e-7
     assert checked > 3
 
@@ -280,7 +293,7 @@ def test_weights_are_those_of_the_marginals() -> None:
     solver = solver_for(small, rho=0.5)
     solve(solver, tol=1e-5)
     w = np.zeros(len(solver.w))
-    add_weights(solver.problem, solver.blocks, solver.form.cap, False, solver.point, w)
+    add_weights(solver.problem, solver.at(w, solver.form.cap), False)
     np.testing.assert_allclose(solver.w, w, atol=1e-12)
     # The same once more, in the open.
     expected = np.zeros(len(w))
@@ -307,12 +320,14 @@ def test_weights_are_those_of_the_marginals() -> None:
     np.testing.assert_allclose(solver.w, expected, atol=1e-6)
 
 
-def test_marginals_stay_on_their_simplices() -> None:
-    solver = solver_for(random_small(4, states=2), rho=0.05)
+@pytest.mark.parametrize("states", [2, 5])
+def test_marginals_stay_on_their_simplices(states: int) -> None:
+    solver = solver_for(random_small(4, states=states), rho=0.05)
     for _ in range(20):
         solver.sweep()
+        np.testing.assert_array_equal(solver.candidate(), solver.w)
         assert solver.mu.min() >= 0.0
-        np.testing.assert_allclose(solver.mu.reshape(-1, 2).sum(axis=1), 1.0, atol=1e-12)
+        np.testing.assert_allclose(solver.mu.reshape(-1, states).sum(axis=1), 1.0, atol=1e-12)
         assert solver.mass.min() >= 0.0
         for a, b in _factor_ranges(solver):
             assert solver.mass[a:b].sum(dtype=np.float64) <= 1.0

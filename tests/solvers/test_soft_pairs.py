@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
-from hingeline.solvers.relaxed.blocks import PROJECTED, DualPoint, project
+from hingeline.solvers.relaxed.blocks import Dual, project
 from hingeline.solvers.relaxed.pairs import simplex_level
-from hingeline.solvers.relaxed.soft import (
-    SoftBCFW,
+from hingeline.solvers.relaxed.passes import (
+    Units,
     add_weights,
     evaluate,
     move_centre,
-    pass_examples,
+    pass_units,
 )
+from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.structures.graph import compile_problem
-from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs, Blocks
+from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs
 
 # isort: split
 from relaxation import Example, Small, random_small
 
 N = 3
+ARRAYS = ("w", "mu", "sums", "mass", "gaps", "centre", "centre_sums")
 
 
 def pairs_only(rng: np.random.Generator) -> Small:
@@ -52,19 +54,31 @@ class Case(NamedTuple):
     """A dual point anywhere, and any weights."""
 
     problem: Any
-    blocks: Blocks
-    point: DualPoint
-    w: Any
-    cap: Any
+    units: Units
+    dual: Dual
 
     def copy(self, paired: bool) -> Case:
         """The same with or without the closed form."""
-        blocks = self.blocks._replace(factors=BinaryPairs() if paired else AnyFactors())
-        point = DualPoint(*(values.copy() for values in self.point))
-        return Case(self.problem, blocks, point, self.w.copy(), self.cap)
+        kind = BinaryPairs() if paired else AnyFactors()
+        blocks = self.dual.blocks._replace(factors=kind)
+        arrays = {name: getattr(self.dual, name).copy() for name in ARRAYS}
+        dual = self.dual._replace(blocks=blocks, **arrays)
+        return Case(self.problem, self.units, dual)
+
+    def evaluate(self) -> Any:
+        out = np.zeros((N, 5))
+        evaluate(self.problem, self.dual, self.dual, np.arange(N), 0, out)
+        return out
+
+    def visit(self, least: float) -> tuple[float, Any]:
+        """Visit all units, the last example first; the gain and the sum of the weights met."""
+        total = np.zeros(len(self.dual.w))
+        order = np.arange(len(self.units.owners))[::-1].copy()
+        dual = self.dual._replace(least=least)
+        return pass_units(self.problem, dual, self.units, order, 1, total)[1], total
 
 
-def case(seed: int, centred: bool, sharp: bool) -> Case:
+def case(seed: int, centred: bool, sharp: bool, kappa: float = 1.0) -> Case:
     rng = np.random.default_rng(seed)
     compiled = compile_problem(pairs_only(rng).problem())
     form = make_formulation(1.0, "max", "margin", rng.uniform(0.5, 2.0, N))
@@ -82,21 +96,14 @@ def case(seed: int, centred: bool, sharp: bool) -> Case:
     solver.centre_sums[:] = 0.1 * rng.normal(size=len(solver.centre_sums))
     return Case(
         solver.problem,
-        solver.blocks,
-        solver.point,
-        0.3 * rng.normal(size=len(solver.w)),
-        form.cap,
+        solver.units,
+        solver.at(0.3 * rng.normal(size=len(solver.w)), form.cap)._replace(kappa=kappa),
     )
 
 
-def evaluate_all(own: Case, kappa: float, out: Any) -> None:
-    order = np.arange(N)
-    evaluate(own.problem, own.blocks, order, own.cap, kappa, 0, 0.0, own.w, own.point, out)
-
-
 def assert_same(a: Case, b: Case, atol: float) -> None:
-    np.testing.assert_allclose(a.w, b.w, rtol=0, atol=atol)
-    for name, x, y in zip(DualPoint._fields, a.point, b.point, strict=True):
+    for name in ARRAYS:
+        x, y = getattr(a.dual, name), getattr(b.dual, name)
         small = max(atol, 1e-6) if x.dtype == np.float32 else atol
         np.testing.assert_allclose(x, y, rtol=0, atol=small, err_msg=name)
 
@@ -105,72 +112,58 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @settings(deadline=None)  # the first case may compile
-@given(seeds, st.booleans(), st.booleans(), st.floats(0.0, 2.0))
+@given(seeds, st.booleans(), st.booleans(), st.floats(0.01, 2.0))
 def test_evaluations(seed: int, centred: bool, sharp: bool, kappa: float) -> None:
-    start = case(seed, centred, sharp)
+    start = case(seed, centred, sharp, kappa)
     found = []
     for paired in (True, False):
         own = start.copy(paired)
-        out = np.zeros((N, 5))
-        evaluate_all(own, kappa, out)
-        found.append((own, out))
+        found.append((own, own.evaluate()))
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-11)
     assert_same(found[0][0], found[1][0], 1e-12)
 
 
 @settings(deadline=None)  # the first case may compile
-@given(seeds, st.booleans(), st.booleans(), st.floats(0.0, 0.004), st.sampled_from([0.0, 0.5]))
+@given(seeds, st.booleans(), st.booleans(), st.floats(0.01, 2.0), st.sampled_from([0.0, 0.5]))
 def test_steps(seed: int, centred: bool, sharp: bool, kappa: float, least: float) -> None:
-    """Where messages bend little, factors in general are projected once, too."""
-    start = case(seed, centred, sharp)
-    start.point.gaps[:] = np.float32(1.0)
-    ends = []
+    """One projection gains at least half of what exchanges do, and the other way round."""
+    start = case(seed, centred, sharp, kappa)
+    start.dual.gaps[:] = np.float32(1.0)
+    gains = []
     for paired in (True, False):
         own = start.copy(paired)
-        out = np.zeros((N, 5))
-        # Sums must be right, and gaps decide who is visited.
-        evaluate_all(own, kappa, out)
-        total = np.zeros(len(own.w))
-        gain = pass_examples(
-            own.problem,
-            own.blocks,
-            np.arange(N)[::-1].copy(),
-            own.cap,
-            kappa,
-            least,
-            PROJECTED,
-            1,
-            own.w,
-            own.point,
-            total,
-        )
-        ends.append((own, gain, total))
-    assert ends[0][1] == pytest.approx(ends[1][1], abs=1e-6)
-    assert_same(ends[0][0], ends[1][0], 3e-6)
-    np.testing.assert_allclose(ends[0][2], ends[1][2], rtol=0, atol=1e-5)
+        own.evaluate()  # sums must be right, and gaps decide who is visited
+        before = own.dual.gaps.copy()
+        gain, total = own.visit(least)
+        assert np.isfinite(total).all()
+        moved = (own.dual.gaps != before)[before < least]
+        assert not moved.any()
+        gains.append(gain)
+    assert gains[0] >= 0.5 * gains[1] - 1e-6
+    assert gains[1] >= 0.5 * gains[0] - 1e-6
 
 
 @settings(deadline=None)  # the first case may compile
-@given(seeds, st.booleans(), st.floats(0.0, 5.0), st.booleans())
-def test_steps_gain_what_they_say(seed: int, sharp: bool, kappa: float, centred: bool) -> None:
-    start = case(seed, centred, sharp).copy(paired=True)
-    start.w[:] = 0.0
-    add_weights(start.problem, start.blocks, start.cap, False, start.point, start.w)
+@given(seeds, st.booleans(), st.floats(0.01, 5.0), st.booleans(), st.booleans())
+def test_steps_gain_what_they_say(
+    seed: int, sharp: bool, kappa: float, centred: bool, paired: bool
+) -> None:
+    own = case(seed, centred, sharp, kappa).copy(paired)
+    own.dual.w[:] = 0.0
+    add_weights(own.problem, own.dual, False)
 
-    def value(own: Case) -> float:
-        out = np.zeros((N, 5))
-        evaluate_all(own, kappa, out)
+    def value() -> float:
+        out = own.evaluate()
         linear = out[:, 1] - 0.5 * kappa * out[:, 2] + out[:, 3]
-        return float(own.cap @ linear) - 0.5 * float(own.w @ own.w)
+        return float(own.dual.cap @ linear) - 0.5 * float(own.dual.w @ own.dual.w)
 
-    own = start.copy(paired=True)
     if centred:  # what is drawn to variables is the sum of their factors' centres
-        move_centre(own.problem, own.blocks, np.arange(N), kappa, 0.0, own.point)
-    before = value(own)
-    rest = (np.arange(N), own.cap, kappa, 0.0, PROJECTED, N, own.w, own.point, own.w.copy())
-    gain = pass_examples(own.problem, own.blocks, *rest)
+        move_centre(own.problem, own.dual, np.arange(N), 0.0)
+    before = value()
+    gain, _ = own.visit(0.0)
     assert gain >= -1e-9
-    assert value(own) - before == pytest.approx(gain, abs=1e-9)
+    # Exchanges count what they meant to move; what is stored is float32.
+    assert value() - before == pytest.approx(gain, abs=1e-9 if paired else 1e-5)
 
 
 @settings(deadline=None)  # the first case may compile
@@ -181,7 +174,7 @@ def test_weights_and_couplings(seed: int, sharp: bool) -> None:
         ends = []
         for paired in (True, False):
             own = start.copy(paired)
-            add_weights(own.problem, own.blocks, own.cap, coupled, own.point, own.w)
+            add_weights(own.problem, own.dual, coupled)
             ends.append(own)
         assert_same(ends[0], ends[1], 1e-12)
 

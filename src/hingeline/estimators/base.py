@@ -367,8 +367,11 @@ class BaseSSVM:
         solver = self._solver_class(None)
         self._check_values()
         registry.check(solver, self.solver, self.slack, self.rescale, self.C)
+        self._check_options(solver, self.solver)
+
+    def _check_options(self, solver: type[CertifiedSolver], name: str) -> None:
         added = self._own_options(solver)
-        registry.check_options(solver, self.solver_options, self.solver, self.slack, added)
+        registry.check_options(solver, self.solver_options, name, self.slack, added)
 
     def _own_options(self, solver_class: type[CertifiedSolver]) -> dict[str, Any]:
         """Options of the solver that are parameters of the estimator."""

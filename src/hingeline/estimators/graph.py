@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -72,8 +73,8 @@ class GraphModel:
         ``"auto"`` is ``"sdm"`` for forests and where no graph has more than 16,384 labellings, and
         ``"soft-bcfw"`` for other graphs with loops: it trains the LP relaxation with constraints
         softened by ``solver_options={"rho": …}``, so that primal and dual are those of that
-        problem. Name ``"sdm"`` for the structured hinge. See :class:`hingeline.ChainSSVM` for
-        the others.
+        problem. Options must be those of the solver that is chosen. Name ``"sdm"`` for the
+        structured hinge. See :class:`hingeline.ChainSSVM` for the others.
     fit_intercept : bool, default=True
         Append a constant feature. Its weights are regularised like any other.
 
@@ -105,9 +106,20 @@ class GraphModel:
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
         if compiled is not None and self.solver == "auto" and self.slack == "max":
             loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
-            return registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
-        chosen: type[CertifiedSolver] = super()._solver_class(compiled)  # type: ignore[misc]
-        return chosen
+            chosen: type[CertifiedSolver] = registry.find(
+                LOOPY_DEFAULT if loopy else "auto", self.slack
+            )
+            super()._check_options(chosen, chosen.name)  # type: ignore[misc]
+            return chosen
+        return super()._solver_class(compiled)  # type: ignore[misc]
+
+    def _check_options(self: Any, solver: type[CertifiedSolver], name: str) -> None:
+        """Refuse options; those of any choice of ``"auto"`` pass until the data are known."""
+        check = super()._check_options  # type: ignore[misc]
+        if name == "auto" and self.slack == "max":
+            with contextlib.suppress(ValueError):
+                return check(registry.find(LOOPY_DEFAULT, self.slack), LOOPY_DEFAULT)
+        check(solver, name)
 
     def _relaxes(self, problem: GraphProblem) -> bool:
         """Whether training solves the relaxation, unless the solver is named."""

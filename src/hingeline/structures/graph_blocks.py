@@ -355,6 +355,39 @@ def variable_loss(problem: GraphProblem, i: int, v: int, s: int) -> float:
 
 
 @helper
+def add_variables(
+    problem: GraphProblem,
+    graph: Topology,
+    i: int,
+    shares: Array,
+    at: int,
+    step: float,
+    steps: Array,
+    w: Array,
+) -> None:
+    """Add ``step·(shares − truth)`` times the features of all variables of example i.
+
+    Shares of its states begin at ``at``; ``steps`` has room for all columns.
+    """
+    n_variables = graph.n_states.shape[0]
+    v = 0
+    while v < n_variables:
+        end = group_end(problem, i, v, n_variables)
+        some = False
+        for k in range(problem.n_columns):
+            steps[k] = 0.0
+        for u in range(v, end):
+            column, truth = first_column(problem, i, u), true_state(problem, i, u)
+            for s in range(graph.n_states[u]):
+                share = shares[at + graph.unary_start[u] + s]
+                steps[column + s] = step * (share - 1.0 if s == truth else share)
+                some = some or steps[column + s] != 0.0
+        if some:
+            row_add(problem, i, v, steps, w)
+        v = end
+
+
+@helper
 def true_state(problem: GraphProblem, i: int, v: int) -> int:
     """True state of variable v."""
     return problem.labels[problem.node_offset[i] + v]
@@ -406,6 +439,21 @@ def factor_add(
         if x != 0.0:
             for s in range(size):
                 w[at + s] += x * change[s]
+        at += size
+
+
+@helper
+def state_add(
+    problem: GraphProblem, i: int, c: int, size: int, state: int, step: float, w: Array
+) -> None:
+    """Add ``step`` times the features of factor c to one joint state of its template."""
+    at = problem.factor_table[problem.graphs.factor_ptr[problem.graph[i]] + c] + state
+    if problem.factor_start.shape[0] == 0:
+        w[at] += step
+        return
+    p = problem.factor_offset[i] + c
+    for q in range(problem.factor_start[p], problem.factor_start[p + 1]):
+        w[at] += step * problem.factor_values[q]
         at += size
 
 

@@ -10,10 +10,11 @@ the dual f_ρ changes by ``c_i·(θ̂·d − ½·q(d))`` when block marginals ch
 
 (N_v factors contain v, A_cv sums out all variables but v). Frank-Wolfe goes towards the best
 state, ``d = e_s − μ``, by ``γ = θ̂·d/q(d)`` cut to [0, 1]: the line search that Algorithm 1 means,
-whose print has a wrong sign and wrong powers of M and ρ. A projected step solves the block: for a
-variable the solution is the projection of ``μ + θ̂/(c_i‖x‖² + κN)`` to the simplex, for a factor
-projections with the curvature's bound ``c_i‖x‖² + κ·max_v(joint states/states of v)`` are each
-followed by the exact line search until little is left to gain.
+whose print has a wrong sign and wrong powers of M and ρ. An exact step solves the block: for a
+variable the solution is the projection of ``μ + θ̂/(c_i‖x‖² + κN)`` to the simplex; in a factor the
+worst joint state in use gives to the best one, ``d = e_s − e_t``, as much as the line search says
+or there is (pairwise Frank-Wolfe), until little is left to gain. Such a step changes two entries of
+a table, however large it is: ``q_c(d) = 2(c_i‖x_c‖² + κ·k)`` where s and t differ in k variables.
 
 Messages are never stored. ``sums`` holds ``Σ_c μ_c^v`` for every variable and state. Where the
 constraints are hard, messages are ``δ̄ + κ(μ_c^v − μ_v)`` around a centre δ̄ that is stored; nothing
@@ -38,7 +39,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, table_size
+from hingeline.inference.factor_graph import Topology, table_size, topology
 from hingeline.structures.graph_blocks import (
     AnyFactors,
     Blocks,
@@ -48,12 +49,12 @@ from hingeline.structures.graph_blocks import (
     factor_scores,
     factor_square,
     first_column,
-    group_end,
     load_masses,
     marginal,
     place_messages,
     row_add,
     row_scores,
+    state_add,
     store_masses,
     true_joint,
     variable_add,
@@ -62,16 +63,23 @@ from hingeline.structures.graph_blocks import (
     variable_square,
 )
 
-FRANK_WOLFE, PROJECTED = range(2)
-#: Rounds of projection and line search that a factor gets in a visit.
-PROJECTION_ROUNDS = 8
-#: A factor is left when its gap has shrunk to this share.
-GAP_LEFT = 0.1
+#: Exchanges of a factor in a visit.
+EXCHANGES = 8
+#: A factor is left when its best exchange promises this share of what the first one did.
+SLOPE_LEFT = 0.1
+#: Shares of joint states are float32: what is below this may be all rounding.
+ROUNDING = 1.2e-7
 
 
-class DualPoint(NamedTuple):
+class Dual(NamedTuple):
     """Marginals of all blocks; see :class:`hingeline.structures.graph_blocks.Blocks`."""
 
+    blocks: Blocks
+    exact: bool  # blocks are solved; False: plain steps
+    least: float  # blocks whose last gap is below it are not visited
+    w: Array  # the weights they are scored with, which visits change
+    cap: Array  # c_i; visits of examples without leave w as it is
+    kappa: float  # 1/ρ, what disagreement is multiplied with to become a message
     mu: Array  # float64, over (variable, state)
     sums: Array  # float64, over (variable, state): the factors' marginals, summed
     mass: Array  # float32, over the joint states of factors that are not true
@@ -84,22 +92,19 @@ class Scratch(NamedTuple):
     """Vectors for one thread: over states, over columns, over places of a scope."""
 
     theta: Array
-    start: Array
     now: Array
     change: Array
-    slope: Array
     columns: Array
     steps: Array
     margins: Array
 
 
 @helper
-def make_scratch(blocks: Blocks, n_columns: int) -> Scratch:
+def make_scratch(problem: Any, dual: Dual) -> Scratch:
     """Room for the widest block."""
-    k = blocks.widest + 8
-    a, b, c, d, e = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
-    margins = np.zeros(max(2 * k, blocks.most_unary + 8))
-    return Scratch(a, b, c, d, e, np.zeros(n_columns + 8), np.zeros(n_columns + 8), margins)
+    k, n = dual.blocks.widest + 8, problem.n_columns + 8
+    margins = np.zeros(max(2 * k, dual.blocks.most_unary + 8))
+    return Scratch(np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(n), np.zeros(n), margins)
 
 
 @helper
@@ -139,29 +144,27 @@ def block_gap(theta: Array, mu: Array, at: int, n: int) -> tuple[float, int]:
 
 
 @helper
-def variable_step(
-    theta: Array, curvature: float, mu: Array, at: int, n: int, steps: int, change: Array
+def step_variable(
+    theta: Array, curvature: float, mu: Array, at: int, n: int, exact: bool, change: Array
 ) -> tuple[float, float]:
     """Move the marginals of a variable; the gap before and the gain, both over ``c_i``."""
     gap, best = block_gap(theta, mu, at, n)
+    for s in range(n):
+        change[s] = 0.0
     if gap <= 0.0:
-        for s in range(n):
-            change[s] = 0.0
         return 0.0, 0.0
-    if steps == PROJECTED and curvature > 0.0:
+    if exact and curvature > 0.0:
         for s in range(n):
             theta[n + s] = mu[at + s] + theta[s] / curvature
         project(theta[n : 2 * n], n, change)
         for s in range(n):
             change[s] -= mu[at + s]
     else:
+        change[best] = 1.0
         square = 0.0
         for s in range(n):
-            change[s] = -mu[at + s]
-            if s == best:
-                change[s] += 1.0
-            square += change[s] ** 2
-        square *= curvature
+            change[s] -= mu[at + s]
+            square += curvature * change[s] ** 2
         gamma = gap / square if square > gap else 1.0
         for s in range(n):
             change[s] *= gamma
@@ -176,384 +179,289 @@ def variable_step(
 
 @helper
 def reparametrise(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    v: int,
-    n: int,
-    kappa: float,
-    point: DualPoint,
-    at: int,
-    theta: Array,
+    problem: Any, dual: Dual, graph: Topology, i: int, v: int, at: int, theta: Array
 ) -> None:
     """Add loss and messages to the scores of variable v."""
     degree = graph.incident_start[v + 1] - graph.incident_start[v]
-    for s in range(n):
+    for s in range(graph.n_states[v]):
         theta[s] += variable_loss(problem, i, v, s)
-        theta[s] += kappa * (point.sums[at + s] - degree * point.mu[at + s])
-    if point.centre_sums.shape[0] > 0:
-        for s in range(n):
-            theta[s] += point.centre_sums[at + s]
+        theta[s] += dual.kappa * (dual.sums[at + s] - degree * dual.mu[at + s])
+        if dual.centre_sums.shape[0] > 0:
+            theta[s] += dual.centre_sums[at + s]
 
 
 @helper
 def visit_variables(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    least: float,
-    cap: float,
-    kappa: float,
-    steps: int,
-    w: Array,
-    point: DualPoint,
-    scratch: Scratch,
+    problem: Any, dual: Dual, i: int, first: int, end: int, scratch: Scratch
 ) -> float:
-    """Visit the variables of example i whose gap is at least ``least``; the gain.
+    """Visit those of some variables with the same row of features whose gap is at least ``least``.
 
-    With ``cap`` 0 the weights stay as they are.
+    Returns the gain.
     """
-    n_variables = graph.n_states.shape[0]
-    unary = blocks.unary_at[i]
-    block = blocks.block_at[i]
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
+    block = dual.blocks.block_at[i]
+    column, n = first_column(problem, i, first), graph.n_states[first]
+    alone = end - first == 1 and n < problem.n_columns  # what is not its own is left alone
+    some = False
+    for u in range(first, end):
+        some = some or dual.gaps[block + u] >= dual.least
+    if not some:
+        return 0.0
+    if alone:
+        variable_scores(problem, i, first, n, w, scratch.columns[column:])
+    else:
+        row_scores(problem, i, first, w, scratch.columns)
+        for k in range(problem.n_columns):
+            scratch.steps[k] = 0.0
+    square = cap * variable_square(problem, i, first)
     gain = 0.0
-    v = 0
-    while v < n_variables:
-        end = group_end(problem, i, v, n_variables)
-        some = False
-        for u in range(v, end):
-            some = some or point.gaps[block + u] >= least
-        if some:
-            row_scores(problem, i, v, w, scratch.columns)
-            square = variable_square(problem, i, v)
-            moved = False
-            for k in range(problem.n_columns):
-                scratch.steps[k] = 0.0
-            for u in range(v, end):
-                if point.gaps[block + u] < least:
-                    continue
-                n = graph.n_states[u]
-                at = unary + graph.unary_start[u]
-                column = first_column(problem, i, u)
-                for s in range(n):
-                    scratch.margins[s] = scratch.columns[column + s]
-                reparametrise(problem, graph, i, u, n, kappa, point, at, scratch.margins)
-                degree = graph.incident_start[u + 1] - graph.incident_start[u]
-                gap, gained = variable_step(
-                    scratch.margins,
-                    cap * square + kappa * degree,
-                    point.mu,
-                    at,
-                    n,
-                    steps,
-                    scratch.change,
-                )
-                point.gaps[block + u] = cap * gap
-                gain += gained
-                for s in range(n):
-                    scratch.steps[column + s] = -cap * scratch.change[s]
-                    moved = moved or scratch.change[s] != 0.0
-            if moved and cap > 0.0:
-                row_add(problem, i, v, scratch.steps, w)
-        v = end
-    return cap * gain
-
-
-@helper
-def visit_variable(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    v: int,
-    cap: float,
-    kappa: float,
-    steps: int,
-    w: Array,
-    point: DualPoint,
-    scratch: Scratch,
-) -> float:
-    """Visit one variable, touching its own weights only; the gain."""
-    n = graph.n_states[v]
-    at = blocks.unary_at[i] + graph.unary_start[v]
-    variable_scores(problem, i, v, n, w, scratch.margins)
-    reparametrise(problem, graph, i, v, n, kappa, point, at, scratch.margins)
-    degree = graph.incident_start[v + 1] - graph.incident_start[v]
-    curvature = cap * variable_square(problem, i, v) + kappa * degree
-    gap, gain = variable_step(scratch.margins, curvature, point.mu, at, n, steps, scratch.change)
-    point.gaps[blocks.block_at[i] + v] = cap * gap
-    if gain != 0.0:
+    moved = False
+    for u in range(first, end):
+        if dual.gaps[block + u] < dual.least:
+            continue
+        n = graph.n_states[u]
+        at = dual.blocks.unary_at[i] + graph.unary_start[u]
+        column = first_column(problem, i, u)
         for s in range(n):
-            scratch.change[s] *= -cap
-        variable_add(problem, i, v, n, scratch.change, w)
+            scratch.margins[s] = scratch.columns[column + s]
+        reparametrise(problem, dual, graph, i, u, at, scratch.margins)
+        degree = graph.incident_start[u + 1] - graph.incident_start[u]
+        curvature = square + dual.kappa * degree
+        gap, gained = step_variable(
+            scratch.margins, curvature, dual.mu, at, n, dual.exact, scratch.change
+        )
+        dual.gaps[block + u] = cap * gap
+        gain += gained
+        for s in range(n):
+            scratch.steps[column + s] = -cap * scratch.change[s]
+            moved = moved or scratch.change[s] != 0.0
+    if moved and cap > 0.0:
+        if alone:
+            variable_add(problem, i, first, n, scratch.steps[column:], w)
+        else:
+            row_add(problem, i, first, scratch.steps, w)
     return cap * gain
 
 
 @helper
-def factor_theta(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    c: int,
-    size: int,
-    kappa: float,
-    point: DualPoint,
-    now: Array,
-    scratch: Scratch,
-) -> tuple[float, float]:
-    """Take the messages off the scores of factor c in ``scratch.theta``.
+def score_factor(
+    problem: Any, dual: Dual, graph: Topology, i: int, c: int, scratch: Scratch
+) -> tuple[int, int, float, float, float]:
+    """Marginals of factor c to ``scratch.now``, its scores less messages to ``scratch.theta``.
 
-    Returns ``Σ_v ‖μ_c^v − μ_v‖²`` and ``Σ_v δ̄·(μ_v − μ_c^v)``.
+    Returns the number of its joint states, the true one, what w gives to that,
+    ``Σ_v ‖μ_c^v − μ_v‖²`` and ``Σ_v δ̄·(μ_v − μ_c^v)``.
     """
-    theta, margins = scratch.theta, scratch.margins
+    theta, now, margins = scratch.theta, scratch.now, scratch.margins
+    size = factor_scores(problem, graph, i, c, dual.w, theta)
+    truth = true_joint(problem, graph, i, c)
+    right = theta[truth]
+    load_masses(dual.mass, factor_mass(dual.blocks, problem, i, c), size, truth, now)
     stride = size
-    penalty = 0.0
-    centred = 0.0
+    penalty = centred = 0.0
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         v = graph.scope[p]
         n = graph.n_states[v]
         stride //= n
         marginal(now, size, n, stride, margins, 0)
-        at = blocks.unary_at[i] + graph.unary_start[v]
+        at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
-            margins[s] -= point.mu[at + s]
+            margins[s] -= dual.mu[at + s]
             penalty += margins[s] ** 2
-        if point.centre.shape[0] > 0:
-            first = place_messages(blocks, problem, i, p)
+        if dual.centre.shape[0] > 0:
+            first = place_messages(dual.blocks, problem, i, p)
             for s in range(n):
-                centred -= point.centre[first + s] * margins[s]
-                margins[s] = kappa * margins[s] + point.centre[first + s]
+                centred -= dual.centre[first + s] * margins[s]
+                margins[s] = dual.kappa * margins[s] + dual.centre[first + s]
             add_message(theta, size, n, stride, margins, 0, -1.0)
         else:
-            add_message(theta, size, n, stride, margins, 0, -kappa)
-    return penalty, centred
+            add_message(theta, size, n, stride, margins, 0, -dual.kappa)
+    return size, truth, right, penalty, centred
 
 
 @helper
 def add_marginals(
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    c: int,
-    size: int,
-    values: Array,
-    sums: Array,
-    margins: Array,
+    dual: Dual, graph: Topology, i: int, c: int, size: int, values: Array, margins: Array
 ) -> None:
-    """Add the marginals of joint states of factor c to the ``sums`` of its variables."""
+    """Add the marginals of joint states of factor c to the sums of its variables."""
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         v = graph.scope[p]
         n = graph.n_states[v]
         stride //= n
         marginal(values, size, n, stride, margins, 0)
-        at = blocks.unary_at[i] + graph.unary_start[v]
+        at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
-            sums[at + s] += margins[s]
+            dual.sums[at + s] += margins[s]
 
 
 @helper
-def bend(
-    graph: Topology,
-    c: int,
-    size: int,
-    square: float,
-    kappa: float,
-    change: Array,
-    margins: Array,
-    out: Array,
+def step_factor(
+    problem: Any, dual: Dual, graph: Topology, i: int, c: int, truth: int, scratch: Scratch
 ) -> float:
-    """``q_c(d)``, and its gradient over 2 in ``out``."""
-    total = 0.0
+    """A plain Frank-Wolfe step of a factor that was scored; the gain over ``c_i``."""
+    theta, now, change, margins = scratch.theta, scratch.now, scratch.change, scratch.margins
+    size = table_size(graph, c)
+    square = dual.cap[i] * factor_square(problem, i, c)
+    gap, best = block_gap(theta, now, 0, size)
+    quadratic = 0.0
     for s in range(size):
-        out[s] = square * change[s]
-        total += out[s] * change[s]
+        theta[s] = now[s]  # as it was
+        change[s] = (1.0 if s == best else 0.0) - now[s]
+        quadratic += square * change[s] ** 2
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         n = graph.n_states[graph.scope[p]]
         stride //= n
         marginal(change, size, n, stride, margins, 0)
         for s in range(n):
-            total += kappa * margins[s] ** 2
-        add_message(out, size, n, stride, margins, 0, kappa)
-    return total
-
-
-@helper
-def factor_projections(
-    graph: Topology, c: int, size: int, square: float, kappa: float, gap: float, scratch: Scratch
-) -> None:
-    """Solve the problem of factor c from ``scratch.start``, the solution in ``scratch.now``."""
-    theta, now, change, slope = scratch.theta, scratch.now, scratch.change, scratch.slope
-    fewest = size
-    for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-        fewest = min(fewest, graph.n_states[graph.scope[p]])
-    bound = square + kappa * (size / fewest)
-    for _ in range(PROJECTION_ROUNDS):
-        for s in range(size):
-            slope[s] = now[s] + theta[s] / bound
-        project(slope, size, change)
-        gain = 0.0
-        most = np.inf
-        for s in range(size):
-            change[s] -= now[s]
-            gain += theta[s] * change[s]
-            if change[s] < 0.0:
-                most = min(most, now[s] / -change[s])
-        if gain <= 0.0:
-            return
-        quadratic = bend(graph, c, size, square, kappa, change, scratch.margins, slope)
-        # Without features some changes bend nothing.
-        gamma = min(gain / quadratic, most) if quadratic > 0.0 else most
-        for s in range(size):
-            now[s] = max(now[s] + gamma * change[s], 0.0)
-            theta[s] -= gamma * slope[s]
-        if kappa * (size / fewest) <= 0.02 * square:
-            return
-        if block_gap(theta, now, 0, size)[0] <= GAP_LEFT * gap:
-            return
-
-
-@helper
-def visit_factor(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    c: int,
-    cap: float,
-    kappa: float,
-    steps: int,
-    w: Array,
-    point: DualPoint,
-    scratch: Scratch,
-) -> float:
-    """Move the marginals of one factor; the gain. With ``cap`` 0 the weights stay as they are."""
-    theta, start, now, change = scratch.theta, scratch.start, scratch.now, scratch.change
-    block = blocks.block_at[i] + graph.n_states.shape[0] + c
-    size = factor_scores(problem, graph, i, c, w, theta)
-    mass = factor_mass(blocks, problem, i, c)
-    truth = true_joint(problem, graph, i, c)
-    load_masses(point.mass, mass, size, truth, start)
-    factor_theta(problem, blocks, graph, i, c, size, kappa, point, start, scratch)
-    gap, best = block_gap(theta, start, 0, size)
-    point.gaps[block] = cap * gap
-    if gap <= 0.0:
-        return 0.0
-    square = cap * factor_square(problem, i, c)
+            quadratic += dual.kappa * margins[s] ** 2
+    gamma = gap / quadratic if quadratic > gap else 1.0
     for s in range(size):
-        now[s] = start[s]
-    if steps == PROJECTED:
-        for s in range(size):
-            scratch.margins[blocks.widest + s] = theta[s]
-        factor_projections(graph, c, size, square, kappa, gap, scratch)
-        for s in range(size):
-            theta[s] = scratch.margins[blocks.widest + s]
-    else:
-        for s in range(size):
-            change[s] = -start[s]
-        change[best] += 1.0
-        quadratic = bend(graph, c, size, square, kappa, change, scratch.margins, scratch.slope)
-        gamma = gap / quadratic if quadratic > gap else 1.0
-        for s in range(size):
-            now[s] += gamma * change[s]
-    store_masses(point.mass, mass, size, truth, now)
-    gain = 0.0
+        now[s] += gamma * change[s]
+    store_masses(dual.mass, factor_mass(dual.blocks, problem, i, c), size, truth, now)
     for s in range(size):
-        change[s] = now[s] - start[s]
-        gain += theta[s] * change[s]
-    gain -= 0.5 * bend(graph, c, size, square, kappa, change, scratch.margins, scratch.slope)
-    add_marginals(blocks, graph, i, c, size, change, point.sums, scratch.margins)
-    if cap > 0.0:
-        factor_add(problem, i, c, size, -cap, change, w)
-    return cap * gain
+        change[s] = now[s] - theta[s]
+    add_marginals(dual, graph, i, c, size, change, margins)
+    factor_add(problem, i, c, size, -dual.cap[i], change, dual.w)
+    return gamma * (gap - 0.5 * gamma * quadratic)
 
 
 @helper
-def visit_factors(
-    kind: AnyFactors,
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    least: float,
-    cap: float,
-    kappa: float,
-    steps: int,
-    w: Array,
-    point: DualPoint,
-    scratch: Scratch,
+def exchange(
+    problem: Any, dual: Dual, graph: Topology, i: int, c: int, truth: int, scratch: Scratch
 ) -> float:
-    """Visit the factors of example i whose gap is at least ``least``; the gain."""
-    first = blocks.block_at[i] + graph.n_states.shape[0]
-    gain = 0.0
-    for c in range(graph.scope_start.shape[0] - 1):
-        if point.gaps[first + c] >= least:
-            gain += visit_factor(problem, blocks, graph, i, c, cap, kappa, steps, w, point, scratch)
+    """Pairwise Frank-Wolfe steps of a factor that was scored; the gain over ``c_i``."""
+    theta, now = scratch.theta, scratch.now
+    size, mass = table_size(graph, c), factor_mass(dual.blocks, problem, i, c)
+    square = dual.cap[i] * factor_square(problem, i, c)
+    gain = enough = 0.0
+    for _ in range(EXCHANGES):
+        best, worst, low = 0, truth, np.inf
+        for s in range(size):
+            if theta[s] > theta[best]:
+                best = s
+            if now[s] > ROUNDING and theta[s] < low:
+                worst, low = s, theta[s]
+        slope = theta[best] - theta[worst]
+        if slope <= enough:
+            break
+        enough = max(enough, SLOPE_LEFT * slope)
+        apart, stride = 0, size
+        for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+            n = graph.n_states[graph.scope[p]]
+            stride //= n
+            if best // stride % n != worst // stride % n:
+                apart += 1
+        quadratic = 2.0 * (square + dual.kappa * apart)
+        # What is stored is float32, and never more than there is: the truth has the rest.
+        left = max(now[worst] - slope / quadratic, 0.0)
+        if worst != truth:
+            left = np.float64(np.float32(left))
+            dual.mass[mass + worst - (1 if worst > truth else 0)] = left
+        taken = now[worst] - left
+        given = taken
+        if best != truth:
+            more = np.float32((1.0 - 0.5 * ROUNDING) * (now[best] + taken))
+            dual.mass[mass + best - (1 if best > truth else 0)] = more
+            given = np.float64(more) - now[best]
+        gain += taken * (slope - 0.5 * quadratic * taken)
+        move_state(problem, dual, graph, i, c, worst, -taken, square, scratch)
+        move_state(problem, dual, graph, i, c, best, given, square, scratch)
+        if given != taken:
+            move_state(problem, dual, graph, i, c, truth, taken - given, square, scratch)
     return gain
 
 
 @helper
-def evaluate_factors(
-    kind: AnyFactors,
+def move_state(
     problem: Any,
-    blocks: Blocks,
+    dual: Dual,
     graph: Topology,
     i: int,
-    cap: float,
-    kappa: float,
-    w: Array,
-    point: DualPoint,
+    c: int,
+    state: int,
+    change: float,
+    square: float,
     scratch: Scratch,
+) -> None:
+    """Change the marginal of one joint state of factor c: sums, scores and weights follow."""
+    theta, size = scratch.theta, table_size(graph, c)
+    scratch.now[state] += change
+    theta[state] -= square * change
+    stride = size
+    for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
+        v = graph.scope[p]
+        n = graph.n_states[v]
+        stride //= n
+        s = state // stride % n
+        dual.sums[dual.blocks.unary_at[i] + graph.unary_start[v] + s] += change
+        for outer in range(s * stride, size, n * stride):
+            for k in range(outer, outer + stride):
+                theta[k] -= dual.kappa * change
+    if dual.cap[i] > 0.0:
+        state_add(problem, i, c, size, state, -dual.cap[i] * change, dual.w)
+
+
+@helper
+def visit_factors(
+    kind: AnyFactors, problem: Any, dual: Dual, i: int, first: int, end: int, scratch: Scratch
+) -> float:
+    """Visit those of some factors of example i whose gap is at least ``least``; the gain."""
+    graph, cap = topology(problem.graphs, problem.graph[i]), dual.cap[i]
+    block = dual.blocks.block_at[i] + graph.n_states.shape[0]
+    gain = 0.0
+    for c in range(first, end):
+        if dual.gaps[block + c] < dual.least:
+            continue
+        size, truth, _, _, _ = score_factor(problem, dual, graph, i, c, scratch)
+        gap, _ = block_gap(scratch.theta, scratch.now, 0, size)
+        dual.gaps[block + c] = cap * gap
+        if gap > 0.0 and dual.exact:
+            gain += exchange(problem, dual, graph, i, c, truth, scratch)
+        elif gap > 0.0:
+            gain += step_factor(problem, dual, graph, i, c, truth, scratch)
+    return cap * gain
+
+
+@helper
+def evaluate_factors(
+    kind: AnyFactors, problem: Any, dual: Dual, i: int, scratch: Scratch
 ) -> tuple[float, float, float]:
     """Sums over the factors of example i; their gaps, and their marginals added to ``sums``.
 
     Returns ``Σ max θ̂`` relative to the truth, ``Σ ‖μ_c^v − μ_v‖²`` and ``Σ δ̄·(μ_v − μ_c^v)``.
     """
-    block = blocks.block_at[i] + graph.n_states.shape[0]
+    graph, cap = topology(problem.graphs, problem.graph[i]), dual.cap[i]
+    block = dual.blocks.block_at[i] + graph.n_states.shape[0]
     hinge = penalty = centred = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
-        size = factor_scores(problem, graph, i, c, w, scratch.theta)
-        truth = true_joint(problem, graph, i, c)
-        load_masses(point.mass, factor_mass(blocks, problem, i, c), size, truth, scratch.now)
-        hinge -= scratch.theta[truth]
-        apart, along = factor_theta(
-            problem, blocks, graph, i, c, size, kappa, point, scratch.now, scratch
-        )
+        size, _, right, apart, along = score_factor(problem, dual, graph, i, c, scratch)
+        add_marginals(dual, graph, i, c, size, scratch.now, scratch.margins)
+        gap, best = block_gap(scratch.theta, scratch.now, 0, size)
+        hinge += scratch.theta[best] - right
         penalty += apart
         centred += along
-        add_marginals(blocks, graph, i, c, size, scratch.now, point.sums, scratch.margins)
-        gap, best = block_gap(scratch.theta, scratch.now, 0, size)
-        hinge += scratch.theta[best]
-        point.gaps[block + c] = cap * gap
+        dual.gaps[block + c] = cap * gap
     return hinge, penalty, centred
 
 
 @helper
 def add_factors(
-    kind: AnyFactors,
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    cap: float,
-    coupled: bool,
-    point: DualPoint,
-    w: Array,
-    scratch: Scratch,
+    kind: AnyFactors, problem: Any, dual: Dual, i: int, coupled: bool, scratch: Scratch
 ) -> None:
     """``w += Ψμ`` for the factors of example i; ``coupled``: ``w += Ψ(μ' − μ)``, μ' a coupling."""
-    now, start = scratch.now, scratch.start
+    graph, cap = topology(problem.graphs, problem.graph[i]), dual.cap[i]
+    now, start = scratch.now, scratch.theta
     for c in range(graph.scope_start.shape[0] - 1):
         size = table_size(graph, c)
         truth = true_joint(problem, graph, i, c)
-        load_masses(point.mass, factor_mass(blocks, problem, i, c), size, truth, now)
+        mass = factor_mass(dual.blocks, problem, i, c)
+        load_masses(dual.mass, mass, size, truth, now)
         for k in range(size):
             start[k] = now[k] if coupled else 0.0
         if coupled:
-            couple(graph, c, size, point.mu, blocks.unary_at[i], now, scratch.margins)
+            couple(graph, c, size, dual.mu, dual.blocks.unary_at[i], now, scratch.margins)
         else:
             start[truth] = 1.0
         some = False
@@ -561,7 +469,7 @@ def add_factors(
             now[k] -= start[k]
             some = some or now[k] != 0.0
         if some:
-            factor_add(problem, i, c, size, -cap, now, w)
+            factor_add(problem, i, c, size, -cap, now, dual.w)
 
 
 @helper

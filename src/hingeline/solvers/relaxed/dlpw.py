@@ -12,20 +12,15 @@ weights a step against the (sub)gradient of the example at these messages.
     Structured Prediction* (2010): every maximum is soft, ``ε log Σ exp(·/ε)``, messages have a
     closed form by variables, and the steps are gradient steps of a smooth function.
 
-Messages. Descent by variables or by factors (MPLP):
-:mod:`hingeline.solvers.relaxed.messages`. A step is worth what its messages are: at messages
-that are not fit for the weights, the subgradient of g(w, δ) in w says how g changes with these
-messages kept, which is far above the least g over messages. A round by factors leaves dense
-graphs far from fit. On yeast with all pairs, after 20 passes that way, steps point away from the
-optimum: their product with the way to it is +1206, where −148 is the most that a subgradient of
-the least g can have, and g rises. Three rounds by variables at the same weights make it −156.
-
-The gradient of an example at its messages has the best state of every block, or soft shares. For
-these messages it is a subgradient of g(w, δ) in the weights, whichever maximiser is taken where
-there are several. What is to be minimised, though, is the least g over messages, and of that it is
-a subgradient only if the messages are optimal for the weights and the maximisers of factors and
-variables agree. So messages have to be nearly fit for the weights before a step, and of a factor's
-maximisers the one nearest to its variables' is taken.
+Messages. Descent by variables or by factors (MPLP): :mod:`hingeline.solvers.relaxed.messages`. At
+given messages the gradient has the best state of every block, or soft shares, and is a subgradient
+of g(w, δ) in w. What is to be minimised, though, is the least g over messages, and of that it is a
+subgradient only if the messages are optimal for the weights and the maximisers of factors and
+variables agree. A round by factors leaves dense graphs far from there: on yeast with all pairs,
+after 20 passes that way, the product of a step with the way to the optimum is +1206, where −148 is
+the most that a subgradient of the least g can have, and g rises; three rounds by variables at the
+same weights make it −156. So messages are nearly fit for the weights before a step, and of a
+factor's maximisers the one nearest to its variables' is taken.
 
 Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
 ``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that
@@ -48,7 +43,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline._simd import aligned_zeros
+from hingeline._simd import aligned_zeros, row_max
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.factor_graph import Topology, topology
@@ -64,21 +59,17 @@ from hingeline.solvers.relaxed.messages import (
     score_variables,
 )
 from hingeline.solvers.relaxed.pairs import (
-    add_pairs,
     choose_pairs,
     descend_pairs,
     fill_pairs,
-    store_pairs,
 )
 from hingeline.structures.graph_blocks import (
     BinaryPairs,
     Blocks,
+    add_variables,
     factor_add,
     factor_scores,
-    first_column,
-    group_end,
     lay_out_blocks,
-    row_add,
     true_joint,
     true_state,
     variable_loss,
@@ -174,7 +165,6 @@ def descend(
     """
     columns = np.empty(problem.n_columns + 8)
     steps = np.empty(problem.n_columns + 8)
-    later = np.empty(problem.n_columns + 8)
     beliefs = np.empty(blocks.most_unary + 8)
     states = np.empty(blocks.most_unary + 8, dtype=np.int64)
     tables = make_tables(blocks, order)
@@ -193,17 +183,18 @@ def descend(
             for _ in range(rounds):
                 descend_pairs(graph, temperature, beliefs, own, tables.values, margins)
             if rounds > 0:
-                store_pairs(n_factors, own, messages, place)
+                for k in range(4 * n_factors):
+                    messages[place + k] = np.float32(own[k])
         else:
             add_beliefs(problem, blocks, graph, i, messages, beliefs)
             fill_tables(problem, blocks, graph, i, planes, total, messages, tables)
-        for _ in range(rounds if by != PAIRS else 0):
-            if by == FACTORS:
-                descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
-            else:
-                descend_variables(
-                    problem, blocks, graph, i, temperature, beliefs, messages, tables, margins
-                )
+            for _ in range(rounds):
+                if by == FACTORS:
+                    descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
+                else:
+                    descend_variables(
+                        problem, blocks, graph, i, temperature, beliefs, messages, tables, margins
+                    )
         if weight == 0.0:
             continue
         state[STEPS] += 1.0
@@ -214,7 +205,8 @@ def descend(
         values = tables.values
         if by == PAIRS:
             choose_pairs(problem, graph, i, temperature, TIE_TOLERANCE, states, values)
-            add_pairs(problem, graph, i, -step, -step * state[STEPS], values, planes, moments)
+            for c in range(n_factors + 1):
+                tables.start[c] = 4 * c
         for c in range(n_factors if by != PAIRS else 0):
             first, end = tables.start[c], tables.start[c + 1]
             if temperature > 0.0:
@@ -222,27 +214,14 @@ def descend(
             else:
                 choose_near(graph, c, values, first, end, states)
             values[first + true_joint(problem, graph, i, c)] -= 1.0
-        for c in range(n_factors if by != PAIRS else 0):
+        for c in range(n_factors):
             size = tables.start[c + 1] - tables.start[c]
             change = values[tables.start[c] :]
             factor_add(problem, i, c, size, -step, change, planes)
             factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
-        v = 0
-        while v < graph.n_states.shape[0]:
-            end = group_end(problem, i, v, graph.n_states.shape[0])
-            for k in range(problem.n_columns):
-                steps[k] = 0.0
-            for u in range(v, end):
-                first = graph.unary_start[u]
-                column = first_column(problem, i, u)
-                beliefs[first + true_state(problem, i, u)] -= 1.0
-                for s in range(graph.n_states[u]):
-                    steps[column + s] = -step * beliefs[first + s]
-            for k in range(problem.n_columns):
-                later[k] = state[STEPS] * steps[k]
-            row_add(problem, i, v, steps, planes)
-            row_add(problem, i, v, later, moments)
-            v = end
+        later = -step * state[STEPS]
+        add_variables(problem, graph, i, beliefs, 0, -step, steps, planes)
+        add_variables(problem, graph, i, beliefs, 0, later, steps, moments)
         state[TOTAL] += weight
         state[MASS] += state[TOTAL]
 
@@ -266,17 +245,12 @@ def find_hinges(
         add_beliefs(problem, blocks, graph, i, messages, beliefs)
         for v in range(graph.n_states.shape[0]):
             first = graph.unary_start[v]
-            top = beliefs[first]
-            for s in range(1, graph.n_states[v]):
-                top = max(top, beliefs[first + s])
-            hinge += top
+            hinge += row_max(beliefs, first, graph.n_states[v])
         for c in range(graph.scope_start.shape[0] - 1):
             factor_scores(problem, graph, i, c, w, table)
             hinge -= table[true_joint(problem, graph, i, c)]
-            top = -np.inf
-            for k in range(tables.start[c], tables.start[c + 1]):
-                top = max(top, tables.values[k])
-            hinge += top
+            first, end = tables.start[c], tables.start[c + 1]
+            hinge += row_max(tables.values, first, end - first)
         out[i] = hinge
 
 
@@ -300,10 +274,9 @@ def add_soft_marginals(
     linear = 0.0
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
-        n_variables = graph.n_states.shape[0]
         score_variables(problem, graph, i, w, 1.0, columns, beliefs)
         add_beliefs(problem, blocks, graph, i, messages, beliefs)
-        for v in range(n_variables):
+        for v in range(graph.n_states.shape[0]):
             normalise(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
             for s in range(graph.n_states[v]):
                 share = beliefs[graph.unary_start[v] + s]
@@ -316,18 +289,7 @@ def add_soft_marginals(
             couple(graph, c, size, beliefs, 0, table, missing)
             table[true_joint(problem, graph, i, c)] -= 1.0
             factor_add(problem, i, c, size, -cap[i], table, out)
-        v = 0
-        while v < n_variables:
-            end = group_end(problem, i, v, n_variables)
-            for k in range(problem.n_columns):
-                steps[k] = 0.0
-            for u in range(v, end):
-                column = first_column(problem, i, u)
-                for s in range(graph.n_states[u]):
-                    steps[column + s] = -cap[i] * beliefs[graph.unary_start[u] + s]
-                steps[column + true_state(problem, i, u)] += cap[i]
-            row_add(problem, i, v, steps, out)
-            v = end
+        add_variables(problem, graph, i, beliefs, 0, -cap[i], steps, out)
     return linear
 
 

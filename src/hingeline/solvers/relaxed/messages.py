@@ -57,16 +57,15 @@ def score_variables(
 ) -> None:
     """``w·φ_v(s)/total + l_v(s)`` of all variables and states."""
     n_variables = graph.n_states.shape[0]
-    v = 0
-    while v < n_variables:
-        end = group_end(problem, i, v, n_variables)
-        row_scores(problem, i, v, w, columns)
-        for u in range(v, end):
-            column = first_column(problem, i, u)
-            for s in range(graph.n_states[u]):
-                score = columns[column + s] / total + variable_loss(problem, i, u, s)
-                out[graph.unary_start[u] + s] = score
-        v = end
+    end = 0
+    for u in range(n_variables):
+        if u == end:
+            end = group_end(problem, i, u, n_variables)
+            row_scores(problem, i, u, w, columns)
+        column = first_column(problem, i, u)
+        for s in range(graph.n_states[u]):
+            score = columns[column + s] / total + variable_loss(problem, i, u, s)
+            out[graph.unary_start[u] + s] = score
 
 
 @helper

@@ -21,9 +21,10 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology
-from hingeline.solvers.relaxed.blocks import DualPoint, Scratch
-from hingeline.structures.graph_blocks import BinaryPairs, Blocks, place_messages
+from hingeline.inference.factor_graph import Topology, topology
+from hingeline.solvers.relaxed.blocks import Dual, Scratch
+from hingeline.solvers.relaxed.messages import normalise
+from hingeline.structures.graph_blocks import BinaryPairs, place_messages
 
 
 class Pair(NamedTuple):
@@ -48,8 +49,9 @@ class Four(NamedTuple):
 
 
 @helper
-def locate_pair(problem: Any, blocks: Blocks, graph: Topology, i: int, c: int) -> Pair:
+def locate_pair(problem: Any, dual: Dual, graph: Topology, i: int, c: int) -> Pair:
     """Pair c of example i."""
+    blocks = dual.blocks
     a, b = graph.scope[2 * c], graph.scope[2 * c + 1]
     labels = problem.node_offset[i]
     true_a, true_b = problem.labels[labels + a], problem.labels[labels + b]
@@ -87,19 +89,13 @@ def store_pair(mass: Array, pair: Pair, values: Four) -> Four:
     s1 = np.float64(np.float32(values.s1))
     s2 = np.float64(np.float32(values.s2))
     s3 = np.float64(np.float32(values.s3))
-    over = s1 + s2 + s3 - 1.0
-    if over > 0.0:  # by rounding: the largest one gives way
-        over += 1.2e-7
-        if s1 >= s2 and s1 >= s3:
-            s1 = np.float64(np.float32(s1 - over))
-        elif s2 >= s3:
-            s2 = np.float64(np.float32(s2 - over))
-        else:
-            s3 = np.float64(np.float32(s3 - over))
-    mass[mass_place(pair, 1)] = s1
-    mass[mass_place(pair, 2)] = s2
-    mass[mass_place(pair, 3)] = s3
-    return Four(max(1.0 - (s1 + s2 + s3), 0.0), s1, s2, s3)
+    if s1 + s2 + s3 > 1.0:  # by rounding
+        less = (1.0 - 2.4e-7) / (s1 + s2 + s3)
+        s1, s2, s3 = less * s1, less * s2, less * s3
+    mass[mass_place(pair, 1)] = np.float32(s1)
+    mass[mass_place(pair, 2)] = np.float32(s2)
+    mass[mass_place(pair, 3)] = np.float32(s3)
+    return load_pair(mass, pair)
 
 
 @helper
@@ -121,21 +117,21 @@ def subtract_messages(scores: Four, first: float, second: float) -> Four:
 
 
 @helper
-def subtract_centre(
-    problem: Any, blocks: Blocks, i: int, c: int, pair: Pair, centre: Array, scores: Four
-) -> Four:
-    """Scores less the centre of messages, whose two numbers need not be opposite."""
-    a = place_messages(blocks, problem, i, 2 * c)
-    b = place_messages(blocks, problem, i, 2 * c + 1)
+def centre_of_pair(problem: Any, dual: Dual, i: int, c: int, pair: Pair) -> Four:
+    """The centre of messages by joint state; the two of a variable need not be opposite."""
+    a = place_messages(dual.blocks, problem, i, 2 * c)
+    b = place_messages(dual.blocks, problem, i, 2 * c + 1)
     true_a, true_b = pair.truth // 2, pair.truth % 2
-    right_a, wrong_a = centre[a + true_a], centre[a + 1 - true_a]
-    right_b, wrong_b = centre[b + true_b], centre[b + 1 - true_b]
-    return Four(
-        scores.s0 - right_a - right_b,
-        scores.s1 - right_a - wrong_b,
-        scores.s2 - wrong_a - right_b,
-        scores.s3 - wrong_a - wrong_b,
-    )
+    # Sums of float32 would be float32.
+    right_a, wrong_a = np.float64(dual.centre[a + true_a]), np.float64(dual.centre[a + 1 - true_a])
+    right_b, wrong_b = np.float64(dual.centre[b + true_b]), np.float64(dual.centre[b + 1 - true_b])
+    return Four(right_a + right_b, right_a + wrong_b, wrong_a + right_b, wrong_a + wrong_b)
+
+
+@helper
+def difference(a: Four, b: Four) -> Four:
+    """State by state."""
+    return Four(a.s0 - b.s0, a.s1 - b.s1, a.s2 - b.s2, a.s3 - b.s3)
 
 
 @helper
@@ -145,9 +141,9 @@ def largest(scores: Four) -> float:
 
 
 @helper
-def mean(scores: Four, mu: Four) -> float:
-    """``θ̂·μ``."""
-    return scores.s0 * mu.s0 + scores.s1 * mu.s1 + scores.s2 * mu.s2 + scores.s3 * mu.s3
+def dot(a: Four, b: Four) -> float:
+    """``a·b``."""
+    return a.s0 * b.s0 + a.s1 * b.s1 + a.s2 * b.s2 + a.s3 * b.s3
 
 
 @helper
@@ -185,16 +181,15 @@ def project_pair(mu: Four, theta: Four, cap: float, kappa: float) -> Four:
     level = simplex_level(v0, v1, v2, v3)
     d0, d1 = max(v0 - level, 0.0) - mu.s0, max(v1 - level, 0.0) - mu.s1
     d2, d3 = max(v2 - level, 0.0) - mu.s2, max(v3 - level, 0.0) - mu.s3
-    slope = theta.s0 * d0 + theta.s1 * d1 + theta.s2 * d2 + theta.s3 * d3
-    x, z = d0 + d1, d0 + d2
-    square = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
-    quadratic = cap * square + 2.0 * kappa * (x * x + z * z)
+    d = Four(d0, d1, d2, d3)
+    slope = dot(theta, d)
     taken = max(share_taken(mu.s0, d0), share_taken(mu.s1, d1))
     taken = max(taken, max(share_taken(mu.s2, d2), share_taken(mu.s3, d3)))
-    bend = max(quadratic, slope * taken)  # no further than to where a state is empty
-    if slope <= 0.0 or bend <= 0.0:
+    # No further than to where a state is empty.
+    most = max(bend_pair(d, cap, kappa), slope * taken)
+    if slope <= 0.0 or most <= 0.0:
         return mu
-    gamma = slope / bend
+    gamma = slope / most
     return Four(
         max(mu.s0 + gamma * d0, 0.0),
         max(mu.s1 + gamma * d1, 0.0),
@@ -204,125 +199,103 @@ def project_pair(mu: Four, theta: Four, cap: float, kappa: float) -> Four:
 
 
 @helper
+def bend_pair(d: Four, cap: float, kappa: float) -> float:
+    """``q_c(d)``."""
+    first, second = d.s0 + d.s1, d.s0 + d.s2
+    return cap * dot(d, d) + 2.0 * kappa * (first * first + second * second)
+
+
+@helper
+def add_table(w: Array, pair: Pair, step: float, d: Four) -> None:
+    """Add ``step·d`` to the weights of a pair."""
+    w[pair.table + pair.truth] += step * d.s0
+    w[pair.table + (1 ^ pair.truth)] += step * d.s1
+    w[pair.table + (2 ^ pair.truth)] += step * d.s2
+    w[pair.table + (3 ^ pair.truth)] += step * d.s3
+
+
+@helper
+def add_sums(sums: Array, pair: Pair, d: Four) -> None:
+    """Add the marginals of a pair to the sums of its variables."""
+    sums[pair.first] += d.s0 + d.s1
+    sums[pair.first_wrong] += d.s2 + d.s3
+    sums[pair.second] += d.s0 + d.s2
+    sums[pair.second_wrong] += d.s1 + d.s3
+
+
+@helper
 def visit_factors(
-    kind: BinaryPairs,
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    least: float,
-    cap: float,
-    kappa: float,
-    steps: int,
-    w: Array,
-    point: DualPoint,
-    scratch: Scratch,
+    kind: BinaryPairs, problem: Any, dual: Dual, i: int, first: int, end: int, scratch: Scratch
 ) -> float:
-    """A projected step of each pair of example i whose gap is at least ``least``; the gain."""
-    block = blocks.block_at[i] + graph.n_states.shape[0]
+    """A projected step of each of some pairs whose gap is at least ``least``; the gain."""
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
+    block, kappa = dual.blocks.block_at[i] + graph.n_states.shape[0], dual.kappa
     gain = 0.0
-    for c in range(graph.scope_start.shape[0] - 1):
-        if point.gaps[block + c] < least:
+    for c in range(first, end):
+        if dual.gaps[block + c] < dual.least:
             continue
-        pair = locate_pair(problem, blocks, graph, i, c)
-        mu = load_pair(point.mass, pair)
+        pair = locate_pair(problem, dual, graph, i, c)
+        mu = load_pair(dual.mass, pair)
         theta = subtract_messages(
             pair_table(w, pair),
-            kappa * (mu.s0 + mu.s1 - point.mu[pair.first]),
-            kappa * (mu.s0 + mu.s2 - point.mu[pair.second]),
+            kappa * (mu.s0 + mu.s1 - dual.mu[pair.first]),
+            kappa * (mu.s0 + mu.s2 - dual.mu[pair.second]),
         )
-        if point.centre.shape[0] > 0:
-            theta = subtract_centre(problem, blocks, i, c, pair, point.centre, theta)
-        gap = largest(theta) - mean(theta, mu)
-        point.gaps[block + c] = cap * max(gap, 0.0)
+        if dual.centre.shape[0] > 0:
+            theta = difference(theta, centre_of_pair(problem, dual, i, c, pair))
+        gap = largest(theta) - dot(theta, mu)
+        dual.gaps[block + c] = cap * max(gap, 0.0)
         if gap <= 0.0:
             continue
-        now = store_pair(point.mass, pair, project_pair(mu, theta, cap, kappa))
-        d0, d1, d2, d3 = now.s0 - mu.s0, now.s1 - mu.s1, now.s2 - mu.s2, now.s3 - mu.s3
+        d = difference(store_pair(dual.mass, pair, project_pair(mu, theta, cap, kappa)), mu)
         if cap > 0.0:
-            w[pair.table + pair.truth] -= cap * d0
-            w[pair.table + (1 ^ pair.truth)] -= cap * d1
-            w[pair.table + (2 ^ pair.truth)] -= cap * d2
-            w[pair.table + (3 ^ pair.truth)] -= cap * d3
-        x, z = d0 + d1, d0 + d2
-        point.sums[pair.first] += x
-        point.sums[pair.first_wrong] += d2 + d3
-        point.sums[pair.second] += z
-        point.sums[pair.second_wrong] += d1 + d3
-        slope = theta.s0 * d0 + theta.s1 * d1 + theta.s2 * d2 + theta.s3 * d3
-        square = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
-        gain += slope - 0.5 * cap * square - kappa * (x * x + z * z)
+            add_table(w, pair, -cap, d)
+        add_sums(dual.sums, pair, d)
+        gain += dot(theta, d) - 0.5 * bend_pair(d, cap, kappa)
     return cap * gain
 
 
 @helper
 def evaluate_factors(
-    kind: BinaryPairs,
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    cap: float,
-    kappa: float,
-    w: Array,
-    point: DualPoint,
-    scratch: Scratch,
+    kind: BinaryPairs, problem: Any, dual: Dual, i: int, scratch: Scratch
 ) -> tuple[float, float, float]:
     """Sums over the pairs of example i; their gaps, and their marginals added to ``sums``."""
-    block = blocks.block_at[i] + graph.n_states.shape[0]
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
+    block, kappa = dual.blocks.block_at[i] + graph.n_states.shape[0], dual.kappa
     hinge = penalty = centred = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
-        pair = locate_pair(problem, blocks, graph, i, c)
-        mu = load_pair(point.mass, pair)
+        pair = locate_pair(problem, dual, graph, i, c)
+        mu = load_pair(dual.mass, pair)
         table = pair_table(w, pair)
-        x, z = mu.s0 + mu.s1, mu.s0 + mu.s2
-        first, second = x - point.mu[pair.first], z - point.mu[pair.second]
+        first = mu.s0 + mu.s1 - dual.mu[pair.first]
+        second = mu.s0 + mu.s2 - dual.mu[pair.second]
         theta = subtract_messages(table, kappa * first, kappa * second)
-        if point.centre.shape[0] > 0:
-            own = subtract_centre(
-                problem, blocks, i, c, pair, point.centre, Four(0.0, 0.0, 0.0, 0.0)
-            )
+        if dual.centre.shape[0] > 0:
+            own = centre_of_pair(problem, dual, i, c, pair)
             # δ̄·e with e = ±first, ±second: differences of the centre's sums.
-            centred += first * (own.s0 - own.s2) + second * (own.s0 - own.s1)
-            theta = Four(theta.s0 + own.s0, theta.s1 + own.s1, theta.s2 + own.s2, theta.s3 + own.s3)
+            centred -= first * (own.s0 - own.s2) + second * (own.s0 - own.s1)
+            theta = difference(theta, own)
         best = largest(theta)
-        gap = max(best - mean(theta, mu), 0.0)
         hinge += best - table.s0
         penalty += 2.0 * (first * first + second * second)
-        point.gaps[block + c] = cap * gap
-        point.sums[pair.first] += x
-        point.sums[pair.first_wrong] += mu.s2 + mu.s3
-        point.sums[pair.second] += z
-        point.sums[pair.second_wrong] += mu.s1 + mu.s3
+        dual.gaps[block + c] = cap * max(best - dot(theta, mu), 0.0)
+        add_sums(dual.sums, pair, mu)
     return hinge, penalty, centred
 
 
 @helper
 def add_factors(
-    kind: BinaryPairs,
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    cap: float,
-    coupled: bool,
-    point: DualPoint,
-    w: Array,
-    scratch: Scratch,
+    kind: BinaryPairs, problem: Any, dual: Dual, i: int, coupled: bool, scratch: Scratch
 ) -> None:
     """``w += Ψμ`` for the pairs of example i; ``coupled``: ``w += Ψ(μ' − μ)``, μ' a coupling."""
+    graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
     for c in range(graph.scope_start.shape[0] - 1):
-        pair = locate_pair(problem, blocks, graph, i, c)
-        mu = load_pair(point.mass, pair)
+        pair = locate_pair(problem, dual, graph, i, c)
+        mu = load_pair(dual.mass, pair)
         if coupled:
-            new = couple_pair(mu, point.mu, pair)
-            change = Four(new.s0 - mu.s0, new.s1 - mu.s1, new.s2 - mu.s2, new.s3 - mu.s3)
+            add_table(w, pair, -cap, difference(couple_pair(mu, dual.mu, pair), mu))
         else:
-            change = Four(mu.s0 - 1.0, mu.s1, mu.s2, mu.s3)
-        w[pair.table + pair.truth] -= cap * change.s0
-        w[pair.table + (1 ^ pair.truth)] -= cap * change.s1
-        w[pair.table + (2 ^ pair.truth)] -= cap * change.s2
-        w[pair.table + (3 ^ pair.truth)] -= cap * change.s3
+            add_table(w, pair, -cap, Four(mu.s0 - 1.0, mu.s1, mu.s2, mu.s3))
 
 
 @helper
@@ -379,10 +352,8 @@ def fill_pairs(
             beliefs[v + s] += messages[k + s]
             beliefs[u + s] += messages[k + 2 + s]
         t = problem.factor_table[first + c]
-        tables[k] = w[t] * scale - messages[k] - messages[k + 2]
-        tables[k + 1] = w[t + 1] * scale - messages[k] - messages[k + 3]
-        tables[k + 2] = w[t + 2] * scale - messages[k + 1] - messages[k + 2]
-        tables[k + 3] = w[t + 3] * scale - messages[k + 1] - messages[k + 3]
+        for s in range(4):
+            tables[k + s] = w[t + s] * scale - messages[k + s // 2] - messages[k + 2 + s % 2]
 
 
 @helper
@@ -411,12 +382,9 @@ def descend_pairs(
         for q in range(begin, end):
             k = 4 * graph.incident[q]
             # Joint states (0, 0), (0, 1), (1, 0), (1, 1): v is the first or the second.
-            if graph.slot[q] == 0:
-                m0 = soft_max(tables[k], tables[k + 1], temperature)
-                m1 = soft_max(tables[k + 2], tables[k + 3], temperature)
-            else:
-                m0 = soft_max(tables[k], tables[k + 2], temperature)
-                m1 = soft_max(tables[k + 1], tables[k + 3], temperature)
+            a = 1 + graph.slot[q]
+            m0 = soft_max(tables[k], tables[k + a], temperature)
+            m1 = soft_max(tables[k + 3 - a], tables[k + 3], temperature)
             margins[at] = m0
             margins[at + 1] = m1
             sum0 += m0
@@ -429,28 +397,14 @@ def descend_pairs(
             k = 4 * graph.incident[q]
             step0, step1 = margins[at] - mean0, margins[at + 1] - mean1
             at += 2
-            if graph.slot[q] == 0:
-                messages[k] += step0
-                messages[k + 1] += step1
-                tables[k] -= step0
-                tables[k + 1] -= step0
-                tables[k + 2] -= step1
-                tables[k + 3] -= step1
-            else:
-                messages[k + 2] += step0
-                messages[k + 3] += step1
-                tables[k] -= step0
-                tables[k + 1] -= step1
-                tables[k + 2] -= step0
-                tables[k + 3] -= step1
+            a = 1 + graph.slot[q]
+            messages[k + 2 * a - 2] += step0
+            messages[k + 2 * a - 1] += step1
+            tables[k] -= step0
+            tables[k + a] -= step0
+            tables[k + 3 - a] -= step1
+            tables[k + 3] -= step1
         beliefs[2 * v], beliefs[2 * v + 1] = mean0, mean1
-
-
-@helper
-def store_pairs(count: int, messages: Array, stored: Array, at: int) -> None:
-    """Messages of the example's pairs to storage."""
-    for k in range(4 * count):
-        stored[at + k] = np.float32(messages[k])
 
 
 @helper
@@ -468,15 +422,10 @@ def choose_pairs(
     for c in range(graph.scope_start.shape[0] - 1):
         k = 4 * c
         v, u = graph.scope[2 * c], graph.scope[2 * c + 1]
-        top = max(max(tables[k], tables[k + 1]), max(tables[k + 2], tables[k + 3]))
         if temperature > 0.0:
-            total = 0.0
-            for s in range(4):
-                tables[k + s] = math.exp((tables[k + s] - top) / temperature)
-                total += tables[k + s]
-            for s in range(4):
-                tables[k + s] /= total
+            normalise(tables, k, 4, temperature)
         else:
+            top = max(max(tables[k], tables[k + 1]), max(tables[k + 2], tables[k + 3]))
             least = top - tied * (1.0 + abs(top))
             best, most = 0, -1
             for s in range(4):
@@ -487,23 +436,3 @@ def choose_pairs(
                 tables[k + s] = 0.0
             tables[k + best] = 1.0
         tables[k + 2 * problem.labels[labels + v] + problem.labels[labels + u]] -= 1.0
-
-
-@helper
-def add_pairs(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    step: float,
-    later: float,
-    change: Array,
-    planes: Array,
-    moments: Array,
-) -> None:
-    """Add the change of all factors to weights and moments."""
-    first = problem.graphs.factor_ptr[problem.graph[i]]
-    for c in range(graph.scope_start.shape[0] - 1):
-        t = problem.factor_table[first + c]
-        for s in range(4):
-            planes[t + s] += step * change[4 * c + s]
-            moments[t + s] += later * change[4 * c + s]
