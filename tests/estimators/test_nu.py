@@ -287,7 +287,7 @@ def test_auto() -> None:
 
 def test_auto_needs_examples() -> None:
     X, y = words(8)
-    with pytest.raises(ValueError, match="holds out one example in 5, and there are 8"):
+    with pytest.raises(ValueError, match="holds out one example in 5, and there are only 8"):
         ChainSSVM(slack="nu", nu="auto").fit(X, y)
 
 
