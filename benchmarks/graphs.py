@@ -30,15 +30,7 @@ from graph_tasks import (
     superpixel_features,
     superpixel_part,
 )
-from harness import (
-    argument_parser,
-    console,
-    entry_point,
-    print_table,
-    settle,
-    timed,
-    write_results,
-)
+from harness import argument_parser, console, entry_point, print_table, settle, timed, write_results
 from hingeline import GraphSSVM, MultilabelSSVM
 from hingeline.evaluation.metrics import multilabel_scores
 from published import (
@@ -284,12 +276,7 @@ def bibtex(options: argparse.Namespace) -> Outcome:
 # --- superpixels -----------------------------------------------------------------------------
 
 
-def graph_row(
-    name: str,
-    train: GraphPart,
-    judge: Callable[[Any], Row],
-    **settings: Any,
-) -> Row:
+def graph_row(name: str, train: GraphPart, judge: Callable[[Any], Row], **settings: Any) -> Row:
     """Fit one model, and judge it."""
     model, timing = timed(quiet_fit, GraphSSVM(random_state=0, **settings), *train)
     row = {

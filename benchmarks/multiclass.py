@@ -23,13 +23,7 @@ from harness import (
     print_comparisons,
     write_results,
 )
-from ours import (
-    WARM_UP_NOTE,
-    certificate,
-    fit_multiclass,
-    flat_prefix,
-    warm_up_multiclass,
-)
+from ours import WARM_UP_NOTE, certificate, fit_multiclass, flat_prefix, warm_up_multiclass
 from peers import crammer_singer_primal, liblinear_fit
 
 QUICK_ROWS = 1500

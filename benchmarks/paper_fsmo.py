@@ -18,14 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import f1_score
 
-from datasets import (
-    ChainData,
-    FlatData,
-    conll2000_task,
-    mnist,
-    news20_split,
-    with_constant_column,
-)
+from datasets import ChainData, FlatData, conll2000_task, mnist, news20_split, with_constant_column
 from harness import (
     Measurement,
     argument_parser,
@@ -71,11 +64,7 @@ PAPER_TABLE_2 = {
     "news20": {"FSMO": 82.82, "SVM-Struct": 82.90, "LIBSVM": 83.12, "ME": 82.24},
 }
 PAPER_TABLE_3 = {"FSMO": 92.76, "SVM-Struct": 92.76, "CRF": 92.79}
-FIGURES = {
-    "mnist": (1, "O(n)"),
-    "news20": (2, "O(n^1.2)"),
-    "conll": (4, "O(n)"),
-}
+FIGURES = {"mnist": (1, "O(n)"), "news20": (2, "O(n^1.2)"), "conll": (4, "O(n)")}
 
 
 class FlatSetting(NamedTuple):
@@ -107,10 +96,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 def _scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     macro = f1_score(true, predicted, average="macro")
-    return {
-        "F1 %": 100.0 * float(np.mean(true == predicted)),
-        "macro F1 %": 100.0 * float(macro),
-    }
+    return {"F1 %": 100.0 * float(np.mean(true == predicted)), "macro F1 %": 100.0 * float(macro)}
 
 
 def _our_column(name: str, data: FlatData, params: Params) -> Measurement:

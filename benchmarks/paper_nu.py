@@ -246,12 +246,7 @@ def print_errors(rows: Sequence[dict[str, Any]]) -> None:
             f"Table {number}: error by {'C' if number == 2 else 'nu'}",
             ("value", "folds", "error %", "paper %"),
             [
-                [
-                    f"{v:g}",
-                    str(len(errors[v])),
-                    f"{means[v]:.2f}",
-                    f"{printed.get(v, 0):.2f}",
-                ]
+                [f"{v:g}", str(len(errors[v])), f"{means[v]:.2f}", f"{printed.get(v, 0):.2f}"]
                 for v in sorted(means)
             ],
         )

@@ -250,11 +250,7 @@ def test_moves_refuse_foreign_labels():
             "O I-X B-X L-X",
             ["I-X at token 1 follows O and is followed by B-X; BILOU wants U-X there."],
         ),
-        (
-            "IOB2",
-            "O E-X",
-            ["E-X at token 1 is not a tag of IOB2, whose prefixes are B, I and O."],
-        ),
+        ("IOB2", "O E-X", ["E-X at token 1 is not a tag of IOB2, whose prefixes are B, I and O."]),
     ],
 )
 def test_sentences_name_the_place_and_the_remedy(scheme, labels, sentences):

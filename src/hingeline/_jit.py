@@ -390,7 +390,6 @@ def announce_compiling() -> AbstractContextManager[None]:
     return listen_to_compiling(say)
 
 
-#
 # numba optimises each function together with all that it calls and makes machine code of it, so
 # that the innermost loops go through LLVM once for every function above them. Here a helper is
 # nothing but a text; an entry point collects the texts of all helpers below it and hands them to

@@ -166,10 +166,7 @@ def test_multilabel(name, n_train, n_test, n_labels, per_item, n_features):
 @real
 def test_yeast_is_the_same_in_both_formats():
     arff = published.load_multilabel("yeast")
-    for part, X, Y in (
-        ("train", arff.X_train, arff.Y_train),
-        ("test", arff.X_test, arff.Y_test),
-    ):
+    for part, X, Y in (("train", arff.X_train, arff.Y_train), ("test", arff.X_test, arff.Y_test)):
         svm = read_multilabel(datasets.data_file(f"multilabel/yeast/yeast_{part}.svm.gz"))
         assert (svm.X.shape, svm.Y.shape) == (X.shape, Y.shape)
         # The two are not in the same order.

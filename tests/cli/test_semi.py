@@ -59,14 +59,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(folder):
     """The model of a small annealing, and what the command printed."""
-    command = [
-        "semi",
-        folder / "few",
-        "-m",
-        folder / "m.hinge",
-        "--unlabelled",
-        folder / "text.gz",
-    ]
+    command = ["semi", folder / "few", "-m", folder / "m.hinge", "--unlabelled", folder / "text.gz"]
     command += ["--unlabelled", folder / "more", "--constraints", folder / "c.toml"]
     command += ["--unlabelled-C", "10,0.1,1", "--dev", folder / "test", "--tol", "0.01"]
     result = run(*command)

@@ -246,11 +246,7 @@ LAUGHS = """<?xml version="1.0"?>
     ("text", "line", "problem"),
     [
         (LAUGHS, 2, "a document type is declared; remove the declaration"),
-        (
-            '<!DOCTYPE l SYSTEM "file:///etc/passwd"><labels/>',
-            1,
-            "a document type is declared",
-        ),
+        ('<!DOCTYPE l SYSTEM "file:///etc/passwd"><labels/>', 1, "a document type is declared"),
         ("<labels>\n<label/>\n</labels>", 2, "a label has no name; add name="),
         ("<labels>\n<label name='a'>\n</labels>", 3, "the XML is malformed (mismatched tag)"),
         ("<labels>\n<label name='&x;'/></labels>", 2, "the XML is malformed (undefined entity)"),

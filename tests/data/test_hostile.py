@@ -219,12 +219,7 @@ def test_a_bomb_takes_little_memory():
 
 
 #: A line that hardly compresses: it lets a file grow, and with it what the file may unpack to.
-FILLERS = {
-    "crfsuite": b"%s\n",
-    "conllu": b"# %s\n",
-    "conll": b"%s O\n",
-    "multilabel": b"1 # %s\n",
-}
+FILLERS = {"crfsuite": b"%s\n", "conllu": b"# %s\n", "conll": b"%s O\n", "multilabel": b"1 # %s\n"}
 
 
 @pytest.mark.slow

@@ -342,13 +342,7 @@ CHAIN = [
     ("lengths below 0", {}, (STACKED, FLAT, [4, -1, 6]), ValueError, ["lengths[1] is -1"]),
     ("lengths of floats", {}, (STACKED, FLAT, [4.0, 5.0]), TypeError, ["lengths", "integers"]),
     ("lengths empty", {}, (STACKED, FLAT, np.array([], int)), ValueError, ["lengths is empty"]),
-    (
-        "stacked y short",
-        {},
-        (STACKED, FLAT[:-1], [4, 5]),
-        ValueError,
-        ["y has 8 labels", "9 rows"],
-    ),
+    ("stacked y short", {}, (STACKED, FLAT[:-1], [4, 5]), ValueError, ["y has 8 labels", "9 rows"]),
     (
         "sample_weight below 0",
         {},

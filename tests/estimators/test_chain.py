@@ -326,11 +326,7 @@ def test_a_fold_that_lacks_a_label(data: Any, params: Any) -> None:
 
 def test_clone_and_parameters() -> None:
     model = ChainSSVM(
-        0.3,
-        loss=(2.0, "hamming"),
-        boundary=False,
-        scheme="auto",
-        solver_options={"block": 4},
+        0.3, loss=(2.0, "hamming"), boundary=False, scheme="auto", solver_options={"block": 4}
     )
     twin = clone(model)
     assert twin.get_params() == model.get_params()

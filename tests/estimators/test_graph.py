@@ -402,10 +402,7 @@ class TestBadGraphs:
             (lambda: Graph([1.0, 2.0]), "two dimensions"),
             (lambda: Graph([[np.nan]]), "NaN"),
             (lambda: Graph([[1.0], [2.0]], [(0, 2)]), r"edges\[0\] is \(0, 2\).*0 to 1"),
-            (
-                lambda: Graph([[1.0], [2.0]], [(0, 1), (1, 1)]),
-                r"edges\[1\].*different",
-            ),
+            (lambda: Graph([[1.0], [2.0]], [(0, 1), (1, 1)]), r"edges\[1\].*different"),
             (lambda: Graph([[1.0], [2.0]], [(0, 1), (1, 0)]), r"edges\[1\].*once"),
             (lambda: Graph([[1.0], [2.0]], [(0, 1, 1)]), r"shape \(1, 3\)"),
             (lambda: Graph([[1.0], [2.0]], [(0, 1)], [[1.0], [2.0]]), "one row per edge"),

@@ -22,11 +22,7 @@ from hingeline.estimators.multilabel import chow_liu, mutual_information
 from reference import EnumeratedProblem, primal, solve
 
 D, L, TOL = 3, 4, 1e-8
-EDGES = {
-    "none": [],
-    "list": [(2, 0), (1, 3)],
-    "full": list(itertools.combinations(range(L), 2)),
-}
+EDGES = {"none": [], "list": [(2, 0), (1, 3)], "full": list(itertools.combinations(range(L), 2))}
 
 
 @pytest.mark.slow

@@ -53,11 +53,7 @@ def test_text(make: Any) -> None:
     X, y = from_frame(make(COLUMNS))
     assert isinstance(X, TokenTable)
     assert X.names == ("word", "pos")
-    assert list(X) == [
-        [("He", "P"), ("ran", "V")],
-        [("A", "D"), ("cat", "N")],
-        [("Stop", "V")],
-    ]
+    assert list(X) == [[("He", "P"), ("ran", "V")], [("A", "D"), ("cat", "N")], [("Stop", "V")]]
     assert y == [["B", "O"], ["B", "I"], ["O"]]
     X, y = from_frame(make(COLUMNS), label=None, columns=["pos"])
     assert X.names == ("pos",)

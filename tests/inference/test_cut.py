@@ -11,12 +11,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from hingeline._jit import kernel
 from hingeline.inference import cut as module
-from hingeline.inference.factor_graph import (
-    are_binary_pairs,
-    assignment_score,
-    join,
-    make_topology,
-)
+from hingeline.inference.factor_graph import are_binary_pairs, assignment_score, join, make_topology
 
 # isort: split
 from graphs import any_graph, binary_pairs, brute_force, grid, scored

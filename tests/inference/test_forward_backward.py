@@ -38,11 +38,7 @@ def log_sums(scores, transitions, enter, n_labels, weight, nodes, stays, moves):
 
 
 COMPILED = (off_and_diagonal, scaled_sums, log_sums)
-PLAIN = (
-    forward_backward.off_and_diagonal,
-    forward_backward.scaled_sums,
-    forward_backward.log_sums,
-)
+PLAIN = (forward_backward.off_and_diagonal, forward_backward.scaled_sums, forward_backward.log_sums)
 
 
 @st.composite

@@ -19,12 +19,7 @@ from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 from hingeline.estimators.base import BaseModel
 from hingeline.modelfile import estimators as storage
 from hingeline.modelfile.estimators import CERTIFICATE, load
-from hingeline.modelfile.files import (
-    ModelFileError,
-    read_header,
-    read_model,
-    write_model,
-)
+from hingeline.modelfile.files import ModelFileError, read_header, read_model, write_model
 
 
 def chain_data(seed=0, n=12, d=6, labels=("a", "b", "c")):

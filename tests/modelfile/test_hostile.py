@@ -187,8 +187,7 @@ def test_newer_files_say_so(tmp_path):
     path = tmp_path / "m.hinge"
     path.write_bytes(raw({"__metadata__": {**METADATA, "version": "3"}, "w": "another format"}))
     with pytest.raises(
-        ModelFileError,
-        match=r"written by a newer Hingeline \(format 3, this is 2\): upgrade",
+        ModelFileError, match=r"written by a newer Hingeline \(format 3, this is 2\): upgrade"
     ):
         read_model(path)
 

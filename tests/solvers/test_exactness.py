@@ -261,13 +261,7 @@ def test_chain_costs(solver: str, C: float, costs: Any) -> None:
     X, Y = chain_data(5)
     problem = EnumeratedProblem.from_chains(X, Y, L, True, costs)
     model = ChainSSVM(
-        C,
-        loss=costs,
-        **named(solver),
-        tol=TOL,
-        max_iter=5000,
-        fit_intercept=False,
-        random_state=0,
+        C, loss=costs, **named(solver), tol=TOL, max_iter=5000, fit_intercept=False, random_state=0
     ).fit(X, Y)
     check(model, problem, solve(problem, C).objective, C, "max", "margin", None)
 

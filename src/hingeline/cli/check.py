@@ -94,8 +94,7 @@ def check(
         str | None, Option(help="Column of the words.", show_default="the first")
     ] = None,
     label: Annotated[
-        str | None,
-        Option(help="Column of the labels.", show_default="the last; upos in CoNLL-U"),
+        str | None, Option(help="Column of the labels.", show_default="the last; upos in CoNLL-U")
     ] = None,
     n: Annotated[int, Option("-n", min=0, help="Name this many places for each constraint.")] = 3,
     as_json: app.Json = False,

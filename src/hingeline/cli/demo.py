@@ -16,7 +16,7 @@ from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.cli import app
 from hingeline.cli.app import blame
 from hingeline.cli.progress import FitProgress, outcome_of, percent
-from hingeline.data.digits import load_digit_dates
+from hingeline.data.builtin import load_digit_dates
 from hingeline.report.figures import check_picture_path, plot_curve
 
 _ABOUT = """\

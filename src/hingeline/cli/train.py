@@ -43,8 +43,7 @@ def train(
     slack: Annotated[str, Option(help="Kind of slack: max, squared, sum or nu.")] = "max",
     nu: Annotated[str | None, Option(help="For --slack nu: a mean loss, or auto.")] = None,
     loss: Annotated[
-        str | None,
-        Option(help="Loss of sequences: hamming or zero_one.", show_default="hamming"),
+        str | None, Option(help="Loss of sequences: hamming or zero_one.", show_default="hamming")
     ] = None,
     rescale: Annotated[str, Option(help="What the loss rescales: margin or slack.")] = "margin",
     violators: Annotated[

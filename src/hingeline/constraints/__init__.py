@@ -4,12 +4,7 @@ from hingeline.constraints.base import PUNCTUATION
 from hingeline.constraints.decode import constrained_decode
 from hingeline.constraints.files import load_constraints
 from hingeline.constraints.learning import learn_constraints
-from hingeline.constraints.penalties import (
-    CheckReport,
-    Penalties,
-    SwitchEvaluator,
-    check,
-)
+from hingeline.constraints.penalties import CheckReport, Penalties, SwitchEvaluator, check
 from hingeline.constraints.rules import (
     AtMostOneSegment,
     AverageSegments,

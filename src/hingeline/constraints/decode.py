@@ -190,8 +190,7 @@ def _extend(
         elif run > 0:
             cost += compiled.length_cost[g, min(run, cap)]
     for r in range(compiled.repeat_cost.shape[0]):
-        before = 0
-        after = 0
+        before = after = 0
         for g in range(G):
             if compiled.repeat_member[r, g]:
                 before += 1 if counts[G + g] > 1 else 0

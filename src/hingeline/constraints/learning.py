@@ -31,9 +31,7 @@ MOST_BLOCKS = 40
 
 
 def learn_constraints(
-    constraints: Iterable[Constraint],
-    X: Sequence[Sequence[Any]],
-    Y: Sequence[Sequence[Any]],
+    constraints: Iterable[Constraint], X: Sequence[Sequence[Any]], Y: Sequence[Sequence[Any]]
 ) -> list[Constraint]:
     """The same constraints with weights and bounds that labelled sequences suggest.
 

@@ -197,9 +197,7 @@ def switch_costs(
     call that passes all the arrays costs more than most of what is done here.
     """
     unary = compiled.unary
-    member = compiled.member
-    member_ptr = compiled.member_ptr
-    member_labels = compiled.member_labels
+    member, member_ptr, member_labels = compiled.member, compiled.member_ptr, compiled.member_labels
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
     here = lo + t

@@ -375,8 +375,7 @@ def visit(
     total = 0.0
     for j in range(m):
         total += alpha[j]
-    slack = 0.0
-    linear = 0.0
+    slack = linear = 0.0
     for j in range(m):
         values[j] = ws.offset[s + j] - ws.scale[s + j] * values[j]
         slack = add_hinge(form, slack, values[j])
@@ -420,8 +419,7 @@ def move_mass(
     ``visits`` were made before, for the average (``averaged`` is 1, or 0 where there is none).
     """
     k = visits
-    total = 0.0
-    largest = 0.0
+    total = largest = 0.0
     for i in order:
         k += 1.0
         coefficient = averaged * k * (k - 1.0)

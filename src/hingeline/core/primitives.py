@@ -186,7 +186,6 @@ class Compiled:
         return max(sum(part.size for part in self.problem if isinstance(part, np.ndarray)), self.n)
 
 
-#
 # Kernels release the GIL and write only what belongs to their own examples, so an order of examples
 # may be cut anywhere: results do not depend on how many threads there are. Nothing is ever summed
 # across threads.

@@ -4,6 +4,9 @@ from hingeline.data.arff import read_arff as read_arff
 from hingeline.data.arff import read_mulan_labels as read_mulan_labels
 from hingeline.data.arff import write_arff as write_arff
 from hingeline.data.arff import write_mulan_labels as write_mulan_labels
+from hingeline.data.builtin import Notes as Notes
+from hingeline.data.builtin import load_digit_dates as load_digit_dates
+from hingeline.data.builtin import load_notes as load_notes
 from hingeline.data.conll import read_conll as read_conll
 from hingeline.data.conll import write_conll as write_conll
 from hingeline.data.conllu import ConlluDocument as ConlluDocument
@@ -11,15 +14,12 @@ from hingeline.data.conllu import read_conllu as read_conllu
 from hingeline.data.conllu import write_conllu as write_conllu
 from hingeline.data.crfsuite import read_crfsuite as read_crfsuite
 from hingeline.data.crfsuite import write_crfsuite as write_crfsuite
-from hingeline.data.digits import load_digit_dates as load_digit_dates
 from hingeline.data.formats import FORMATS as FORMATS
 from hingeline.data.formats import convert as convert
 from hingeline.data.formats import detect_format as detect_format
 from hingeline.data.formats import read_any as read_any
 from hingeline.data.images import read_idx as read_idx
 from hingeline.data.images import read_letters as read_letters
-from hingeline.data.notes import Notes as Notes
-from hingeline.data.notes import load_notes as load_notes
 from hingeline.data.samples import FlatData as FlatData
 from hingeline.data.samples import LabelledSequences as LabelledSequences
 from hingeline.data.samples import MultilabelData as MultilabelData

@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline.schemes import (
-    detect_from_arrays,
-    explain_invalid,
-    scheme_name,
-    valid_moves,
-)
+from hingeline.schemes import detect_from_arrays, explain_invalid, scheme_name, valid_moves
 from hingeline.structures.chain import ChainProblem
 
 Valid = tuple[Array, Array, Array]

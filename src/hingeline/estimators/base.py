@@ -240,10 +240,6 @@ class Streams:
             a mask of what to forget.
         keep_last : int, optional
             Instead: forget all but so many, the oldest first.
-
-        Returns
-        -------
-        self
         """
         check_is_fitted(self, "classes_")
         self._open_stream().forget(which, keep_last)

@@ -453,10 +453,6 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
             Tokens of each sequence, for stacked X and y.
         sample_weight : array-like, one per sequence, optional
             Multiplies a sequence's slack; 0 drops it.
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
@@ -493,10 +489,6 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         memory : int, optional
             Keep at most so many sequences: those without mass are forgotten first (which changes
             no weight), the oldest first. A certificate is of the problem of those kept.
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         stream = self._open_stream()

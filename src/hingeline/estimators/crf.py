@@ -91,10 +91,6 @@ class ChainCRF(ChainModel, BaseModel):
         X, y, lengths : as for :meth:`hingeline.ChainSSVM.fit`
         sample_weight : array-like, one per sequence, optional
             Multiplies a sequence's log-likelihood; 0 drops it.
-
-        Returns
-        -------
-        self
         """
         began = time.perf_counter()
         self.check_parameters()

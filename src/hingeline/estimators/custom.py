@@ -63,10 +63,6 @@ class SSVM(BaseSSVM, BaseModel):
         y : list
             Outputs that the structure's ``pack`` accepts.
         sample_weight : array-like, one per example, optional
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         if self.structure is None:

@@ -24,12 +24,7 @@ from hingeline.core.primitives import Compiled, Layout, Workers
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
-from hingeline.features.input import (
-    find_classes,
-    number_labels,
-    plain_labels,
-    stack_sequences,
-)
+from hingeline.features.input import find_classes, number_labels, plain_labels, stack_sequences
 from hingeline.inference.factor_graph import join, log2_assignments, make_topology, starts_of
 from hingeline.inference.map import ENUMERATION, INFERENCE
 from hingeline.structures import graph
@@ -311,10 +306,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             One label per node.
         sample_weight : array-like, one per graph, optional
             Multiplies a graph's slack; 0 drops it.
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         graphs, self.n_features_in_, self.n_edge_features_ = check_graphs(X)

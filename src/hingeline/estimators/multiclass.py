@@ -90,10 +90,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
             Multiplies an example's slack; 0 drops it.
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         refuse_none(y)
@@ -133,10 +129,6 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         passes, memory : int, optional
             As in :meth:`hingeline.ChainSSVM.partial_fit`: visit the new examples so many times,
             instead of converging on all; keep at most so many examples.
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         stream = self._open_stream()
@@ -187,11 +179,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         return multiclass.compile_problem(problem)
 
     def _make(
-        self,
-        matrix: sp.csr_matrix,
-        offsets: Array | None,
-        labels: Array,
-        stride: int | None = None,
+        self, matrix: sp.csr_matrix, offsets: Array | None, labels: Array, stride: int | None = None
     ) -> multiclass.MulticlassProblem:
         cost = check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
         return multiclass.make_problem(

@@ -185,10 +185,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
             0 and 1. One dimension with two classes is taken as a single label.
         sample_weight : array-like of shape (n_samples,), optional
             Multiplies an example's slack; 0 drops it.
-
-        Returns
-        -------
-        self
         """
         self.check_parameters()
         refuse_none(y)

@@ -151,10 +151,6 @@ class CalibratedChain(BaseEstimator):
         ----------
         X, y, lengths : as for ``ChainSSVM.fit``
             Sequences that the model was not trained on.
-
-        Returns
-        -------
-        self
         """
         one_of("method", self.method, METHODS)
         if not hasattr(self.model, "predict_max_marginals"):

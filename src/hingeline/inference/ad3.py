@@ -116,8 +116,7 @@ def _project(
         if weight[w + k] > 0.0:
             _push_joint(force, starts, begin, end, k, -rho * weight[w + k])
     for _ in range(moves):
-        best = 0
-        worst = 0
+        best = worst = 0
         high = -np.inf
         low = np.inf
         for row in range(size // states):
@@ -197,8 +196,7 @@ def _average(
         share = 1.0 / (graph.incident_start[i + 1] - graph.incident_start[i])
         for s in range(graph.n_states[i]):
             mean[first + s] += share * q[starts[p] + s]
-    primal = 0.0
-    dual = 0.0
+    primal = dual = 0.0
     for p in range(graph.scope.shape[0]):
         i = graph.scope[p]
         first = graph.unary_start[i]
@@ -257,9 +255,7 @@ def alternating_directions(
     trial = np.empty(n, dtype=np.int32)
     rho = 0.5 * _mean_range(tables, table_start, weight_start)
     score = -np.inf
-    best = np.inf
-    primal = np.inf
-    dual = np.inf
+    best = primal = dual = np.inf
     for k in range(max_iterations + 1):
         if k % _CHECK == 0:
             for e in range(count):

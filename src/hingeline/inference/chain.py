@@ -443,8 +443,7 @@ def switch_gains(
 @helper
 def two_largest(row: Array, n_labels: int) -> tuple[float, float, int]:
     """The largest number of a row, the second, and where the first is."""
-    first = -np.inf
-    second = -np.inf
+    first = second = -np.inf
     arg = 0
     for k in range(n_labels):
         if row[k] > first:

@@ -265,13 +265,7 @@ def _begin(row: Array, cost: float, top: int) -> tuple[int, int]:
 
 @helper
 def better_paths(
-    scores: Array,
-    transitions: Array,
-    n_labels: int,
-    y: Array,
-    bins: int,
-    space: Array,
-    out: Array,
+    scores: Array, transitions: Array, n_labels: int, y: Array, bins: int, space: Array, out: Array
 ) -> None:
     """Bounds on the slack and the number of the paths of larger value than the path ``y``.
 
@@ -513,8 +507,7 @@ def scaled_sums(
             a = going[k]
             for j in range(stride):
                 behind[j] += a * back[k, j]
-        joint = 0.0
-        mass = 0.0
+        joint = mass = 0.0
         for j in range(n_labels):
             joint += forward[t - 1, j] * behind[j]
             mass += behind[j]

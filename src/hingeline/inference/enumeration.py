@@ -63,8 +63,7 @@ def _add_larger(scored: Scored, sizes: Array, k: int, s: int, j: int, field: Arr
         end = graph.scope_start[c + 1]
         if end - start < 3:
             continue
-        last = -1
-        second = -1
+        last = second = -1
         for q in range(start, end):
             i = graph.scope[q]
             second = max(second, min(i, last))

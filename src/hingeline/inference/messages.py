@@ -265,8 +265,7 @@ def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, to
             constant += scored.tables[scored.table_start[c]]
     trial = np.empty(n, dtype=np.int32)
     best = -np.inf
-    before = np.inf
-    bound = np.inf
+    before = bound = np.inf
     for k in range(max_passes):
         node_beliefs(graph, scored.unary, messages, starts, beliefs)  # afresh: no errors add up
         sweep(scored, messages, starts, beliefs, k % 2 == 1, out)

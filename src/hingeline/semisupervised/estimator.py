@@ -20,12 +20,7 @@ from hingeline.core.loop import outside
 from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import Annealing, AnnealingStep, choose_by_violations
-from hingeline.semisupervised.starting import (
-    ConstrainedLabels,
-    PartlyLabelled,
-    find_words,
-    prepare,
-)
+from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_words, prepare
 
 NO_GAP = (
     "weights and labels together are not a convex problem, which has no certificate; that of the "
@@ -68,10 +63,6 @@ class FewLabelsEstimator(BaseEstimator):
             lists of attributes. Of rows of columns they see the first.
         dev : (X, y), optional
             Development data, on which the weights of every step are scored.
-
-        Returns
-        -------
-        self
         """
         model = self.check_parameters(dev)
         data = prepare(model, X, y, lengths, sample_weight, words, self.classes)

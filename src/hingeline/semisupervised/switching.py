@@ -93,8 +93,7 @@ def sweep_labels(
     a label among those that are not there already. A forbidden label or move has a gain of
     ``−inf`` and so a change of ``inf``.
     """
-    n_labels = problem.n_labels
-    stride = problem.stride
+    n_labels, stride = problem.n_labels, problem.stride
     A = moves(problem, w)
     onwards = A.reshape(A.size)
     backwards = transposed(A, n_labels).reshape(n_labels * stride)
@@ -167,8 +166,7 @@ def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack
     A = moves(problem, w)
     onwards = A.reshape(A.size)
     cost = problem.cost.reshape(problem.cost.size)
-    stride = problem.stride
-    n_labels = problem.n_labels
+    stride, n_labels = problem.stride, problem.n_labels
     reach = np.empty(stride)
     for i in order:
         lo = problem.offsets[first + i]

@@ -121,8 +121,7 @@ def block_steps(
                     own[k] += alpha[j] * gram[j, k]
     gain = 0.0
     for _ in range(limit):
-        total = 0.0
-        linear = 0.0
+        total = linear = 0.0
         up = -1  # −1 is the true output: hinge 0, plane 0
         top = 0.0
         for j in range(m):
@@ -251,9 +250,7 @@ def plain_pass(
         scores = np.empty(m)
         planes_score(problem, i, ys, w, scores)
         up = -1
-        top = 0.0
-        total = 0.0
-        linear = 0.0
+        top = total = linear = 0.0
         for j in range(m):
             hinge = ws.offset[s + j] - ws.scale[s + j] * scores[j]
             total += alpha[j]

@@ -85,9 +85,7 @@ def find_gaps(
     values = np.empty(m + PADDING)
     for i in order:
         hinges(problem, form, i, m, w, losses, values)
-        slack = 0.0
-        total = 0.0
-        linear = 0.0
+        slack = total = linear = 0.0
         for k in range(m):
             slack = add_hinge(form, slack, values[k])
             total += alpha[i, k]
@@ -181,15 +179,10 @@ def visit_isotropic(
     square = all_isotropy(problem, i)
     m = work.chosen.shape[0]
     at = i * m
-    alpha = work.alpha
-    drift = work.drift
-    losses = work.losses
-    values = work.values
+    alpha, drift, losses, values = work.alpha, work.drift, work.losses, work.values
     hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
-    top = 0.0
-    total = 0.0
-    linear = 0.0
+    top = total = linear = 0.0
     for k in range(m):
         top = max(top, values[k])
         total += alpha[at + k]
@@ -201,8 +194,7 @@ def visit_isotropic(
     shift = ridge * total
     beta = work.first
     inverse = 1.0 / square
-    first = -np.inf
-    second = -np.inf
+    first = second = -np.inf
     for k in range(m):
         # The true output has loss 0 and no plane.
         value = alpha[at + k] + (values[k] - shift) * inverse if losses[k] > 0.0 else -np.inf
@@ -255,14 +247,10 @@ def visit(
     """Let a rule solve example i's dual and carry the change into w; the gap it had before."""
     m = work.chosen.shape[0]
     at = i * m
-    alpha = work.alpha
-    losses = work.losses
-    values = work.values
+    alpha, losses, values = work.alpha, work.losses, work.values
     hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
-    slack = 0.0
-    total = 0.0
-    linear = 0.0
+    slack = total = linear = 0.0
     for k in range(m):
         slack = add_hinge(form, slack, values[k])
         total += alpha[at + k]

@@ -77,9 +77,7 @@ def optimise(
         ys = planes(ws, i)
         h = np.empty(m)
         planes_score(problem, i, ys, w, h)
-        total = 0.0
-        top = 0.0
-        linear = 0.0
+        total = top = linear = 0.0
         for j in range(m):
             h[j] = ws.offset[s + j] - ws.scale[s + j] * h[j]
             total += alpha[j]

@@ -79,9 +79,7 @@ def respond(
         ridge = form.ridge[i]
         s = sigma[i]
         rho[i] = 0.0
-        mass = 0.0
-        worst = 0.0
-        positive = 0.0
+        mass = worst = positive = 0.0
         for p in range(lo, hi):
             worst = max(worst, hinges[p])
             positive += max(hinges[p], 0.0)
@@ -99,9 +97,7 @@ def respond(
                 tau = find_level(alpha, lo, hi, cap, 0.0)
         most = cap if form.summed == 1 else np.inf
         count = 0
-        mass = 0.0
-        value = 0.0
-        distance = 0.0
+        mass = value = distance = 0.0
         for p in range(lo, hi):
             a = min(max(alpha[p] - tau, 0.0), most)
             alpha[p] = a

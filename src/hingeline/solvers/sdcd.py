@@ -284,15 +284,10 @@ def visit_in_boxes(
         return visit(rule, problem, form, i, w, coefficient, work)
     m = work.chosen.shape[0]
     at = i * m
-    alpha = work.alpha
-    losses = work.losses
-    values = work.values
+    alpha, losses, values = work.alpha, work.losses, work.values
     all_hinges(problem, form, i, m, w, losses, values)
     cap = form.cap[i]
-    slack = 0.0
-    total = 0.0
-    linear = 0.0
-    spread = 0.0
+    slack = total = linear = spread = 0.0
     for k in range(m):
         slack = add_hinge(form, slack, values[k])
         total += alpha[at + k]
@@ -386,8 +381,7 @@ def box_steps(
     m = alpha.shape[0]
     for _ in range(limit):
         best = -1
-        gain = 0.0
-        worst = 0.0
+        gain = worst = 0.0
         for j in range(m):
             g = slope(gradient[j], alpha[j], cap)
             if g == 0.0:

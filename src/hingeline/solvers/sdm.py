@@ -60,8 +60,7 @@ def pair_steps(
                 up = j
         # The partner promises the largest gain (top − g)²/curvature among those with mass.
         down = -2
-        gain = 0.0
-        span = 0.0
+        gain = span = 0.0
         curve = 1.0
         if up >= 0 and total < cap:
             span = top

@@ -20,13 +20,7 @@ from hingeline.inference.chain_sums import (
     scaled_sums,
     workspace,
 )
-from hingeline.structures.chain import (
-    ChainProblem,
-    find_path,
-    moves,
-    position_scores,
-    promises,
-)
+from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores, promises
 
 # Slack summed over all outputs, for many sequences; parts of ``order`` may run in threads.
 
@@ -124,8 +118,7 @@ def expect_all(
     log_z : (n,), out
     """
     A = moves(problem, w)
-    n_labels = problem.n_labels
-    stride = problem.stride
+    n_labels, stride = problem.n_labels, problem.stride
     off = np.zeros((n_labels, stride))
     diagonal = np.zeros(stride)
     back = np.zeros((n_labels, stride))
@@ -250,14 +243,6 @@ def span_margins_all(
         behind = continuations(scores, A, problem.n_labels)
         for s in range(bounds[i], bounds[i + 1]):
             other = best_without_span(
-                scores,
-                forward,
-                behind,
-                A,
-                inside,
-                kind_of,
-                spans[s, 0],
-                spans[s, 1],
-                spans[s, 2],
+                scores, forward, behind, A, inside, kind_of, spans[s, 0], spans[s, 1], spans[s, 2]
             )
             out[s] = max(best - other, 0.0)  # rounding aside it is not negative

@@ -53,7 +53,6 @@ def compile_problem(problem: GraphProblem) -> Compiled:
     )
 
 
-#
 # Variables that share a row of features are visited together, and the row's features once for all
 # planes. A factor is met at the first variable of its scope that differs, so that the cost is
 # that of the differences, not of the graph.

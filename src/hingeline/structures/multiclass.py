@@ -266,8 +266,7 @@ def all_curvature(
     lo, hi = problem.indptr[i], problem.indptr[i + 1]
     own = problem.labels[i]
     count = chosen.shape[0]
-    total = 0.0
-    square = 0.0
+    total = square = 0.0
     for j in range(count):
         total += scales[j]
         square += scales[j] * scales[j]

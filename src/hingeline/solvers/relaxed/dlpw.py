@@ -58,11 +58,7 @@ from hingeline.solvers.relaxed.messages import (
     normalise,
     score_variables,
 )
-from hingeline.solvers.relaxed.pairs import (
-    choose_pairs,
-    descend_pairs,
-    fill_pairs,
-)
+from hingeline.solvers.relaxed.pairs import choose_pairs, descend_pairs, fill_pairs
 from hingeline.structures.graph_blocks import (
     BinaryPairs,
     Blocks,

@@ -80,8 +80,7 @@ def evaluate_example(problem: Any, dual: Dual, i: int, scratch: Scratch, out: Ar
         dual.sums[k] = 0.0
     hinge, penalty, centred = evaluate_factors(blocks.factors, problem, dual, i, scratch)
     linear = 0.0
-    fractional = 0
-    end = 0
+    fractional = end = 0
     for u in range(n_variables):
         if u == end:
             end = group_end(problem, i, u, n_variables)

@@ -167,9 +167,7 @@ class SoftBCFW(CertifiedSolver):
             least=0,
         )
         proximal: float | None = option(
-            None,
-            "η of proximal passes, 0 for none; None: in proportion to c_i·ρ, up to 9",
-            least=0,
+            None, "η of proximal passes, 0 for none; None: in proportion to c_i·ρ, up to 9", least=0
         )
         skip: float = option(
             0.1, "blocks whose last gap was below this share of the mean are left out", least=0
