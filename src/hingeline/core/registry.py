@@ -9,7 +9,7 @@ nobody loads the solvers of other structures. A new solver is one module and one
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
@@ -34,16 +34,16 @@ MODULES = {
 
 
 @cache
-def declared(name: str) -> list[Any]:
+def _classes(module: str) -> list[Any]:
+    path = f"hingeline.solvers.{module}"
+    own = (v for v in vars(import_module(path)).values() if getattr(v, "__module__", "") == path)
+    return [value for value in own if isinstance(value, type) and "slacks" in vars(value)]
+
+
+def declared(name: str) -> Iterator[Any]:
     """The solver classes of a name, one for each kind of slack and of working set."""
-    known = []
-    for module in MODULES[name]:
-        path = f"hingeline.solvers.{module}"
-        for value in vars(import_module(path)).values():
-            own = isinstance(value, type) and value.__module__ == path and "slacks" in vars(value)
-            if own and value.name == name:
-                known.append(value)
-    return known
+    for module in MODULES[name]:  # one by one: nobody loads what is not asked for
+        yield from (known for known in _classes(module) if known.name == name)
 
 
 def find(name: str, slack: str, all_outputs: bool = False) -> Any:
