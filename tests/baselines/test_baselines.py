@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from hingeline import ChainCRF, ChainSSVM
 from hingeline import constraints as cs
@@ -45,7 +46,8 @@ def encoded(data):
 @pytest.mark.parametrize("method", METHODS)
 def test_constraints_and_unlabelled_sequences_help(method, data):
     X, y, (T, y_true) = data
-    model = make(method).fit(X, y)
+    base = clone(make(method).base).set_params(features=DictEncoder())  # one feature per token
+    model = make(method, base=base).fit(X, y)
     rounds = [m.score(T, y_true) for m in model.round_models_]
     assert model.score(T, y_true) == rounds[-1]
     assert rounds[-1] > rounds[0] + 0.1

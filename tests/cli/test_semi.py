@@ -197,8 +197,8 @@ def test_prediction_uses_the_weights_that_were_learned(folder, trained):
     expected, test = in_python(folder)
     learned = hingeline.load(model).metadata_["semisupervised"]["weights"]
     assert learned == {rule.title: rule.weight for rule in expected.constraints_}
-    assert 10.0 in learned.values()  # of corpus-level rules, which predictions leave out
-    assert min(learned.values()) < 5.0
+    assert min(learned.values()) > 0.0
+    assert max(learned.values()) < 10.0  # what is printed is 1000
     bound = done("predict", model, folder / "test", "--constraints", folder / "c.toml")
     found = [line.split()[-1] for line in bound.splitlines() if line.strip()]
     X = [[(word,) for word in words] for words in test.sentences(0)]

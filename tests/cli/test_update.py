@@ -46,7 +46,7 @@ def weights(model):
 def test_an_update_reaches_the_solution_of_all_data(files, tmp_path, name):
     first, second, both = files(name)
     m1, m2, m3 = (tmp_path / f"{k}.hinge" for k in range(3))
-    options = ["--format", name, "--tol", "1e-6"]
+    options = ["--format", name, "--tol", "1e-6", "-C", "0.1"]  # an update keeps C
     done("train", first, "-m", m1, *options, "--keep-state")
     result = json.loads(done("update", m1, second, "-m", m2, "--json"))
     assert result["converged"]

@@ -61,14 +61,14 @@ def check(found: Any, expected: list[tuple[float, int]]) -> None:
 
 @pytest.mark.parametrize("slack", ["max", "squared"])
 def test_hamming(data: Any, slack: str) -> None:
-    model = ChainSSVM(slack=slack, random_state=0).fit(*data)
+    model = ChainSSVM(C=0.1, slack=slack, random_state=0).fit(*data)
     cost = 1.0 - np.eye(3)
     found = model.summed_slack_bounds(*data)
     check(found, [enumerated(model, *pair, cost) for pair in zip(*data, strict=True)])
 
 
 def test_costs_and_class_weights(data: Any) -> None:
-    model = ChainSSVM(loss=COSTS, class_weight={"B": 2.0}, random_state=0).fit(*data)
+    model = ChainSSVM(C=0.1, loss=COSTS, class_weight={"B": 2.0}, random_state=0).fit(*data)
     cost = np.array(COSTS) * [[1.0], [2.0], [1.0]]
     found = model.summed_slack_bounds(*data)
     check(found, [enumerated(model, *pair, cost) for pair in zip(*data, strict=True)])

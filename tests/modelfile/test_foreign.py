@@ -320,9 +320,9 @@ def test_same_predictions_as_liblinear(tmp_path, solver, n_classes, bias):
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("MCSVM_CS", "L2R_L2LOSS_SVR", 1, "no classifier"),
-        ("MCSVM_CS", "ONECLASS_SVM", 1, "no classifier"),
-        ("nr_class 3", "nr_classes 3", 2, "no line of a LIBLINEAR"),
+        ("MCSVM_CS", "L2R_L2LOSS_SVR", 1, "not a classifier"),
+        ("MCSVM_CS", "ONECLASS_SVM", 1, "not a classifier"),
+        ("nr_class 3", "nr_classes 3", 2, "not a line of a LIBLINEAR"),
         ("nr_class 3", "nr_feature 3", 4, "given twice"),
         ("nr_class 3\n", "", 5, "lacks nr_class"),
         ("nr_class 3", "nr_class 2", 6, "different labels"),
@@ -337,7 +337,7 @@ def test_same_predictions_as_liblinear(tmp_path, solver, n_classes, bias):
         ("-1 0 1", "-1 zero 1", 8, "must be a number, got 'zero'"),
         ("-1 0 1", "-1 inf 1", 8, "must be finite, got 'inf'"),
         ("4 0 -4 \n", "", 9, "expected 3 weights, got 0"),
-        ("w\n", "v\n", 6, "no line of a LIBLINEAR"),
+        ("w\n", "v\n", 6, "not a line of a LIBLINEAR"),
     ],
 )
 def test_errors_of_models_name_the_line(tmp_path, old, new, line, words):

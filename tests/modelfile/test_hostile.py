@@ -225,9 +225,9 @@ FOREIGN = {
     "crfsuite": (b"lCRF$\x14\0\0FOMCd\0\0\0" + b"\0" * 100, "import_crfsuite"),
     "crfsuite dump": (b"FILEHEADER = {\n  magic: lCRF\n", "import_crfsuite"),
     "liblinear": (b"solver_type MCSVM_CS\nnr_class 3\n", "import_liblinear"),
-    "noise": (bytes(range(256)) * 4, "no format known"),
-    "one byte": (b"\xfe", "no format known"),
-    "zeros": (b"\0" * 1000, "no format known"),
+    "noise": (bytes(range(256)) * 4, "its format is not known"),
+    "one byte": (b"\xfe", "its format is not known"),
+    "zeros": (b"\0" * 1000, "its format is not known"),
     "safetensors": (
         raw({"__metadata__": {"format": "pt"}, "w": tensor()}, b"\0" * 8),
         "safetensors",

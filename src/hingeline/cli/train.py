@@ -130,7 +130,7 @@ def train(
         fits = _Fits(progress, estimator, samples, held_out, patience, watcher, data)
         if estimator.C == "scale" and slack != "nu":  # known before the fit, and kept for updates
             matrix = samples.X.matrix
-            estimator.C = scale_C(matrix.data, matrix.shape[0], False)
+            estimator.C = scale_C(matrix.data, matrix.indptr, False)
         best, tried = fits.find_best(values or [estimator.C], keep_state)
         if encoder is not None:
             best.features, best.encoder_ = features, encoder

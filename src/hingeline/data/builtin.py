@@ -9,8 +9,7 @@ from sklearn.utils import check_random_state
 
 from hingeline._checks import Array
 
-LENGTH = 8  # working days in a sequence
-FIRST_TEST_IMAGE = 900  # those before are for training only
+LENGTH, FIRST_TEST_IMAGE = 8, 900  # days in a sequence; images before are for training only
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def load_digit_dates(
     >>> [int(day[-1]) for day in data.dates_train[0]] == data.y_train[0].tolist()
     True
     """
-    _check_counts(n_train, n_test)
+    _check_counts(n_train=n_train, n_test=n_test)
     if not (noise >= 0.0 and math.isfinite(noise)):
         raise ValueError(f"noise must be a finite number that is not negative, got {noise!r}.")
     from sklearn.datasets import load_digits  # slow to import, and nobody else wants it
@@ -138,7 +137,7 @@ def load_notes(n_train: int = 400, n_test: int = 400, random_state: Any = 0) -> 
     >>> len(notes.X_train), len(notes.X_train[0]) == len(notes.y_train[0])
     (100, True)
     """
-    _check_counts(n_train, n_test)
+    _check_counts(n_train=n_train, n_test=n_test)
     rng = check_random_state(random_state)
     return Notes(*_make(n_train, rng, 2), *_make(n_test, rng, 1))
 
@@ -168,7 +167,7 @@ def _make(count: int, rng: Any, step: int) -> tuple[list[list[str]], list[list[s
     return X, y
 
 
-def _check_counts(n_train: int, n_test: int) -> None:
-    for name, count in (("n_train", n_train), ("n_test", n_test)):
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count!r}.")

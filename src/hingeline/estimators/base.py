@@ -384,8 +384,8 @@ class BaseSSVM:
         """Weights of the examples with those of their classes."""
         return weights
 
-    def _choose_C(self, problem: Any) -> float:
-        """C as a number, for this problem."""
+    def _choose_C(self, problem: Any, weights: Array) -> float:
+        """C as a number, for this problem and these weights of its examples."""
         return float(self.C)
 
     def _settings(self) -> dict[str, Any]:
@@ -416,7 +416,7 @@ class BaseSSVM:
         if not provides(compiled.problem, "decode_best"):
             self._refuse_violators(False, name)
         forget_extras(self)
-        self.C_ = self._choose_C(compiled.problem)
+        self.C_ = self._choose_C(compiled.problem, weights)
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
         if self.slack == "nu":
@@ -430,7 +430,7 @@ class BaseSSVM:
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
-        C = self._choose_C(compiled.problem)
+        C = self._choose_C(compiled.problem, weights)
         refuse_overflow(compiled.problem, C * float(weights.sum()))
         form = make_formulation(C, self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)

@@ -343,14 +343,15 @@ class ChainModel:
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
 
 
-def scale_C(values: Array, n_tokens: int, constant: bool) -> float:
+def scale_C(values: Array, indptr: Array, constant: bool, weights: Any = 1.0) -> float:
     """What ``C="scale"`` stands for; ``constant`` says whether that feature is among the values.
 
-    Features s times as large give the same scores with weights s times as small: C/s² then makes
-    the same model.
+    Features s times as large make the same model with C/s². ``weights`` are those of the tokens.
     """
+    weights = np.broadcast_to(weights, len(indptr) - 1)
     with np.errstate(over="ignore"):  # refused later
-        norm = float(np.square(values, dtype=np.float64).sum()) / n_tokens
+        squares = np.square(values, dtype=np.float64)
+        norm = float(squares @ np.repeat(weights, np.diff(indptr))) / float(weights.sum())
     return SCALE / (norm if constant else norm + 1.0)
 
 
@@ -568,10 +569,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
 
     _takes_scale = True
 
-    def _choose_C(self, problem: Any) -> float:
+    def _choose_C(self, problem: Any, weights: Array) -> float:
         if self.C != "scale":
             return float(self.C)
-        return scale_C(problem.values, int(problem.offsets[-1]), bool(self.fit_intercept))
+        tokens = np.repeat(weights, np.diff(problem.offsets))
+        return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)
 
     def _roomy_stride(self, n_labels: int) -> int:
         return pad_row(n_labels + max(4, n_labels // 8))  # with an eighth to spare

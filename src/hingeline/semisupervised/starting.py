@@ -99,7 +99,7 @@ def prepare(
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
     if model.C == "scale":
-        model.C = scale_C(matrix.data, matrix.shape[0], False)
+        model.C = scale_C(matrix.data, matrix.indptr, False)
     model.encoder_ = encoder
     model.n_features_in_ = matrix.shape[1]
     declared = [] if classes is None else plain_labels(classes)

@@ -218,7 +218,7 @@ class Stream:
         if self.blocks:
             self._refuse_other_costs(self.blocks[-1].compiled.problem.cost, problem.cost)
         else:
-            owner.C_ = owner._choose_C(problem)
+            owner.C_ = owner._choose_C(problem, weights)
         compiled, form = owner._compile(problem), self._make_form(weights, labels)
         none = empty_working_set(compiled.lengths, gram=False)
         new = DualMemory(compiled, form, none, weights, owner._settings())
