@@ -128,7 +128,7 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
         return flat
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
-    y = _plain(y)
+    y = y.to_list() if hasattr(y, "to_list") else y
     if len(y) != len(offsets) - 1:
         raise ValueError(
             f"X has {len(offsets) - 1} sequences and y has {len(y)}: there must be as many."
