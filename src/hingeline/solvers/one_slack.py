@@ -500,9 +500,13 @@ class OneSlack(CertifiedSolver):
         found = 0.5 * float(point @ point) + max(slack, known)
         if decode and (self.exact or self.restricted):
             self.keep(point, primal)
-        elif decode and found < self.found_primal:
-            self.found_primal, self._best_primal = found, math.inf
-            self.keep(point, primal)
+        elif decode:
+            if best is not None:  # later cuts may ask more of the best weights than was found there
+                then = 0.5 * float(best @ best) + self.cuts.slack_at(best)
+                self.found_primal = max(self.found_primal, then)
+            if found < self.found_primal:
+                self.found_primal, self._best_primal = found, math.inf
+                self.keep(point, primal)
         # Lines 14 to 19: what the cut asks for here, beyond what those known do.
         excess = slack - known
         if self.options.epsilon is not None:
@@ -546,6 +550,12 @@ class OneSlack(CertifiedSolver):
     def certify(self) -> float:
         """Try the last weights, too, where their primal may count."""
         return super().certify() if self.exact or self.restricted else self._best_primal
+
+    def integrality_gap(self, weights: Array) -> float:
+        """What the primal has above the outputs found, at the best weights now or before."""
+        if self.exact or self.restricted or weights is not self._best:
+            return super().integrality_gap(weights)
+        return self._best_primal - self.found_primal
 
     def _distance(self) -> float:
         return min(self._best_primal, self.found_primal) - self.dual()
