@@ -58,8 +58,11 @@ def positive(name: str, value: Any, *, infinite: bool = False, integer: bool = F
 
 def check_common(estimator: Any) -> None:
     """Check the parameters that all estimators share; the registry checks those of solvers."""
-    if estimator.C != "scale" or not estimator._takes_scale:
+    if not isinstance(estimator.C, str):
         positive("C", estimator.C, infinite=True)
+    elif estimator.C not in ("auto", "scale")[: 1 + estimator._takes_scale]:
+        known = "a number, 'auto'" + (" or 'scale'" if estimator._takes_scale else "")
+        raise ValueError(f"C must be {known}, got {estimator.C!r}.")
     check_violators(estimator.violators, estimator.slack)
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)

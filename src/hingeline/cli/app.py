@@ -177,8 +177,9 @@ MinCount = Annotated[int | None, Option(
     min=1, show_default="1",
 )]
 HashBits = Annotated[int | None, Option(help="Hash features into 2**bits columns.", min=4, max=30)]
-Cost = Annotated[float | None, Option(
-    "--C", "-C", help="Weight of the slack; a larger one fits the training data more closely.",
+Cost = Annotated[str | None, Option(
+    "--C", "-C", help="Weight of the slack: a larger one fits the training data more closely, auto "
+    "tries some on held-out examples.",
     show_default="by the scale of the features; 1 for rows",
 )]
 # fmt: on

@@ -91,11 +91,11 @@ def train(
     params: dict[str, Any] = {"tol": tol, "slack": slack, "solver": solver, "max_iter": max_iter}
     params |= {"max_time": max_time, "n_jobs": n_jobs, "random_state": seed}
     if C is not None:
-        params["C"] = C
+        params["C"] = parse_number(C, float)
     if loss is not None:
         params["loss"] = loss
     if nu is not None:
-        params["nu"] = _number_in(nu, float)
+        params["nu"] = parse_number(nu, float)
     clock = Clock()
     file = files.open_training(data, format, given(context))
     if file.format.name in files.SETS:
@@ -103,7 +103,7 @@ def train(
 
         estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
     else:
-        params |= {"rescale": rescale, "violators": _number_in(violators, int)}
+        params |= {"rescale": rescale, "violators": parse_number(violators, int)}
         flat = file.format.kind == "flat"
         estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
     estimator.check_parameters()
@@ -163,7 +163,7 @@ def _parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> l
     return found
 
 
-def _number_in(text: str | None, kind: type[int] | type[float]) -> Any:
+def parse_number(text: str | None, kind: type[int] | type[float]) -> Any:
     """A number, or a word; what is neither is refused with the other parameters."""
     with suppress(ValueError):
         return None if text is None else kind(text)
@@ -247,7 +247,8 @@ class _Fits:
             callbacks.append(stop)
         if self.checkpoint is not None:
             callbacks += [self._say_resumed, self.checkpoint]
-        title = f"training, C={C:g}" if estimator.nu is None else f"training, nu={estimator.nu}"
+        name, value = ("C", C) if estimator.nu is None else ("nu", estimator.nu)
+        title = f"training, {name}={value if isinstance(value, str) else format(value, 'g')}"
         learn = partial(estimator.fit, samples.X, samples.y)
         with blame(self.name):
             self.progress.fit(title, estimator, learn, callbacks)

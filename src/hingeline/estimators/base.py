@@ -39,8 +39,8 @@ FINDINGS = (
 
 
 def forget_extras(estimator: Any) -> None:
-    """Drop what only an earlier fit with ``slack="nu"``, or of a relaxation, left."""
-    for name in (*NU_FITTED, *FINDINGS):
+    """Drop what only earlier fits left: of ``slack="nu"``, of ``C="auto"``, of a relaxation."""
+    for name in (*NU_FITTED, *FINDINGS, "C_path_"):
         vars(estimator).pop(name, None)
 
 
@@ -314,6 +314,8 @@ class BaseSSVM:
         ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
     C_ : float
         The C of the fit; with ``slack="nu"`` the equivalent one.
+    C_path_ : list of CTrial
+        With ``C="auto"``: the values tried, with the loss on held-out examples.
     nu_, rho_, margin_error_risk_, support_vector_risk_
         With ``slack="nu"``: ν, the margin and the risks between which ν lies
         (Proposition 1 of S. Kim et al., *ν-Structured Support Vector Machines*, 2010, the smallest
@@ -385,8 +387,8 @@ class BaseSSVM:
         return weights
 
     def _choose_C(self, problem: Any, weights: Array) -> float:
-        """C as a number, for this problem and these weights of its examples."""
-        return float(self.C)
+        """C as a number for this problem and these weights of examples; where "auto" begins."""
+        return float(type(self).C if self.C == "auto" else self.C)
 
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""
@@ -417,20 +419,29 @@ class BaseSSVM:
             self._refuse_violators(False, name)
         forget_extras(self)
         self.C_ = self._choose_C(compiled.problem, weights)
+        if self.C == "auto":
+            from hingeline.estimators.paths import choose_C
+
+            self.C_, start, self.C_path_ = choose_C(self, compiled, weights)
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
         if self.slack == "nu":
             from hingeline.estimators import nu
 
             return nu.solve(self, compiled, weights, start)
-        return self._solve_with(compiled, weights, start)[:2]
+        return self._solve_with(compiled, weights, start, self.C_)[:2]
 
     def _solve_with(
-        self, compiled: Compiled, weights: Array, start: DualMemory | None, **given: Any
+        self,
+        compiled: Compiled,
+        weights: Array,
+        start: DualMemory | None,
+        C: float | None = None,
+        **given: Any,
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()
-        C = self._choose_C(compiled.problem, weights)
+        C = self._choose_C(compiled.problem, weights) if C is None else C
         refuse_overflow(compiled.problem, C * float(weights.sum()))
         form = make_formulation(C, self.slack, self.rescale, weights)
         solver_class = self._solver_class(compiled)

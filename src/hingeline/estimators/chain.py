@@ -387,10 +387,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float or "scale", default="scale"
+    C : float, "scale" or "auto", default="scale"
         Weight of a sequence's slack; ``float("inf")`` for a hard margin. ``"scale"`` is 3 over
         the mean squared norm of a token's features, the constant included: 0.13 for the default
-        templates, some 22 features of value 1. ``C_`` says what it was.
+        templates, some 22 features of value 1. ``"auto"`` searches around it for the least loss
+        on a fifth of the sequences, then fits all. ``C_`` says what it was.
     rescale : {"margin", "slack"}, default="margin"
         Whether the loss is the margin asked for, or multiplies the slack. ``"slack"`` and squared
         slack are exact for plain Hamming loss, at about T times the cost of a decode, and refused
@@ -570,7 +571,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     _takes_scale = True
 
     def _choose_C(self, problem: Any, weights: Array) -> float:
-        if self.C != "scale":
+        if not isinstance(self.C, str):
             return float(self.C)
         tokens = np.repeat(weights, np.diff(problem.offsets))
         return scale_C(problem.values, problem.indptr, bool(self.fit_intercept), tokens)

@@ -32,8 +32,9 @@ class SSVM(BaseSSVM, BaseModel):
     structure : Structure
         What an output is; see :class:`hingeline.Structure`. Plain Python methods run interpreted,
         ``@njit`` methods are compiled into the solver.
-    C : float, default=1.0
+    C : float or "auto", default=1.0
         Weight of an example's slack; ``float("inf")`` for a hard margin.
+        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     slack, rescale : str
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
     violators : "argmax", int or "all", optional
@@ -48,7 +49,7 @@ class SSVM(BaseSSVM, BaseModel):
     """
 
     structure: Structure | None = None
-    C: float = 1.0
+    C: float | str = 1.0
     _: KW_ONLY
     rescale: str = "margin"
     violators: str | int | None = None

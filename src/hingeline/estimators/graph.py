@@ -100,7 +100,7 @@ class GraphModel:
 
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
         if compiled is not None and self.solver == "auto" and self.slack == "max":
-            loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
+            loopy = math.inf != self.C and self._relaxes(compiled.problem)
             chosen: type[CertifiedSolver] = registry.find(
                 LOOPY_DEFAULT if loopy else "auto", self.slack
             )
@@ -136,7 +136,7 @@ class GraphModel:
         return graph.compile_problem(problem)
 
     def _fit_graphs(self: Any, problem: GraphProblem, weights: Array) -> None:
-        if math.isinf(self.C) and not decodes_exactly(problem):
+        if math.inf == self.C and not decodes_exactly(problem):
             raise ValueError(
                 "C=inf (a hard margin) needs exact inference, which these graphs do not allow "
                 f"with inference={self.inference!r}: choose a finite C."
@@ -258,8 +258,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float, default=0.1
+    C : float or "auto", default=0.1
         Weight of a graph's slack; ``float("inf")`` for a hard margin (exact inference only).
+        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     loss : "hamming", array, or (scale, loss)
         Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
         a cost matrix (true, predicted), in the order of ``classes_``.
@@ -292,7 +293,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     [['sky', 'sky', 'grass'], ['grass', 'sky']]
     """
 
-    C: float = 0.1
+    C: float | str = 0.1
     _: KW_ONLY
     void_label: Any = None
 

@@ -35,8 +35,9 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float, default=1.0
+    C : float or "auto", default=1.0
         Weight of the slack; ``float("inf")`` for a hard margin.
+        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     slack : {"max", "squared", "sum", "nu"}, default="max"
         Linear slack (Crammer and Singer); ``½·slack²`` with the square root of the loss; the sum
         of the hinges of all classes (Weston and Watkins); or linear with a margin of its own,
@@ -73,7 +74,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
 
     _enumerable = True
 
-    C: float = 1.0
+    C: float | str = 1.0
     _: KW_ONLY
     rescale: str = "margin"
     violators: str | int | None = None

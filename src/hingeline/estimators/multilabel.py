@@ -128,8 +128,9 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
 
     Parameters
     ----------
-    C : float, default=1.0
+    C : float or "auto", default=1.0
         Weight of an example's slack; ``float("inf")`` for a hard margin (exact inference only).
+        ``"auto"`` searches on a fifth of the examples, held out; ``C_`` says what it was.
     edges : {"full", "tree", "none"} or list of pairs, default="full"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
         mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs
@@ -171,7 +172,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     (2, 4)
     """
 
-    C: float = 1.0
+    C: float | str = 1.0
     _: KW_ONLY
     edges: Any = "full"
 
@@ -248,7 +249,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         plain = self.solver == "auto" and self.slack == "max" and not self.solver_options
-        if compiled is not None and plain and not len(self.edges_) and not math.isinf(self.C):
+        if compiled is not None and plain and not len(self.edges_) and math.inf != self.C:
             from hingeline.solvers.by_label import ByLabel
 
             return ByLabel

@@ -14,7 +14,7 @@ from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import Result, relative
 from hingeline.solvers.nu import Look, Margins, best_multiple
 
-#: One example in so many is held out by ``nu="auto"``.
+#: One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
 FIFTH = 5
 #: Fits on the way to ν need not be better than this.
 LEAST_TOL = 1e-2
@@ -114,6 +114,20 @@ class NuTrial(NamedTuple):
     held_out_risk: float  # of support vectors: mean loss of the most violated outputs at ρ
 
 
+def hold_out(name: str, estimator: Any, weights: Array) -> Array:
+    """Which examples are held out to judge a parameter, as a mask."""
+    active = np.flatnonzero(weights > 0.0)
+    if len(active) < 2 * FIFTH:
+        raise ValueError(
+            f"{name}='auto' holds out one example in {FIFTH}, and there are only "
+            f"{len(active)}: give {name} as a number."
+        )
+    seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+    held = np.zeros(len(weights), dtype=bool)
+    held[np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]] = True
+    return held
+
+
 class Choice:
     """``nu="auto"``: a search around the smallest risk of support vectors.
 
@@ -134,18 +148,8 @@ class Choice:
         silent = {"callbacks": None, "verbose": 0, "tol": max(float(estimator.tol), LEAST_TOL)}
         self.estimator = type(estimator)(**{**estimator.get_params(deep=False), **silent})
         self.compiled, self.verbose = compiled, estimator.verbose
-        active = np.flatnonzero(weights > 0.0)
-        if len(active) < 2 * FIFTH:
-            raise ValueError(
-                f"nu='auto' holds out one example in {FIFTH}, and there are only "
-                f"{len(active)}: give nu as a number."
-            )
-        seed = check_random_state(estimator.random_state).randint(2**31 - 1)
-        held = np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]
-        self.weights = weights.copy()
-        self.weights[held] = 0.0
-        apart = np.zeros_like(weights)
-        apart[held] = weights[held]
+        held = hold_out("nu", estimator, weights)
+        self.weights, apart = np.where(held, 0.0, weights), np.where(held, weights, 0.0)
         self.held_out = Margins(compiled, apart / apart.sum(), workers, 1.0)
         shares = make_formulation(1.0, "nu", "margin", self.weights).cap
         self.highest = Margins(compiled, shares, workers, 1.0).highest()

@@ -1,25 +1,33 @@
 """Whole paths: one problem solved for many values of ν or C, each from the solution before."""
 
 import copy
+import math
+import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
 from hingeline._checks import Array, effective_n_jobs, positive
 from hingeline.core.formulations import make_formulation
-from hingeline.core.primitives import Workers
+from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import relative
 from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.nu import positive_part
+from hingeline.estimators.nu import hold_out, positive_part
 from hingeline.solvers.nu import TIE, Margins
 
 #: Points of a path where none are named.
 N_POINTS = 10
+#: ``C="auto"`` goes so many half decades up or down.
+MOST_STEPS = 5
+#: Its fits need not be better than this.
+TRIAL_TOL = 0.05
+LEAST_PASSES = 5
 
 
 @dataclass
@@ -149,6 +157,62 @@ def C_path(
         if model.stop_reason_ == "interrupted":
             break
     return _make_path("C", points)
+
+
+class CTrial(NamedTuple):
+    """A value that ``C="auto"`` tried: a fit without the held-out examples, judged on them."""
+
+    C: float
+    relative_gap: float
+    held_out_loss: float  # mean loss of the predictions
+
+
+def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float, Any, list[CTrial]]:
+    """A C of small loss on a fifth of the examples, the multipliers there, and all trials.
+
+    From the default downwards in half decades until two do not lower the loss by more than its
+    standard error; where no step down paid, upwards until one does not. Each fit starts from the
+    best before, and none makes more passes than the first: a larger C takes long, and has shown by
+    then whether it helps.
+    """
+    model = copy.copy(estimator)
+    model.set_params(callbacks=None, verbose=0, tol=max(float(estimator.tol), TRIAL_TOL))
+    held = hold_out("C", estimator, weights)
+    rest, share = np.where(held, 0.0, weights), weights * held / weights[held].sum()
+    middle = estimator._choose_C(compiled.problem, weights)
+    n_jobs = effective_n_jobs(estimator.n_jobs) if compiled.threads else 1
+    trials: list[CTrial] = []
+    with Workers(n_jobs, compiled.scratch_size) as workers:
+        judge = Margins(compiled, share, workers, 1.0)
+
+        def fit(C: float, start: Any) -> tuple[float, Any, Array]:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the trial says how far it came
+                result, dual, _ = model._solve_with(compiled, rest, start, C)
+            found = judge.look(result.weights, 0.0)
+            trials.append(CTrial(C, float(result.relative_gap), found.risk))
+            if len(trials) == 1:
+                model.max_iter = min(model.max_iter, max(result.n_iter, LEAST_PASSES))
+            if estimator.verbose:
+                print(f"C={C:.4g}  held-out loss {found.risk:.4g}", file=sys.stderr)
+            return C, dual, found.losses
+
+        best = fit(middle, None)
+        for step, patience in ((10.0**-0.5, 2), (10.0**0.5, 1)):
+            C, tries = best[0], patience
+            for _ in range(MOST_STEPS):
+                C *= step
+                other = fit(C, best[1])
+                gain = share * (best[2] - other[2])
+                error = math.sqrt(float(((gain - share * gain.sum())[held] ** 2).sum()))
+                tries -= int(gain.any())  # the same predictions say nothing
+                if gain.sum() > error:
+                    best, tries = other, patience
+                if tries == 0:
+                    break
+            if best[0] < middle:
+                break
+    return best[0], best[1], trials
 
 
 def _check_values(name: str, values: Any) -> Array:

@@ -169,7 +169,7 @@ class StoredState:
     def formulation(self, model: Any) -> Formulation:
         """What bounds the multipliers."""
         weights = model._weigh(self.arrays["weights"], self.arrays["labels"])
-        C = model.C_ if model.C == "scale" else float(model.C)
+        C = model.C_ if isinstance(model.C, str) else float(model.C)
         return make_formulation(C, model.slack, model.rescale, weights)
 
     def restore(self, model: Any) -> DualMemory:

@@ -97,6 +97,8 @@ class Stream:
     def check(self, passes: Any, memory: Any) -> None:
         """Refuse what a stream cannot do."""
         owner, solver = self.owner, self.owner.solver
+        text = "partial_fit needs a C that stays, not C='auto'"
+        require(owner.C != "auto", f"{text}: give the C_ of a fit on the first data as C.")
         if passes is not None:
             positive("passes", passes, integer=True)
             text = "passes= needs a fixed C, which slack='nu' does not have: leave it out"

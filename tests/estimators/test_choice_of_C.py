@@ -1,0 +1,91 @@
+"""``C="auto"``: a search on held-out examples, then a fit of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
+
+
+def rows(n: int = 300, noise: float = 1.0, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    return np.eye(3)[y] + noise * rng.normal(size=(n, 3)), y
+
+
+def chains(n: int = 120, seed: int = 0) -> tuple[Any, Any]:
+    X, y = rows(6 * n, seed=seed)
+    return list(X.reshape(n, 6, 3)), list(y.reshape(n, 6))
+
+
+def test_least_loss_on_held_out_examples() -> None:
+    """By hand: the trials are fits without a fifth of the examples, judged on that fifth."""
+    X, y = rows()
+    model = MulticlassSSVM("auto", random_state=3).fit(X, y)
+    assert model.C == "auto"
+    values = [trial.C for trial in model.C_path_]
+    assert values[0] == 1.0
+    losses = {trial.C: trial.held_out_loss for trial in model.C_path_}
+    assert losses[model.C_] <= losses[1.0]
+    assert model.converged_
+    fixed = MulticlassSSVM(model.C_, random_state=3).fit(X, y)
+    assert model.primal_objective_ <= fixed.primal_objective_ * 1.02
+    assert fixed.dual_objective_ <= model.primal_objective_
+    seed = np.random.RandomState(3).randint(2**31 - 1)
+    held = np.random.default_rng(seed).permutation(len(y))[: len(y) // 5]
+    rest = np.setdiff1d(np.arange(len(y)), held)
+    for trial in model.C_path_:
+        other = MulticlassSSVM(trial.C, tol=1e-4).fit(X[rest], y[rest])
+        wrong = np.mean(other.predict(X[held]) != y[held])
+        assert trial.held_out_loss == pytest.approx(wrong, abs=0.035)
+
+
+def test_it_goes_where_the_loss_falls() -> None:
+    """Small features of a rare class want a larger C, many useless ones a smaller C."""
+    y = np.arange(300) % 5 == 0
+    X = 0.05 * (y + 0.1 * np.random.default_rng(0).normal(size=300))[:, None]
+    small = MulticlassSSVM("auto", random_state=0).fit(X, y)
+    assert small.C_ > 1.0
+    assert small.score(X, y) > 0.99
+    X, y = rows(n=60, noise=2.0)
+    wide = np.hstack([X, np.random.default_rng(1).normal(size=(60, 100))])
+    large = MulticlassSSVM("auto", random_state=0).fit(10 * wide, y)
+    assert large.C_ < 1.0
+
+
+def test_same_bits_for_any_number_of_threads() -> None:
+    X, Y = chains()
+    one, two = (ChainSSVM("auto", random_state=0, n_jobs=n).fit(X, Y) for n in (1, 2))
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+    assert one.C_path_ == two.C_path_
+    assert one.C_path_[0].C == ChainSSVM("scale").fit(X, Y).C_
+
+
+def test_other_estimators(tmp_path: Any) -> None:
+    X, y = rows(60)
+    labels = MultilabelSSVM("auto", random_state=0).fit(X, np.eye(3, dtype=int)[y])
+    assert labels.C_ in [trial.C for trial in labels.C_path_]
+    graphs = [Graph(x, [(0, 1), (1, 2), (0, 2)]) for x in X.reshape(20, 3, 3)]
+    model = GraphSSVM("auto", random_state=0).fit(graphs, list(y.reshape(20, 3)))
+    assert model.C_path_[0].C == 0.1
+    model.save(tmp_path / "m.hinge")
+    again = load(tmp_path / "m.hinge")
+    assert (again.C, again.C_) == ("auto", model.C_)
+    model.set_params(C=0.5).fit(graphs, list(y.reshape(20, 3)))
+    assert not hasattr(model, "C_path_")
+
+
+def test_bad_input() -> None:
+    X, y = rows(9)
+    with pytest.raises(ValueError, match=r"C='auto' holds out one example in 5.*only 9.*number"):
+        MulticlassSSVM("auto").fit(X, y)
+    with pytest.raises(ValueError, match=r"C must be a number, 'auto', got 'scale'"):
+        MulticlassSSVM("scale").fit(X, y)
+    with pytest.raises(ValueError, match=r"C must be a number, 'auto' or 'scale', got 'best'"):
+        ChainSSVM("best").fit(*chains(9))
+    with pytest.raises(ValueError, match=r"partial_fit needs a C that stays.*C_"):
+        clone(MulticlassSSVM("auto")).partial_fit(X, y)
