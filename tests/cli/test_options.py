@@ -181,6 +181,17 @@ def test_grid(folder):
     assert scores["span_f1"] == best["dev"]
 
 
+def test_C_by_itself(folder):
+    result, model = train(folder, "-C", "auto", "--keep-state")
+    assert result["C"] == model.C == model.C_  # known, so that updates go on with it
+    losses = {row["C"]: row["held_out_loss"] for row in result["tried"]}
+    assert losses[model.C] == min(losses.values()) or next(iter(losses)) == model.C
+    done("update", folder / "m.hinge", folder / "test.conll", "-m", folder / "n.hinge")
+    assert hingeline.load(folder / "n.hinge").C == model.C
+    words = "C must be a number, 'auto' or 'scale', got 'best'"
+    assert words in refused("train", folder / "train.conll", "-C", "best", "-m", folder / "x")
+
+
 def test_the_best_of_a_grid_keeps_its_state(folder):
     """Only the last fit has multipliers: where another was the best, it is made again."""
     options = ("--grid", "C=0.05,300", "--dev", folder / "test.conll", "--keep-state")

@@ -132,6 +132,8 @@ def train(
             matrix = samples.X.matrix
             estimator.C = scale_C(matrix.data, matrix.indptr, False)
         best, tried = fits.find_best(values or [estimator.C], keep_state)
+        if best.C == "auto":  # for updates
+            tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
         if encoder is not None:
             best.features, best.encoder_ = features, encoder
         if file.format.name == "arff" and best.n_labels_ > 1:

@@ -393,7 +393,8 @@ class BaseSSVM:
     def _settings(self) -> dict[str, Any]:
         """What multipliers of different calls must have in common."""
         names = ("C", "slack", "rescale", "fit_intercept", "boundary")
-        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+        found = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return found | ({"C": self.C_} if self.C == "auto" else {})
 
     def _fit_problem(self, problem: Any, weights: Array) -> None:
         """Solve a problem; ``weights`` are those of its examples, as they were given."""

@@ -25,6 +25,8 @@ from hingeline.solvers.nu import TIE, Margins
 N_POINTS = 10
 #: ``C="auto"`` goes so many half decades up or down.
 MOST_STEPS = 5
+#: A gain counts above so many standard errors.
+ERRORS = 1.5
 #: Its fits need not be better than this.
 TRIAL_TOL = 0.05
 LEAST_PASSES = 5
@@ -170,8 +172,8 @@ class CTrial(NamedTuple):
 def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float, Any, list[CTrial]]:
     """A C of small loss on a fifth of the examples, the multipliers there, and all trials.
 
-    From the default downwards in half decades until two do not lower the loss by more than its
-    standard error; where no step down paid, upwards until one does not. Each fit starts from the
+    From the default downwards in half decades until two do not lower the loss by more than
+    chance may; where no step down paid, upwards until one does not. Each fit starts from the
     best before, and none makes more passes than the first: a larger C takes long, and has shown by
     then whether it helps.
     """
@@ -206,7 +208,7 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
                 gain = share * (best[2] - other[2])
                 error = math.sqrt(float(((gain - share * gain.sum())[held] ** 2).sum()))
                 tries -= int(gain.any())  # the same predictions say nothing
-                if gain.sum() > error:
+                if gain.sum() > ERRORS * error:
                     best, tries = other, patience
                 if tries == 0:
                     break
