@@ -8,7 +8,9 @@ data for the supervised models, and the others take it from there; DASO and post
 have a fixed one (`semisupervised_tasks.py`).
 Log-linear models predict the most probable label of every token, which suits the measure; the most
 probable labelling is given as ``test_viterbi``. `--features`: citations with features of
-neighbours, in result files of their own. `trans-learned`: with the weights that ours learns.
+neighbours, in result files of their own. `--costs scale`: every structural SVM with its default
+parameters, in result files of their own, too. `trans-learned`: with the weights that ours learns;
+`trans-default`: with its default C_u and rounds.
 `--part umass`: the same for another collection of citations, of which 1,000 lose their labels.
 `--part seminars`: announcements of seminars in place of the paper's apartments, token F1 by field.
 `--part figures`: objective and accuracy against C_u, as figures 1 and 2, from the result files.
@@ -61,7 +63,8 @@ from semisupervised_tasks import (
     umass,
 )
 
-SYSTEMS = ("sdm", "ours", "printed", "crf", "codl", "trans", "trans-learned", "pr", "daso")
+SYSTEMS = ("sdm", "ours", "printed", "crf", "codl", "trans", "trans-default", "trans-learned",
+           "pr", "daso")  # fmt: skip
 SIZES = {"citations": (5, 20, 300), "umass": (5, 10, 20), "seminars": (5, 25)}
 #: Table 2: baseline CRF and SDM, DASO, SSVM-SDM, PR, CODL, Trans-SSVM.
 PAPER = {
@@ -120,7 +123,7 @@ def supervised(run: Run, part: str, system: str, costs: Any, n_jobs: int) -> Row
     return {"C": costs[best], "dev": dev, "C_tried": list(costs)} | of_test(run, part, models[best])
 
 
-def ours(run: Run, part: str, C: float, n_jobs: int, options: dict[str, Any]) -> Row:
+def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> Row:
     """The annealing path and its three choices."""
     model = semi_supervised(run, C, n_jobs, **options)
     key = KEYS[part]
@@ -150,7 +153,7 @@ def ours(run: Run, part: str, C: float, n_jobs: int, options: dict[str, Any]) ->
     }  # fmt: skip
 
 
-def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
+def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
     """A baseline, its best round on the development data."""
     model = baseline(run, system, C, n_jobs)
     models = model.round_models_
@@ -163,6 +166,7 @@ def measure(part: str, options: argparse.Namespace) -> list[Row]:
     """All runs that are asked for and not there yet."""
     other = part == "citations" and options.features != "plain"
     name = f"few_labels_{part}" + f"_{options.features.replace(' ', '_')}" * other
+    name += "_default" * (options.costs == ["scale"])
     rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
     done = {(row["labelled"], row["partition"], row["system"]): row for row in rows}
     names = ["published"] if options.published else options.partitions
@@ -195,7 +199,7 @@ def _run_one(
         costs = CRF_COSTS if system == "crf" else options.costs
         return timed(supervised, run, part, system, costs, options.n_jobs)
     known = done.get((size, run.name, "sdm"))
-    C = known["C"] if known else 1.0
+    C = known["C"] if known else options.costs[-1]
     if system in ("ours", "printed"):
         given: dict[str, Any] = dict(AS_PRINTED) if system == "printed" else {}
         if system == "ours" and options.schedule:
@@ -275,6 +279,10 @@ def figures(quick: bool) -> None:
         console.print(f"written: results/{target.name}")
 
 
+def _cost(text: str) -> Any:
+    return text if text == "scale" else float(text)
+
+
 def main() -> None:
     """Run the parts asked for."""
     parser = argument_parser(__doc__)
@@ -284,7 +292,9 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--published", action="store_true", help="the published split instead")
     parser.add_argument("--features", choices=tuple(FEATURES), default="plain")
-    parser.add_argument("--costs", type=float, nargs="+", default=list(COSTS), help="C to try")
+    parser.add_argument(
+        "--costs", type=_cost, nargs="+", default=list(COSTS), help='C to try; "scale": the default'
+    )
     parser.add_argument("--schedule", type=float, nargs="+", help="C_u of ours")
     parser.add_argument("--resume", action="store_true", help="keep the runs in the result file")
     options = parser.parse_args()
