@@ -13,6 +13,8 @@ parameters, in result files of their own, too. `trans-learned`: with the weights
 `trans-default`: with its default C_u and rounds.
 `--part umass`: the same for another collection of citations, of which 1,000 lose their labels.
 `--part seminars`: announcements of seminars in place of the paper's apartments, token F1 by field.
+`--part features`, `--part annealed`: sets of features, and settings of DASO, on the development
+data of citations, without a look at test scores.
 `--part figures`: objective and accuracy against C_u, as figures 1 and 2, from the result files.
 
 Results are written after every run and `--resume` goes on from there. Of ours three choices of the
@@ -49,9 +51,11 @@ from hingeline.semisupervised.annealing import choose_by_violations
 from semisupervised_tasks import (
     AS_PRINTED,
     FEATURES,
+    Annealed,
     Part,
     Run,
     accuracy,
+    annealed,
     baseline,
     citations,
     crf,
@@ -192,6 +196,61 @@ def measure(part: str, options: argparse.Namespace) -> list[Row]:
     return rows
 
 
+#: What DASO was tried with, from one setting on which the others change a thing.
+ANNEALED = {
+    "as run": Annealed(),
+    "corpus": Annealed(rules="corpus"),
+    "learned": Annealed(rules="learned"),
+    "learned, C 3": Annealed(C=3.0, weights=(0.3,), rules="learned"),
+    "learned, C 30": Annealed(C=30.0, weights=(0.03,), rules="learned"),
+    "learned, weight 0.03": Annealed(weights=(0.03,), rules="learned"),
+    "learned, weight 0.3": Annealed(weights=(0.3,), rules="learned"),
+    "learned, weight 1": Annealed(weights=(1.0,), rules="learned"),
+    "learned, falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3), "learned"),
+    "learned, 4 rounds": Annealed(rules="learned", rounds=4),
+    "corpus, falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3), "corpus"),
+    "learned, hot": Annealed(10.0, (4.0, 2.0, 1.0, 0.5), (0.003, 0.01, 0.03, 0.1), "learned"),
+}
+
+
+def search(options: argparse.Namespace) -> None:
+    """Sets of features, or settings of DASO, on the development data; nothing is tested."""
+    of_features = options.part == "features"
+    name = f"few_labels_search_{options.part}"
+    rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
+    done = {(row["setting"], row["labelled"], row["partition"]) for row in rows}
+    known = [n for n in FEATURES if n != "seminars"] if of_features else list(ANNEALED)
+    sizes = options.sizes or [20]
+    for setting, size, seed in product(options.settings or known, sizes, options.partitions):
+        if (setting, size, seed) in done:
+            continue
+        run = citations(size, seed, setting if of_features else options.features)
+        row: Row = {"setting": setting, "labelled": size, "partition": seed}
+        if of_features:
+            models = [ssvm(C, options.n_jobs).fit(*run.train.pair) for C in options.costs]
+            best, row["supervised"] = best_of(run, "citations", models)
+            model, seconds = timed(semi_supervised, run, options.costs[best], options.n_jobs)
+            models = model.step_models_
+        else:
+            model, seconds = timed(annealed, run, ANNEALED[setting], options.n_jobs)
+            models = model.round_models_
+            row |= {"features": options.features, "settings": ANNEALED[setting]._asdict()}
+        row["rounds"] = [scores(run.dev, "citations", m)["accuracy"] for m in models]
+        row |= {"dev": max(row["rounds"]), "cpu_seconds": seconds.cpu}
+        console.print(f"{setting}, {size} labelled, partition {seed}: {row['dev']:.2f}")
+        rows.append(row)
+        write_results(name, rows, quick=options.quick)
+    lines = []
+    for setting, size in product(dict.fromkeys(row["setting"] for row in rows), sizes):
+        mine = [r for r in rows if (r["setting"], r["labelled"]) == (setting, size)]
+        if mine:
+            first = statistics.mean(r.get("supervised", r["rounds"][0]) for r in mine)
+            best = statistics.mean(r["dev"] for r in mine)
+            lines.append([setting, str(size), f"{first:.2f}", f"{best:.2f}", str(len(mine))])
+    columns = ("setting", "labelled", "supervised", "dev", "partitions")
+    print_table("development accuracy", columns, lines)
+
+
 def _run_one(
     run: Run, part: str, system: str, size: int, done: Any, options: argparse.Namespace
 ) -> tuple[Row, Timing]:
@@ -286,7 +345,9 @@ def _cost(text: str) -> Any:
 def main() -> None:
     """Run the parts asked for."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--part", choices=(*SIZES, "figures"), required=True)
+    parts = (*SIZES, "figures", "features", "annealed")
+    parser.add_argument("--part", choices=parts, required=True)
+    parser.add_argument("--settings", nargs="+", help="what to search; everything by default")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of labelled sequences")
     parser.add_argument("--partitions", type=int, nargs="+", default=list(range(5)))
@@ -301,6 +362,9 @@ def main() -> None:
     warnings.simplefilter("ignore", UserWarning)
     if options.part == "figures":
         figures(options.quick)
+        return
+    if options.part in ("features", "annealed"):
+        search(options)
         return
     if options.quick:
         options.sizes, options.partitions, options.schedule = [5], [0], [1.0]

@@ -23,7 +23,7 @@ import numpy as np
 
 from hingeline import ChainCRF, ChainSSVM, SemiSupervisedSSVM
 from hingeline.baselines import CODL, DASO, PosteriorRegularization, TransductiveSSVM
-from hingeline.constraints import learn_constraints, load_constraints
+from hingeline.constraints import ChangeOnlyAt, learn_constraints, load_constraints
 from hingeline.evaluation.metrics import span_f1_score
 from hingeline.features import TokenTable
 from hingeline.semisupervised.annealing import PRINTED
@@ -90,31 +90,62 @@ def shape(word: str) -> str:
     return "".join(kinds)
 
 
-#: What is seen of neighbours: how far away their words and their marks, and whether shapes, too.
+class Seen(NamedTuple):
+    """What is seen beyond a token's own word and marks: of neighbours, how far away."""
+
+    words: int = 0
+    marks: int = 0
+    signs: int = 0  # which punctuation mark it is, where it is one
+    shapes: int = -1  # 0: of the token itself
+    pair: bool = False  # the word together with the one before
+    last_sign: bool = False  # the nearest punctuation marks on either side, however far
+
+
 FEATURES = {
-    "plain": (0, 0, False),
-    "marks": (0, 1, False),
-    "wide marks": (0, 2, False),
-    "context": (1, 1, True),
-    "seminars": (2, 0, False),
+    "plain": Seen(),
+    "marks": Seen(marks=1),
+    "wide marks": Seen(marks=2),
+    "wider marks": Seen(marks=3),
+    "signs": Seen(marks=1, signs=1),
+    "wide signs": Seen(marks=2, signs=2),
+    "wider signs": Seen(marks=3, signs=3),
+    "signs and shape": Seen(marks=2, signs=2, shapes=0),
+    "shapes": Seen(marks=1, shapes=1),
+    "wide shapes": Seen(marks=2, shapes=2),
+    "nearest signs": Seen(marks=1, signs=1, last_sign=True),
+    "wide nearest signs": Seen(marks=2, signs=2, shapes=0, last_sign=True),
+    "context": Seen(words=1, marks=1, shapes=0, pair=True),
+    "seminars": Seen(words=2),
 }
 
 
 def token_features(words: Sequence[str], features: str) -> list[list[str]]:
     """Attributes of every token, those of neighbours as the set of features says."""
-    near, marked, more = FEATURES[features]
+    seen = FEATURES[features]
     low = [word.lower() for word in words]
+    looks = [marks(word) for word in words]
+    reach = max(seen[:4])
     rows = []
     for t, word in enumerate(low):
-        row = [f"w={word}", f"p={word[:3]}", f"s={word[-3:]}", *marks(words[t])]
-        for d in range(-max(near, marked), max(near, marked) + 1):
+        row = [f"w={word}", f"p={word[:3]}", f"s={word[-3:]}", *looks[t]]
+        for d in range(-reach, reach + 1):
             if d and 0 <= t + d < len(low):
-                row += [f"w{d}={low[t + d]}"] if abs(d) <= near else []
-                row += [f"{mark}{d}" for mark in marks(words[t + d]) if abs(d) <= marked]
-            elif d and abs(d) <= marked:
+                row += [f"w{d}={low[t + d]}"] if abs(d) <= seen.words else []
+                row += [f"{mark}{d}" for mark in looks[t + d] if abs(d) <= seen.marks]
+                if abs(d) <= seen.signs and "punctuation" in looks[t + d]:
+                    row.append(f"sign{d}={words[t + d]}")
+                if abs(d) <= seen.shapes:
+                    row.append(f"shape{d}={shape(words[t + d])}")
+            elif d and abs(d) <= seen.marks:
                 row.append(f"w{d}: none")
-        if more:
-            row += [f"shape={shape(words[t])}", f"pair={low[t - 1] if t else ''} {word}"]
+        if seen.shapes >= 0:
+            row.append(f"shape={shape(words[t])}")
+        if seen.pair:
+            row.append(f"pair={low[t - 1] if t else ''} {word}")
+        if seen.last_sign:
+            for side, numbers in (("<", range(t - 1, -1, -1)), (">", range(t + 1, len(low)))):
+                near = (words[s] for s in numbers if "punctuation" in looks[s])
+                row.append(f"{side}{next(near, '')}")
         rows.append(row)
     return rows
 
@@ -305,9 +336,40 @@ def baseline(run: Run, system: str, C: Any, n_jobs: int) -> Any:
         "trans-default": lambda: TransductiveSSVM(ssvm(C, n_jobs)),
     }
     name = system.removesuffix("-learned")
-    rules = run.constraints
-    if name != system:
-        rules = learn_constraints(rules, run.train.words, run.train.labels)
-    model = made[name]().set_params(constraints=rules, classes=run.classes)
+    rules = run.constraints if name == system else _learned(run)
+    return _fit_baseline(made[name](), run, rules)
+
+
+class Annealed(NamedTuple):
+    """Settings of DASO: C, temperatures, weights of unlabelled sequences, and constraints."""
+
+    C: float = 10.0
+    temperatures: tuple[float, ...] = (1.0,)
+    weights: tuple[float, ...] = (0.1,)
+    rules: str = "given"  # "corpus": punctuation only as a corpus constraint; "learned"
+    rounds: int = 1
+
+
+def annealed(run: Run, settings: Annealed, n_jobs: int) -> Any:
+    """DASO with other settings, fitted."""
+    rules = _learned(run) if settings.rules == "learned" else run.constraints
+    if settings.rules == "corpus":
+        rules = [rule for rule in rules if not isinstance(rule, ChangeOnlyAt)]
+    model = DASO(
+        crf(settings.C, n_jobs),
+        temperatures=settings.temperatures,
+        unlabelled_weight=settings.weights,
+        max_rounds=settings.rounds,
+        max_passes=40,
+    )
+    return _fit_baseline(model, run, rules)
+
+
+def _learned(run: Run) -> list[Any]:
+    return learn_constraints(run.constraints, run.train.words, run.train.labels)
+
+
+def _fit_baseline(model: Any, run: Run, rules: list[Any]) -> Any:
     X, y, words = run.both()
+    model.set_params(constraints=rules, classes=run.classes)
     return model.fit(X, y, words=words, dev=run.dev.pair)
