@@ -264,15 +264,18 @@ def accuracy(true: Any, predicted: Any) -> float:
 
 
 def segment_f1(true: Any, predicted: Any) -> float:
-    """F1 of whole segments, in per cent: runs of one label, or what IOB2 tags mark."""
+    """F1 of whole segments, in per cent: runs of a label that is not O, or what IOB2 tags mark."""
 
     def tags(labels: Any) -> list[str]:
         y = [str(label) for label in labels]
         begins = [t == 0 or y[t] != y[t - 1] for t in range(len(y))]
-        plain = [f"{'B' if b else 'I'}-{label}" for b, label in zip(begins, y, strict=True)]
-        return y if y[0] == "O" or y[0][:2] == "B-" else plain
+        plain = zip(begins, y, strict=True)
+        return [a if a == "O" else f"{'B' if b else 'I'}-{a}" for b, a in plain]
 
-    given, found = [tags(y) for y in true], [tags(y) for y in predicted]
+    tagged = any(label.startswith("B-") for y in true for label in y)
+    given, found = (
+        list(map(list, ys)) if tagged else list(map(tags, ys)) for ys in (true, predicted)
+    )
     return 100.0 * span_f1_score(given, found, scheme="IOB2")
 
 
