@@ -158,11 +158,12 @@ def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> R
 
 
 def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
-    """A baseline, its best round on the development data."""
+    """A baseline, its best round on the development data, and its last one, without labels."""
     model = baseline(run, system, C, n_jobs)
     models = model.round_models_
     best, dev = best_of(run, part, models)
     row = {"C": model.base_.C, "dev": dev, "round": best, "rounds": len(models)}
+    row["test_last"] = scores(run.test, part, models[-1])
     return row | of_test(run, part, models[best])
 
 
@@ -272,6 +273,7 @@ def tables(part: str, rows: list[Row]) -> None:
     key = KEYS[part]
     ways = {"ours": ["test", "test_dev", "test_best", "test_constrained"], "printed": ["test"]}
     ways |= {name: ["test", "test_viterbi"] for name in ("crf", "pr", "daso")}
+    ways |= {name: ["test", "test_last"] for name in SYSTEMS if name.startswith("trans")}
     lines = []
     for size in sorted({row["labelled"] for row in rows}):
         for system in SYSTEMS:
@@ -282,9 +284,12 @@ def tables(part: str, rows: list[Row]) -> None:
                 and row["system"] == system
                 and row["partition"] != "published"
             ]
-            for way in ways.get(system, ["test"]) if mine else []:
-                values = [row[way][key] for row in mine]
-                segments = [row[way].get("segments", float("nan")) for row in mine]
+            for way in ways.get(system, ["test"]):
+                found = [row[way] for row in mine if way in row]
+                if not found:
+                    continue
+                values = [one[key] for one in found]
+                segments = [one.get("segments", float("nan")) for one in found]
                 spread = statistics.stdev(values) if len(values) > 1 else float("nan")
                 paper = PAPER.get(size, {}).get(system) if part == "citations" else None
                 lines.append(
