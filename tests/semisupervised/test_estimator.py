@@ -146,6 +146,7 @@ def test_all_labelled_is_the_supervised_fit():
     assert semi.base_.duality_gap_ == plain.duality_gap_
     assert [labels.tolist() for labels in semi.transduction_] == y
     assert len(semi.steps_) == 1
+    assert all(rule.weight < 1000 for rule in semi.constraints_)  # learned, for prediction
 
 
 @pytest.mark.parametrize("order", [slow("sequential"), "random"])
