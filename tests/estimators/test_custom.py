@@ -200,3 +200,17 @@ def test_integer_inputs_of_a_compiled_structure(chains: Any, compiled_chain: Any
     model = SSVM(compiled_chain(), 0.1, random_state=0).fit(mixed, y)
     np.testing.assert_array_equal(model.weights_, expected.weights_)
     assert len(model.predict(whole)) == len(X)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_decode_that_forgets_the_loss(chains: Any, python_chain: Any) -> None:
+    """It would converge to a gap of 0, for another problem."""
+
+    class Forgetful(python_chain):  # type: ignore[misc]
+        def decode(self, x: Any, w: Any, y_true: Any, loss_scale: float) -> Any:
+            return super().decode(x, w, y_true, 0.0)
+
+    with pytest.raises(ValueError, match=r"decode does not find.*loss_scale.*exact = False"):
+        SSVM(Forgetful()).fit(*chains)
+    Forgetful.exact = False
+    assert np.isnan(SSVM(Forgetful(), max_iter=3).fit(*chains).duality_gap_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,8 @@ class SSVM(BaseSSVM, BaseModel):
                 f"{last} for X[{len(X) - 1}]: all must have one length."
             )
         try:
+            if self.structure.exact:
+                _refuse_decoding_without_loss(methods, X, outputs, len(first))
             compiled = compile_problem(self.structure, X, outputs)
             previous = None
             if self.warm_start:
@@ -161,6 +164,22 @@ class SSVM(BaseSSVM, BaseModel):
             for x, truth in zip(X, y, strict=True)
         ]
         return 0.0 - float(np.mean(losses))
+
+
+def _refuse_decoding_without_loss(methods: Any, X: Any, outputs: list[Array], size: int) -> None:
+    """Compare a few outputs at zero weights: ``decode`` must find one of the largest loss."""
+    rng, decode = np.random.default_rng(0), methods["decode"]
+    for i, truth in enumerate(outputs[:3]):
+        loss = partial(methods["loss"], truth)
+        drawn = [decode(X[i], rng.normal(size=size), truth, 0.0) for _ in range(3)]
+        largest, own = max(map(loss, drawn)), loss(decode(X[i], np.zeros(size), truth, 1.0))
+        if own < largest * (1.0 - 1e-9):
+            raise ValueError(
+                f"decode does not find the best output for X[{i}]: with zero weights and "
+                f"loss_scale=1 it returns one of loss {own:g}, and there is one of loss "
+                f"{largest:g}; it must maximise w·f(x, y) + loss_scale·loss(y_true, y), or the "
+                "structure must say exact = False (see hingeline.testing.check_structure)."
+            )
 
 
 def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:
