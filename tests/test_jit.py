@@ -544,6 +544,37 @@ def test_an_array_expression_leaves_the_flags_of_other_kernels_alone():
         call(0.0)
 
 
+@helper
+def _weigh_places(x):
+    total = 0.0
+    for k in range(x.shape[0]):
+        total += x[k] * k
+    return total
+
+
+@helper
+def _never_weigh(x):
+    total = 0.0
+    for _ in range(0):  # LLVM takes the call out of the text of this function
+        total += _weigh_places(x)
+    return total
+
+
+@helper
+def _weigh_more(x):
+    return _weigh_places(x) + 1.0
+
+
+@uncached
+def _weigh_late(x):
+    return _never_weigh(x) + _weigh_more(x)
+
+
+def test_code_is_linked_after_all_its_callers():
+    """After the first, which does not call it any more, LLVM would leave it out."""
+    assert _weigh_late(np.ones(4)) == 7.0
+
+
 # The decorators ---------------------------------------------------------------------------------
 
 

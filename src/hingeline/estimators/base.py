@@ -459,7 +459,13 @@ class BaseSSVM:
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
+
+        def describe(kernel: str) -> Any:
+            from hingeline.estimators import ahead
+
+            return ahead.describe(self, solver_class.name, compiled.problem, kernel)
+
+        with announce_compiling(describe), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
