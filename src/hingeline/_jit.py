@@ -39,7 +39,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -51,6 +51,7 @@ from numba import types
 from numba.core import sigutils
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.serialize import dumps
 from numba.core.typing.templates import (
     _IntrinsicTemplate,
@@ -63,6 +64,11 @@ from numba.extending import is_jitted, typeof_impl
 
 from hingeline import _compiler
 from hingeline._checks import effective_n_jobs
+
+try:
+    import fcntl
+except ImportError:  # Windows: nobody waits for anybody, and there is no second process
+    fcntl = None  # type: ignore[assignment]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -292,67 +298,25 @@ _LISTENERS: list[Callable[[Path | None], None]] = []
 WRITING = threading.Lock()
 
 
-class _Assistant:
-    """A second process that compiles kernels of a fit: see :mod:`hingeline.estimators.ahead`.
+@contextlib.contextmanager
+def _take_turn(file: Path) -> Iterator[None]:
+    """Wait while another process compiles the same kernel; whoever ends, or dies, lets go."""
 
-    It hears of every kernel that is wanted here, and answers when there is nothing to wait for:
-    at once, or when it has compiled the kernel. It ends with its work, or when nobody can ask.
-    """
-
-    process: Any = None
-    owner = 0
-
-    def start(self, fit: Any) -> bool:
-        """Let it compile what a fit will call, if there is a core for it; whether it does."""
-        self.end()
-        may = os.environ.get("HINGELINE_COMPILE_PROCESSES") != "1" and effective_n_jobs(-1) > 1
-        may = may and fit is not None and multiprocessing.parent_process() is None
-        # An application with Python in it would start itself again.
-        if not may or not Path(sys.executable or "").stem.startswith("python"):
-            return False
-        code = f"sys.path[:] = {[part for part in sys.path if isinstance(part, str)]!r}"
-        code = f"import sys; {code}; from hingeline.estimators import ahead; ahead.assist()"
+    def lock(how: int) -> None:
+        # Where folders know no locks both compile, and nothing is lost.
         with contextlib.suppress(OSError):
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
-                env={**os.environ, "HINGELINE_COMPILE_PROCESSES": "1"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            self.owner = os.getpid()
-            self.say(pickle.dumps(fit).hex())
-        return self.process is not None
+            fcntl.lockf(_open_locks(file.parent), how, 1, int(file.stem[-8:], 16))
 
-    def say(self, line: str) -> None:
-        self.process.stdin.write(f"{line}\n".encode())
-        self.process.stdin.flush()
-
-    def ask(self, file: Path) -> None:
-        """Say that a kernel is wanted here, and wait for it if it is being compiled there."""
-        if self.process is not None and self.owner == os.getpid():  # not in a fork
-            answer = b""
-            with contextlib.suppress(OSError):
-                self.say(file.name)
-                answer = self.process.stdout.readline()
-            if not answer:
-                self.end()
-
-    def end(self) -> None:
-        """Let it end: without anybody who could ask it does so at once."""
-        process, self.process = self.process, None
-        if process is not None and self.owner == os.getpid():
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            process.stdout.close()
+    lock(fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        lock(fcntl.LOCK_UN)
 
 
-_ASSISTANT = _Assistant()
-atexit.register(_ASSISTANT.end)
+@cache  # and never closed: that would let go of all locks in it
+def _open_locks(folder: Path) -> Any:
+    return (folder / "locks").open("w")
 
 
 class _KernelCache(NullCache):
@@ -380,8 +344,6 @@ class _KernelCache(NullCache):
         target_context.refresh()
         file = None if self.folder is None else self.file(sig)
         if file is not None:
-            if not file.exists():
-                _ASSISTANT.ask(file)
             # Whatever is wrong with a file, the kernel can be compiled.
             with contextlib.suppress(
                 OSError, EOFError, ImportError, AttributeError, pickle.PickleError
@@ -408,6 +370,13 @@ class _KernelCache(NullCache):
                 own.unlink(missing_ok=True)
         _prune(self.folder)
 
+    def compile_in_turn(self, compile: Callable[[Any], Any], signature: Any) -> Any:
+        """Compile, or find what another process has compiled meanwhile."""
+        if fcntl is None or self.folder is None or self.file(signature).exists():
+            return compile(signature)
+        with global_compiler_lock, _take_turn(self.file(signature)):
+            return compile(signature)
+
 
 @cache  # once in a process that compiles
 def _prune(folder: Path) -> None:
@@ -427,6 +396,48 @@ def listen_to_compiling(listener: Callable[[Path | None], None]) -> Iterator[Non
         _LISTENERS.remove(listener)
 
 
+#: The second process of a first fit.
+_ASSISTANTS: list[subprocess.Popen[bytes]] = []
+
+
+def _start_assistant(fit: Any) -> bool:
+    """Let a second process compile what a fit will call, if there is a core; whether it does."""
+    if (
+        os.environ.get("HINGELINE_COMPILE_PROCESSES") == "1"
+        or fit is None
+        or fcntl is None
+        or effective_n_jobs(-1) == 1
+        or multiprocessing.parent_process() is not None  # a worker, one of several
+        # An application with Python in it would start itself again.
+        or not Path(sys.executable or "").stem.startswith("python")
+    ):
+        return False
+    _end_assistant()
+    code = f"sys.path[:] = {[part for part in sys.path if isinstance(part, str)]!r}"
+    code = f"import sys; {code}; from hingeline.estimators import ahead; ahead.assist()"
+    with contextlib.suppress(OSError):
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _ASSISTANTS.append(process)
+        assert process.stdin is not None
+        process.stdin.write(pickle.dumps(fit).hex().encode() + b"\n")
+        process.stdin.flush()
+    return bool(_ASSISTANTS)
+
+
+@atexit.register
+def _end_assistant() -> None:
+    """It ends by itself when nothing more can come from here."""
+    for process in _ASSISTANTS:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.communicate(timeout=5)
+    _ASSISTANTS.clear()
+
+
 def announce_compiling(
     describe: Callable[[str], Any] = lambda kernel: None,
 ) -> AbstractContextManager[None]:
@@ -442,7 +453,7 @@ def announce_compiling(
         said.append(True)
         where = "in every run: they are not kept on disk"
         if file is not None:
-            several = "in two processes, " if _ASSISTANT.start(describe(file.name)) else ""
+            several = "in two processes, " if _start_assistant(describe(file.name)) else ""
             where = f"{several}once; later runs find them on disk"
         elif CACHE_FOLDER is not None:
             where = "for this structure"
@@ -457,6 +468,8 @@ _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _compiler.Compiler}
 def _compile(function: F, folder: Path | None) -> F:
     dispatcher = numba.njit(nogil=True, fastmath=FASTMATH, **_OPTIONS)(function)
     dispatcher._cache = _KernelCache(dispatcher, folder)
+    if is_jitted(dispatcher):  # not with NUMBA_DISABLE_JIT
+        dispatcher.compile = partial(dispatcher._cache.compile_in_turn, dispatcher.compile)
     return dispatcher
 
 

@@ -3,7 +3,7 @@
 A first fit compiles its kernels in the order in which it calls them. A second process compiles
 others of them meanwhile, the last first: it fits a tiny model of the same kind with kernels that
 are interpreted, and so finds out what will be called with which types. Both keep machine code in
-the same folder, and say what they compile, so that neither does what the other does. Nothing but
+the same folder, and whoever wants a kernel that the other is compiling waits for it. Nothing but
 time depends on it: if it fails, the first process does everything by itself.
 """
 
@@ -124,37 +124,26 @@ def _sort_calls(calls: dict[str, tuple[Any, Any]]) -> list[str]:
 
 
 def assist() -> None:
-    """Compile kernels of a fit in the parent process, which says what it compiles by itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and closes the pipe
+    """Compile kernels of a fit in the parent process, and end with it."""
+    os.environ["HINGELINE_COMPILE_PROCESSES"] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     message = bytes.fromhex(sys.stdin.readline())
-    turn = threading.Condition()
-    taken: set[str] = set()
-    compiling = ""
 
-    def answer() -> None:
-        for wanted in map(str.strip, sys.stdin):
-            with turn:
-                taken.add(wanted)
-                while compiling == wanted:
-                    turn.wait()
-            print(flush=True)
+    def end_with_parent() -> None:
+        sys.stdin.read()  # which ends when nobody holds the other end any more
         from hingeline._jit import WRITING
 
         with WRITING:
             os._exit(0)
 
-    threading.Thread(target=answer, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         name, numbers, params, first = pickle.loads(message)
         with interpret_kernels() as calls:
             fit_tiny(name, numbers, **params)
-        for kernel in _sort_calls(calls) if first in calls else []:
-            with turn:
-                compiling = "" if kernel in taken or kernel == first else kernel
-            if compiling:
-                calls[kernel][0].compile(calls[kernel][1])
-                with turn:
-                    compiling = ""
-                    turn.notify_all()
+        for file in _sort_calls(calls) if first in calls else []:
+            if file != first:
+                kernel, types = calls[file]
+                kernel.compile(types)
     finally:
         os._exit(0)
