@@ -114,21 +114,22 @@ def _describe(function: FunctionType) -> tuple[bytes, set[str]]:
 
 
 class Dependencies:
-    """Walks over all the code that a kernel can reach when it is called with some classes.
+    """All the code that a kernel can reach when it is called with some types of arguments.
 
     From each function to the values of the global names, attributes of modules and closures that
     its code mentions; from a plain function to what kernels run instead of it. A name that is
     only an attribute but has a namesake among the globals counts too: that errs to the safe side.
     """
 
-    def __init__(self, classes: Iterable[type]) -> None:
+    def __init__(self, kinds: Iterable[Any], dispatcher: Any) -> None:
         self.digest = hashlib.sha256()
-        self.seen: set[int] = set()
-        self.kept: list[Any] = []  # so that no id in ``seen`` is given again
+        self.seen: dict[int, Any] = {}  # kept, so that no id is given again
         self.classes: list[type] = []
         self.stubs: list[Callable[..., Any]] = []
-        for found in classes:
+        for found in _classes_in(kinds):
             self.visit(found)
+        self.visit(dispatcher)
+        self.size = len(self.seen)
 
     def note(self, *parts: Any) -> None:
         for part in parts:
@@ -139,26 +140,23 @@ class Dependencies:
         """Add a value and all that it leads to."""
         if isinstance(value, _PLAIN):
             self.note(type(value).__name__, repr(value))
-            return
-        if isinstance(value, ModuleType):
+        elif isinstance(value, ModuleType):
             self.note(value.__name__)  # what is used of it is in the names of the function
-            return
-        if isinstance(value, (set, frozenset)):
+        elif isinstance(value, (set, frozenset)):
             self.note("set", *sorted(map(repr, value)))
-            return
-        if isinstance(value, np.ndarray):
+        elif isinstance(value, np.ndarray):
             self.note("array", value.dtype.str, value.shape, value.tobytes())
-            return
-        if isinstance(value, (tuple, list, dict)):
+        elif isinstance(value, (tuple, list, dict)):
             self.note(type(value).__name__, len(value))
             for item in value.items() if isinstance(value, dict) else value:
                 self.visit(item)
-            return
-        if id(value) in self.seen:
+        elif id(value) in self.seen:
             self.note(getattr(value, "__qualname__", type(value).__qualname__))
-            return
-        self.seen.add(id(value))
-        self.kept.append(value)
+        else:
+            self.seen[id(value)] = value
+            self.visit_first(value)
+
+    def visit_first(self, value: Any) -> None:
         if is_jitted(value):
             self.note("jitted")
             self.visit({**value.targetoptions, "pipeline_class": None})
@@ -175,10 +173,8 @@ class Dependencies:
                 self.function(value)
         elif isinstance(value, type):
             self.visit_class(value)
-        elif isinstance(value, (staticmethod, classmethod)):
-            self.visit(value.__func__)
-        elif isinstance(value, property):
-            self.visit(value.fget)
+        elif isinstance(value, (staticmethod, classmethod, property)):
+            self.visit(value.fget if isinstance(value, property) else value.__func__)
         elif _is_foreign(value):
             name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
             self.note(type(value).__qualname__, name or repr(value))
@@ -197,18 +193,14 @@ class Dependencies:
         self.visit(function.__kwdefaults__)
         for cell in function.__closure__ or ():
             self.visit(cell.cell_contents)
-        scope = function.__globals__
-        modules = []
-        for name in sorted(names & scope.keys()):
-            value = scope[name]
-            self.note(name)
-            self.visit(value)
-            if isinstance(value, ModuleType) and value.__name__.split(".")[0] not in _FOREIGN:
-                modules.append(value)
-        for module in modules:
-            for name in sorted(names & vars(module).keys()):
-                self.note(module.__name__, name)
-                self.visit(vars(module)[name])
+        scopes = [function.__globals__]
+        for scope in scopes:  # and those of modules among its values
+            for name in sorted(names & scope.keys()):
+                self.note(scope["__name__"], name)
+                self.visit(scope[name])
+                if isinstance(scope[name], ModuleType) and scope is scopes[0]:
+                    own = scope[name].__name__.split(".")[0] not in _FOREIGN
+                    scopes += [vars(scope[name])] if own else []
 
     def visit_class(self, found: type) -> None:
         self.note(found.__module__, found.__qualname__)
@@ -244,23 +236,22 @@ def _is_foreign(value: Any) -> bool:
     return str(module).split(".")[0] in _FOREIGN
 
 
-def classes_in(kinds: Iterable[Any]) -> Iterator[type]:
+def _classes_in(kinds: Iterable[Any]) -> Iterator[type]:
     """The tuple classes in the types of a signature."""
     for kind in kinds:
         if hasattr(kind, "instance_class"):
             yield kind.instance_class
         if isinstance(kind, types.BaseTuple):
-            yield from classes_in(kind.types)
+            yield from _classes_in(kind.types)
         elif isinstance(kind, types.Optional):
-            yield from classes_in([kind.type])
+            yield from _classes_in([kind.type])
 
 
 def machine_code_key(dispatcher: Any, signature: Any) -> str:
     """The name under which the machine code of a kernel for some argument types is kept."""
     arguments, result = sigutils.normalize_signature(signature)
-    walk = Dependencies(classes_in(arguments))
+    walk = Dependencies(arguments, dispatcher)
     walk.note(*map(str, arguments), result)
-    walk.visit(dispatcher)
     for part in vars(_compiler).values():
         for value in vars(part).values() if isinstance(part, type) else [part]:
             if isinstance(value, FunctionType) and value.__module__ == _compiler.__name__:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+import hingeline
 from hingeline import _jit
 from hingeline.cli import app
 from hingeline.cli.progress import FitProgress
@@ -42,7 +43,7 @@ def compile_for(kind: str, numbers: str) -> tuple[str, int]:
         _jit.listen_to_compiling(compiled.append),
         contextlib.redirect_stderr(io.StringIO()),  # the parent says what is being compiled
     ):
-        fit_tiny(_ESTIMATORS[kind], numbers)
+        fit_tiny(getattr(hingeline, _ESTIMATORS[kind]), numbers)
     return f"{kind}, {numbers}", len(compiled)
 
 

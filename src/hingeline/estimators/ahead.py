@@ -7,35 +7,26 @@ the same folder, and whoever wants a kernel that the other is compiling waits fo
 time depends on it: if it fails, the first process does everything by itself.
 """
 
-import contextlib
-import importlib
 import os
 import pickle
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
-#: Estimator -> where it lives; of these there are tiny fits.
-_HOMES = {
-    "ChainSSVM": "chain",
-    "MulticlassSSVM": "multiclass",
-    "GraphSSVM": "graph",
-    "MultilabelSSVM": "multilabel",
-}
 #: Parameters that change nothing in what is called; passes enough for the steps over all planes
 #: that come late in a run.
 _TINY = {"tol": 1e-300, "max_iter": 5, "max_time": None, "random_state": 0, "n_jobs": None}
 _TINY |= {"verbose": 0, "warm_start": False}
 
 
-def fit_tiny(name: str, numbers: str, **params: Any) -> None:
-    """Fit a model to next to nothing and predict, which calls the kernels that a real fit does."""
+def fit_tiny(estimator: Any, numbers: str, **params: Any) -> None:
+    """Fit next to nothing and predict, which calls the kernels that a real fit does."""
     import numpy as np
 
-    model: Any = getattr(importlib.import_module(f"hingeline.estimators.{_HOMES[name]}"), name)
+    name = estimator.__name__
     eye: Any = np.eye(3, dtype=numbers)
     X: Any = [eye] * 2
     y: Any = [np.array(["O", "B-x", "I-x"]), np.array(["O", "B-x", "O"])]
@@ -49,23 +40,16 @@ def fit_tiny(name: str, numbers: str, **params: Any) -> None:
         edges = [[0, 1], [1, 2], [2, 0]][: 2 if params.get("inference") == "max-product" else 3]
         X = [Graph(eye, np.array(edges))] * 2
     with warnings.catch_warnings(action="ignore"):  # it stops short of its tolerance
-        model(**params, **_TINY).fit(X, y).predict(X)
+        estimator(**params, **_TINY).fit(X, y).predict(X)
 
 
 def describe(model: Any, solver: str, problem: Any, kernel: str) -> Any:
-    """What a second process must know of a fit, whose first kernel is given; None: nothing to do.
+    """What a second process must know of a fit that has to compile a kernel; None: it knows none.
 
-    Parameters
-    ----------
-    model : estimator
-    solver : str
-        The name of the one that was chosen.
-    problem : problem of its structure
-    kernel : str
-        The file of the first kernel that had to be compiled.
+    ``solver`` is the name of the one that was chosen, ``kernel`` the file of the first kernel.
     """
-    name = type(model).__name__
-    if type(model).__module__ != f"hingeline.estimators.{_HOMES.get(name)}":
+    known = ("ChainSSVM", "MulticlassSSVM", "GraphSSVM", "MultilabelSSVM")
+    if type(model).__name__ not in known or not type(model).__module__.startswith("hingeline."):
         return None
     params = {
         key: value
@@ -78,49 +62,34 @@ def describe(model: Any, solver: str, problem: Any, kernel: str) -> Any:
     if params.get("inference") == "auto":
         from hingeline.inference.map import INFERENCE
 
-        methods = set(problem.oracle.method.tolist())
-        params["inference"] = next(k for k, v in INFERENCE.items() if v == max(methods))
-    return name, problem.values.dtype.str, params, kernel
+        params["inference"] = list(INFERENCE)[problem.oracle.method.max()]
+    return type(model), problem.values.dtype.str, params, kernel
 
 
-@contextlib.contextmanager
-def interpret_kernels() -> Iterator[dict[str, tuple[Any, Any]]]:
-    """Run kernels as Python; what was called, by the file that keeps it: kernel and types."""
+def find_calls(work: Callable[[], Any]) -> dict[str, tuple[Any, Any]]:
+    """What work calls, found with interpreted kernels: file -> kernel and types of arguments."""
     from numba.core.registry import CPUDispatcher
 
     calls: dict[str, tuple[Any, Any]] = {}
     inside = False  # what a kernel calls is compiled with it
 
-    def interpret(dispatcher: Any, *arguments: Any) -> Any:
+    def interpret(kernel: Any, *arguments: Any) -> Any:
         nonlocal inside
         if inside:
-            return dispatcher.py_func
-        types = tuple(map(dispatcher.typeof_pyval, arguments))
-        calls.setdefault(dispatcher._cache.file(types).name, (dispatcher, types))
+            return kernel.py_func
+        types = tuple(map(kernel.typeof_pyval, arguments))
+        calls.setdefault(kernel._cache.file(types).name, (kernel, types))
         inside = True
-        result = dispatcher.py_func(*arguments)
+        result = kernel.py_func(*arguments)
         inside = False
         return lambda *arguments: result
 
-    usual = CPUDispatcher._compile_for_args
-    CPUDispatcher._compile_for_args = interpret
+    usual, CPUDispatcher._compile_for_args = CPUDispatcher._compile_for_args, interpret
     try:
-        yield calls
+        work()
     finally:
         CPUDispatcher._compile_for_args = usual
-
-
-def _sort_calls(calls: dict[str, tuple[Any, Any]]) -> list[str]:
-    """The last first, which the other process needs last, and all small ones behind the others."""
-    from hingeline._jit import Dependencies, classes_in
-
-    sizes = {}
-    for name, (kernel, types) in calls.items():
-        walk = Dependencies(classes_in(types))
-        walk.visit(kernel)
-        sizes[name] = len(walk.kept)
-    last_first = list(sizes)[::-1]
-    return sorted(last_first, key=lambda name: 2 * sizes[name] < max(sizes.values()))
+    return calls
 
 
 def assist() -> None:
@@ -130,7 +99,7 @@ def assist() -> None:
     message = bytes.fromhex(sys.stdin.readline())
 
     def end_with_parent() -> None:
-        sys.stdin.read()  # which ends when nobody holds the other end any more
+        sys.stdin.read()  # until nobody holds the other end any more
         from hingeline._jit import WRITING
 
         with WRITING:
@@ -138,12 +107,17 @@ def assist() -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
-        name, numbers, params, first = pickle.loads(message)
-        with interpret_kernels() as calls:
-            fit_tiny(name, numbers, **params)
-        for file in _sort_calls(calls) if first in calls else []:
+        estimator, numbers, params, first = pickle.loads(message)
+        from hingeline._jit import Dependencies
+
+        calls = find_calls(lambda: fit_tiny(estimator, numbers, **params))
+        if first not in calls:
+            return
+        sizes = {file: Dependencies(types, kernel).size for file, (kernel, types) in calls.items()}
+        # The first process needs the last ones last, and does not wait long for small ones.
+        order = sorted([*calls][::-1], key=lambda file: 2 * sizes[file] < max(sizes.values()))
+        for file in order:
             if file != first:
-                kernel, types = calls[file]
-                kernel.compile(types)
+                calls[file][0].compile(calls[file][1])
     finally:
         os._exit(0)
