@@ -115,8 +115,8 @@ def assist() -> None:
             return
         sizes = {file: Dependencies(types, kernel).size for file, (kernel, types) in calls.items()}
         # The first process needs the last ones last, and does not wait long for small ones.
-        order = sorted([*calls][::-1], key=lambda file: 2 * sizes[file] < max(sizes.values()))
-        for file in order:
+        last_first = [*calls][::-1]
+        for file in sorted(last_first, key=lambda file: 2 * sizes[file] < max(sizes.values())):
             if file != first:
                 calls[file][0].compile(calls[file][1])
     finally:
