@@ -8,7 +8,7 @@ Two things are done here once so that nobody has to remember them elsewhere:
 
 * numba notices a change only in the file of the cached function itself, not in the helpers it
   calls. Here machine code is found by a key made of *all the code it was made from*: see
-  :class:`Dependencies`. An edit or an upgrade never meets stale machine code, and an edit that
+  :class:`_Dependencies`. An edit or an upgrade never meets stale machine code, and an edit that
   a kernel does not depend on (or a comment) never compiles it again.
 * full ``fastmath`` lets the compiler assume that there are no infinities, and the dynamic
   programs use ``-inf`` as a mask. Only the flags without that assumption are set.
@@ -113,7 +113,7 @@ def _describe(function: FunctionType) -> tuple[bytes, set[str]]:
     return marshal.dumps(code, 0), _names_in(code)
 
 
-class Dependencies:
+class _Dependencies:
     """All the code that a kernel can reach when it is called with some types of arguments.
 
     From each function to the values of the global names, attributes of modules and closures that
@@ -129,7 +129,6 @@ class Dependencies:
         for found in _classes_in(kinds):
             self.visit(found)
         self.visit(dispatcher)
-        self.size = len(self.seen)
 
     def note(self, *parts: Any) -> None:
         for part in parts:
@@ -250,7 +249,7 @@ def _classes_in(kinds: Iterable[Any]) -> Iterator[type]:
 def machine_code_key(dispatcher: Any, signature: Any) -> str:
     """The name under which the machine code of a kernel for some argument types is kept."""
     arguments, result = sigutils.normalize_signature(signature)
-    walk = Dependencies(arguments, dispatcher)
+    walk = _Dependencies(arguments, dispatcher)
     walk.note(*map(str, arguments), result)
     for part in vars(_compiler).values():
         for value in vars(part).values() if isinstance(part, type) else [part]:

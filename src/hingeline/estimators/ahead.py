@@ -108,16 +108,10 @@ def assist() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         estimator, numbers, params, first = pickle.loads(message)
-        from hingeline._jit import Dependencies
-
         calls = find_calls(lambda: fit_tiny(estimator, numbers, **params))
-        if first not in calls:
-            return
-        sizes = {file: Dependencies(types, kernel).size for file, (kernel, types) in calls.items()}
-        # The first process needs the last ones last, and does not wait long for small ones.
-        last_first = [*calls][::-1]
-        for file in sorted(last_first, key=lambda file: 2 * sizes[file] < max(sizes.values())):
-            if file != first:
-                calls[file][0].compile(calls[file][1])
+        files = list(calls)
+        for file in files[: files.index(first) : -1]:  # none, where the first is not among them
+            kernel, types = calls[file]
+            kernel.compile(types)
     finally:
         os._exit(0)
