@@ -290,18 +290,23 @@ WRITING = threading.Lock()
 
 @contextlib.contextmanager
 def _take_turn(file: Path) -> Iterator[None]:
-    """Wait while another process compiles the same kernel; whoever ends, or dies, lets go."""
+    """Wait while another process compiles the same kernel; whoever ends, or dies, lets go.
 
-    def lock(how: int) -> None:
-        # Where folders know no locks both compile, and nothing is lost.
-        with contextlib.suppress(OSError):
-            fcntl.lockf(_open_locks(file.parent), how, 1, int(file.stem[-8:], 16))
-
-    lock(fcntl.LOCK_EX)
+    A minute at most, for it may have been stopped. If both compile, nothing but time is lost.
+    """
+    place, until = int(file.stem[-8:], 16), time.monotonic() + 60.0
+    with contextlib.suppress(OSError):  # a folder that knows no locks
+        locks = _open_locks(file.parent)
+        while time.monotonic() < until:
+            with contextlib.suppress(BlockingIOError, PermissionError):
+                fcntl.lockf(locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                break
+            time.sleep(0.02)
     try:
         yield
     finally:
-        lock(fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):
+            fcntl.lockf(_open_locks(file.parent), fcntl.LOCK_UN, 1, place)
 
 
 @cache  # and never closed: that would let go of all locks in it
