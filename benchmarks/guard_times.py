@@ -320,8 +320,9 @@ def run_job(table: str, job: str, version: str, folder: Path, n_jobs: int) -> Ti
         paths = [str(hook), *filter(None, [environment.get("PYTHONPATH")])]
         environment |= {"PYTHONPATH": os.pathsep.join(paths), "GUARD_COUNTS": str(counts)}
         environment |= {"HINGELINE_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(cache)}
+        before = cpu_seconds()
         done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
-        timing = read_timing(done, job, version)
+        timing = read_timing(done, job, version) | {"cpu of all": cpu_seconds() - before}
         lines = [line.split() for file in counts.iterdir() for line in file.open()]
     timing["compilations"] = float(len(lines))
     timing["entry points"] = float(sum(int(line[0]) for line in lines))
