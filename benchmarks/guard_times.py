@@ -392,6 +392,7 @@ def add_commands(commands: Any) -> None:
         command.add_argument("--job", action="append", choices=known, help="default: all")
         command.add_argument("--repeat", type=int, default=5 if name == "time" else 2)
         command.add_argument("--n-jobs", type=int, default=1, help="threads of the package")
+        command.add_argument("--save", default=f"guard_{name}", help="name of the result file")
         command.add_argument("--quick", action="store_true", help="small subsets, to test the code")
 
 
@@ -413,7 +414,7 @@ def run(options: argparse.Namespace) -> int:
         cells += [f"{row['old'][key][0]:.0f} -> {row['new'][key][0]:.0f}" for key in extra]
         table.append(cells)
     print_table("Two versions: the least of all rounds", [*columns, *extra], table)
-    name, ran = f"guard_{options.command}", {row["job"] for row in rows}
+    name, ran = options.save, {row["job"] for row in rows}
     others = [row for row in kept_rows(name, quick=options.quick) if row["job"] not in ran]
     write_results(name, [*others, *rows], quick=options.quick)
     slow = [row["job"] for row in rows if row["ratio"]["min cpu"] > LIMIT]
