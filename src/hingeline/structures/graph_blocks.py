@@ -251,6 +251,18 @@ def decodes_cheaply(problem: GraphProblem) -> bool:
     return float(assignments[problem.graph][enumerated].sum()) <= CHEAP_ASSIGNMENTS
 
 
+def shares_weights(problem: GraphProblem) -> bool:
+    """Whether an example has variables or factors with the same weights."""
+    for templates, ptr in (
+        (problem.node_template, problem.graphs.node_ptr),
+        (problem.factor_template, problem.graphs.factor_ptr),
+    ):
+        owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+        if len(np.unique(owner * problem.n_weights + templates)) < len(templates):
+            return True
+    return False
+
+
 def mean_square(problem: GraphProblem, cap: Array) -> float:
     """``c_i‖x‖²`` of a factor, on average; 1 where there are none."""
     counts = np.diff(problem.factor_offset)

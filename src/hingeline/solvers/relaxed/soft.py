@@ -12,17 +12,16 @@ agree with those of its variables: disagreement is what messages are made of,
 ``δ = (μ_c − μ_v)/ρ``. So a step is local: it reads and writes one block, its weights and its
 neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
 
-ρ is that of an example: messages are at most 1/ρ, however many examples there are, and the same
-data twice with half of C have the same optimum. The paper prints a penalty that is M = Σ_i s_i
-times as large (its λ is 1/(CM)); then weights of pairs fall like 1/M, and with many examples the
-model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the loss of a
-wrong label, which is what the messages have to outweigh.
+ρ is that of an example: messages are at most 1/ρ, however many examples there are. The paper prints
+a penalty that is M = Σ_i s_i times as large; then weights of pairs fall like 1/M, and with many
+examples the model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the
+loss of a wrong label, which is what the messages have to outweigh.
 
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
 ``schedule="improved"``
-    Blocks of all examples are visited in random order and solved, variables that share a row of
-    features together (:mod:`hingeline.solvers.relaxed.passes`). Every ``passes`` passes all blocks
+    Blocks of all examples are visited in random order and solved, those that are worth visiting
+    together in a row (:mod:`hingeline.solvers.relaxed.passes`). Every ``passes`` passes all blocks
     are evaluated, in threads, and blocks with little to gain are left out until the next time.
     Where ρ is large, ``(η/2)‖w − w'‖²`` is added after the first few sweeps, w' being the weights
     of the sweep before (a proximal point method). Thousands of factors share a table of weights,
@@ -92,6 +91,7 @@ from hingeline.structures.graph_blocks import (
     lay_out_blocks,
     mean_loss,
     mean_square,
+    shares_weights,
 )
 
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
@@ -205,7 +205,10 @@ class SoftBCFW(CertifiedSolver):
             self.blocks = self.blocks._replace(factors=AnyFactors())
         self.sampling = self.options.sampling or ("random" if published else "permutation")
         together = PAIRS_TOGETHER if isinstance(self.blocks.factors, BinaryPairs) else 1
-        together = 0 if published else together
+        if published:
+            together = 0
+        elif not shares_weights(self.problem):
+            together = self.blocks.most_blocks
         none = Units(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
         count = cut_units(self.problem, self.blocks, together, *none)
         starts = np.full(count + 1, self.blocks.n, dtype=np.int64)
@@ -244,14 +247,14 @@ class SoftBCFW(CertifiedSolver):
             self.mass[:] = start.mass
             if len(self.centre) == len(start.centre):
                 self.centre[:] = start.centre
-        else:  # at the truth, where factors already are
-            problem, counts = self.problem, np.diff(self.problem.node_offset)
-            example = np.repeat(np.arange(len(counts)), counts)
-            variable = np.arange(len(example)) - problem.node_offset[example]
-            first = problem.graphs.node_ptr[problem.graph[example]]
-            states = problem.graphs.n_states[first + variable].astype(np.int64)
-            self.mu[np.cumsum(states) - states + problem.labels] = 1.0
-        self.repair()
+            self.repair()
+        else:  # at the truth, where factors already are, and w is 0
+            problem, graphs = self.problem, self.problem.graphs
+            example = np.repeat(np.arange(compiled.n), np.diff(problem.node_offset))
+            own = problem.graph[example]
+            place = graphs.node_ptr[own] + own + np.arange(len(own)) - problem.node_offset[example]
+            truth = self.blocks.unary_at[example] + graphs.unary_start[place] + problem.labels
+            self.mu[truth], self.sums[truth] = 1.0, np.diff(graphs.incident_start)[place]
 
     @classmethod
     def start_from(
@@ -328,8 +331,9 @@ class SoftBCFW(CertifiedSolver):
         """As many visits as there are units, or one to each unit worth it; the gaps met.
 
         At the truth factors have nothing to gain until their variables move: the ``first`` pass
-        takes all blocks alike. Later ones that choose by gaps know those of the weights they begin
-        with, but for the improved schedule's permutations, whose gaps are those met last.
+        takes all blocks, variables before factors where it is a permutation. Later ones that
+        choose by gaps know those of the weights they begin with, but for the improved schedule's
+        permutations, whose gaps are those met last.
         """
         self.oracle_calls += len(self.active)
         ordered = self.sampling == "permutation"
@@ -344,6 +348,10 @@ class SoftBCFW(CertifiedSolver):
             known = worth if len(worth) else known
             left = len(known)
         order = self.rng.permutation(known) if ordered else known
+        if first and ordered:
+            owners = self.units.owners[order]
+            ends = self.blocks.block_at[:-1] + np.diff(self.problem.node_offset)
+            order = order[np.argsort(starts[order] >= ends[owners], kind="stable")]
         most = -(-left // PARTS_BY_GAP) if by_gap else UNITS_DRAWN
         while left > 0:
             part = order[-left:][:most]
