@@ -28,7 +28,8 @@ from published import load_msrc21, load_multilabel, load_snakes, load_weizmann_h
 SOLVERS = ("sdm", "bcfw", "soft-bcfw")
 LABEL_SETS = ("scene", "yeast", "emotions", "medical", "bibtex")
 #: Generated grids: training graphs, side, labels.
-GRIDS = {"grids 6x6x3": (100, 6, 3), "grids 12x12x2": (50, 12, 2), "grids 8x8x8": (50, 8, 8)}
+GRIDS = {"grids 6x6x3": (100, 6, 3), "grids 12x12x2": (50, 12, 2)}
+GRIDS |= {"grids 8x8x5": (50, 8, 5), "grids 8x8x8": (50, 8, 8)}
 #: Generated label sets: training examples, features, labels.
 LABELS = {"labels 10": (500, 40, 10), "labels 20": (500, 40, 20), "labels 40": (500, 40, 40)}
 NAMES = ("MSRC-21", "horses", "snakes", *LABEL_SETS, *GRIDS, *LABELS)
@@ -102,7 +103,7 @@ def make_task(name: str) -> Task:
     else:
         n, size, labels = GRIDS[name]
         train, test = make_grids(n, n, size, labels), make_grids(999, 50, size, labels)
-    return Task(GraphSSVM(0.1), *train, lambda model: 100.0 * model.score(*test))
+    return Task(GraphSSVM(0.1), train[0], train[1], lambda model: 100.0 * model.score(*test))
 
 
 def run(task: Task, solver: str, seconds: float) -> dict[str, Any]:
