@@ -25,13 +25,13 @@ from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
 from hingeline.features.input import find_classes, number_labels, plain_labels, stack_sequences
-from hingeline.inference.factor_graph import join, log2_assignments, make_topology, starts_of
-from hingeline.inference.map import ENUMERATION, INFERENCE
+from hingeline.inference.factor_graph import join, make_topology, starts_of
+from hingeline.inference.map import INFERENCE
 from hingeline.structures import graph
 from hingeline.structures.graph_blocks import (
     GraphProblem,
     decodes_exactly,
-    lay_out_blocks,
+    decoding_seconds,
     layout,
     make_problem,
 )
@@ -39,9 +39,6 @@ from hingeline.structures.graph_blocks import (
 #: The default for ``slack="max"`` where decoding all graphs once takes longer than so many seconds:
 #: visits of whole graphs are worth more than those of their factors while there are some of them.
 LOOPY_DEFAULT, CHEAP_SECONDS = "soft-bcfw", 1.0
-#: Seconds by method of inference (cuts or AD3, max-product, enumeration, cuts, LP, AD3, ICM): of a
-#: labelling that is enumerated, else of a joint state; what has no bound or may fail is not chosen.
-SECONDS = np.array([2e-6, 0.0, 6e-9, 1.0, 3e-7, 2e-6, 1.0])
 
 
 class Decoded(NamedTuple):
@@ -108,7 +105,9 @@ class GraphModel:
 
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
         if compiled is not None and self.solver == "auto" and self.slack == "max":
-            loopy = not math.isinf(self.C) and self._relaxes(compiled)
+            problem = compiled.problem
+            named = self.inference != "auto" and decodes_exactly(problem)
+            loopy = not (math.isinf(self.C) or named) and decoding_seconds(problem) > CHEAP_SECONDS
             chosen: type[CertifiedSolver] = registry.find(
                 LOOPY_DEFAULT if loopy else "auto", self.slack
             )
@@ -123,17 +122,6 @@ class GraphModel:
             with contextlib.suppress(ValueError):
                 return check(registry.find(LOOPY_DEFAULT, self.slack), LOOPY_DEFAULT)
         check(solver, name)
-
-    def _relaxes(self, compiled: Compiled) -> bool:
-        """Whether training solves the relaxation, unless the solver is named."""
-        problem = compiled.problem
-        if self.inference != "auto" and decodes_exactly(problem):
-            return False
-        states = np.diff(lay_out_blocks(compiled, LOOPY_DEFAULT).mass_at)
-        labellings = np.exp2(np.minimum(log2_assignments(problem.graphs), 60.0))[problem.graph]
-        method = problem.oracle.method[problem.graph]
-        sizes = np.where(method == ENUMERATION, labellings, states)
-        return float(sizes @ SECONDS[method]) > CHEAP_SECONDS
 
     def _view(self: Any, name: str) -> Array:
         """A block of ``weights_`` (rows, columns)."""

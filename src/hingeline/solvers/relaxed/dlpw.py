@@ -16,9 +16,8 @@ Messages. Descent by variables or by factors (MPLP): :mod:`hingeline.solvers.rel
 given messages the gradient has the best state of every block, or soft shares, and is a subgradient
 of g(w, δ) in w. What is to be minimised, though, is the least g over messages, and of that it is a
 subgradient only if the messages are optimal for the weights and the maximisers of factors and
-variables agree. A round by factors leaves dense graphs far from there, three rounds by variables do
-not (figures: docs/graphs.md), and of a factor's maximisers the one nearest to its variables' is
-taken.
+variables agree. A round by factors leaves dense graphs far from there, three by variables do not
+(docs/graphs.md). Of a factor's maximisers the one nearest to its variables' is taken.
 
 Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
 ``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that
@@ -449,7 +448,6 @@ class SmoothDLPW(DLPW):
     """Dual losses with soft maxima; see the head of this module."""
 
     name = "dlpw-smooth"
-    slacks = ("max",)
 
     @dataclass(frozen=True)
     class Options(DLPW.Options):

@@ -87,7 +87,8 @@ from hingeline.solvers.relaxed.passes import (
 from hingeline.structures.graph_blocks import (
     AnyFactors,
     BinaryPairs,
-    decodes_cheaply,
+    decodes_exactly,
+    decoding_seconds,
     lay_out_blocks,
     mean_loss,
     mean_square,
@@ -102,6 +103,8 @@ DEFAULT_RHO = 0.3
 UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
 #: Pairs of binary variables in a unit.
 PAIRS_TOGETHER = 64
+#: Seconds of exact decoding that a look at the structured hinge may cost, about.
+LOOK_SECONDS = 0.0063
 #: Iterates of a pass that enter the average.
 AVERAGED_ITERATES = 32
 #: Sweeps before proximal ones: far from the optimum plain steps gain more.
@@ -343,15 +346,15 @@ class SoftBCFW(CertifiedSolver):
         known, starts = self.active_units, self.units.starts[:-1]
         least, met, left = 0.0, 0.0, len(known)
         if ordered and not first:
-            least = self._least_gap()
+            least = float(self.options.skip * self.gaps.mean(dtype=np.float64))
             worth = known[np.maximum.reduceat(self.gaps, starts)[known] >= least]
             known = worth if len(worth) else known
             left = len(known)
         order = self.rng.permutation(known) if ordered else known
         if first and ordered:
-            owners = self.units.owners[order]
             ends = self.blocks.block_at[:-1] + np.diff(self.problem.node_offset)
-            order = order[np.argsort(starts[order] >= ends[owners], kind="stable")]
+            factors = starts[order] >= ends[self.units.owners[order]]
+            order = order[np.argsort(factors, kind="stable")]
         most = -(-left // PARTS_BY_GAP) if by_gap else UNITS_DRAWN
         while left > 0:
             part = order[-left:][:most]
@@ -372,13 +375,9 @@ class SoftBCFW(CertifiedSolver):
             self.value += gain
         return float(self.gaps.sum(dtype=np.float64)) if by_gap or ordered else met
 
-    def _least_gap(self) -> float:
-        """The gap below which blocks are left out until the next evaluation."""
-        return float(self.options.skip) * float(self.gaps.mean(dtype=np.float64))
-
     def _evaluate(self, weights: Array, out: Array, rounds: int = 0) -> None:
         """Gaps of all blocks and sums over those of each example, in threads."""
-        least = self._least_gap() if rounds > 0 else 0.0
+        least = float(self.options.skip * self.gaps.mean(dtype=np.float64)) if rounds > 0 else 0.0
         dual, still = (self.at(weights, cap, least) for cap in (self.form.cap, self.no_cap))
         self.workers.map(
             lambda part, scratch: evaluate(self.problem, dual, still, part, rounds, out),
@@ -497,7 +496,8 @@ class SoftBCFW(CertifiedSolver):
             "fractional_": self.fractional,
             "soft_rho_": self.rho,
         }
-        if decodes_cheaply(self.compiled.problem):
+        problem = self.compiled.problem
+        if decodes_exactly(problem) and decoding_seconds(problem) <= LOOK_SECONDS:
             margins = Margins(self.compiled, self.form.cap, self.workers, 0.0)
             hinges = margins.look(weights, 1.0).hinges
             half = 0.5 * float(weights @ weights)
