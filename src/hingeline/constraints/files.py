@@ -50,12 +50,7 @@ def load_constraints(
     source : str or path
         A file, or the name of a set that comes with the library: ``"citations"`` (fields of a
         citation, as in the literature) or ``"seminars"`` (seminar announcements, IOB2 tags).
-    y : iterable of label sequences, optional
-        The labelled set, which ``[label_shares]`` asks for.
-
-    Returns
-    -------
-    list of Constraint
+    y : iterable of label sequences, the labelled set that ``[label_shares]`` asks for; optional
 
     Examples
     --------
