@@ -172,8 +172,7 @@ def top_features(
     model : fitted ChainSSVM or MulticlassSSVM
     n : int, default=10
         For each label, the n largest positive weights and the n smallest negative ones.
-    feature_names : sequence of str, optional
-        One per feature; the default is the model's own names, or x0, x1, ... where it has none.
+    feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
 
     Returns
     -------
@@ -249,12 +248,9 @@ class Explanation:
 
     Attributes
     ----------
-    chosen, other : list
-        The predicted labels, and those they are compared with.
-    score, other_score : float
-        Their scores under the model.
-    margin : float
-        ``score − other_score``, which is the sum of the contributions.
+    chosen, other : list; the predicted labels, and those they are compared with
+    score, other_score : float; their scores under the model
+    margin : float; ``score − other_score``, which is the sum of the contributions
     rows : list of Contribution
         The largest in absolute value first; those of exactly zero are left out.
     """
@@ -319,17 +315,11 @@ def explain(
     model : fitted ChainSSVM or MulticlassSSVM
     x : array-like or sparse matrix
         One sequence (tokens, features), or one example (features,) of a MulticlassSSVM.
-    index : int, optional
-        If given, x is what ``predict`` takes, and ``x[index]`` is explained.
+    index : int; if given, x is what ``predict`` takes, and ``x[index]`` is explained
     against : sequence of labels, optional
         Compare with these, say the true ones; a MulticlassSSVM takes one label or a list of it.
         The default is the runner-up: the labels of the second highest score.
-    feature_names : sequence of str, optional
-        One per feature; the default is the model's own names, or x0, x1, ... where it has none.
-
-    Returns
-    -------
-    Explanation
+    feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
 
     Examples
     --------
@@ -412,9 +402,7 @@ def _contributions(
     labels = [str(label) for label in blocks.labels]
     rows: list[Contribution] = []
 
-    def add(
-        t: int, kind: str, name: str, sides: tuple[str, str], value: float, weight: float
-    ) -> None:
+    def add(t: int, kind: str, name: str, sides: Any, value: float, weight: float) -> None:
         if value * weight != 0.0:
             rows.append(Contribution(t, kind, name, *sides, value, weight, value * weight))
 

@@ -336,8 +336,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     Parameters
     ----------
     path : str or path
-    expected : class, optional
-        Refuse estimators of other classes.
+    expected : class, optional; estimators of other classes are refused
 
     Returns
     -------
