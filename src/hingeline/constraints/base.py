@@ -71,10 +71,8 @@ class Constraint:
         kind = type(self).__name__
         check_number(kind, "weight", self.weight)
         if not 0 <= self.weight < HARD:
-            raise ValueError(
-                f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}; "
-                "for a constraint that may never be broken pass hard=True."
-            )
+            what = f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}"
+            raise ValueError(f"{what}; for a constraint that may never be broken pass hard=True.")
         if not isinstance(self.hard, bool):
             raise TypeError(f"{kind}: hard must be True or False, got {self.hard!r}.")
         for name, words in self._choices:
@@ -211,9 +209,8 @@ def check_match(kind: str, where: Any, argument: str) -> Match:
         try:
             re.compile(where)
         except re.error as error:
-            raise ValueError(
-                f"{kind}: {argument} is not a regular expression: {where!r} ({error})."
-            ) from None
+            what = f"{kind}: {argument} is not a regular expression"
+            raise ValueError(f"{what}: {where!r} ({error}).") from None
         return where
     if callable(where):
         return where
@@ -221,10 +218,8 @@ def check_match(kind: str, where: Any, argument: str) -> Match:
         if not where:
             raise ValueError(f"{kind}: {argument} is an empty list of words.")
         return tuple(sorted(where)) if isinstance(where, set | frozenset) else tuple(where)
-    raise TypeError(
-        f"{kind}: {argument} must be a regular expression, a list of words or a function of a "
-        f"token, got {where!r}."
-    )
+    what = "must be a regular expression, a list of words or a function of a token"
+    raise TypeError(f"{kind}: {argument} {what}, got {where!r}.")
 
 
 @lru_cache(maxsize=256)

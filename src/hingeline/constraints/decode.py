@@ -280,9 +280,8 @@ def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}, expected {shape}.")
     if not np.all(np.isfinite(array)):
-        raise ValueError(
-            f"{name} must be finite; forbid labels by a hard constraint instead of an infinity."
-        )
+        what = f"{name} must be finite"
+        raise ValueError(f"{what}; forbid labels by a hard constraint instead of an infinity.")
     return array
 
 

@@ -63,10 +63,8 @@ def load_constraints(
         raise IsADirectoryError(f"{source} is a folder; pass a TOML file.")
     if not path.exists():
         if name not in _SHIPPED:
-            raise FileNotFoundError(
-                f"{source}: no such file; pass a TOML file or one of the sets that come with the "
-                f"library: {', '.join(_SHIPPED)}."
-            )
+            how = "pass a TOML file or one of the sets that come with the library"
+            raise FileNotFoundError(f"{source}: no such file; {how}: {', '.join(_SHIPPED)}.")
         name += ".toml"
         path = resources.files("hingeline.constraints") / name
     return _File(name, path.read_bytes(), y).read()

@@ -19,10 +19,8 @@ def as_constraints(constraints: Any) -> list[base.Constraint]:
     found = [constraints] if isinstance(constraints, base.Constraint) else list(constraints)
     for number, constraint in enumerate(found):
         if not isinstance(constraint, base.Constraint):
-            raise TypeError(
-                f"constraints[{number}] is not a constraint of hingeline.constraints: "
-                f"{constraint!r}."
-            )
+            what = f"constraints[{number}] is not a constraint of hingeline.constraints"
+            raise TypeError(f"{what}: {constraint!r}.")
     return found
 
 

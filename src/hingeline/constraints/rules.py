@@ -202,10 +202,8 @@ class Predicate(base.InstanceConstraint):
             return [0.0 if value else 1.0]
         violation = float(value)
         if not violation >= 0:
-            raise ValueError(
-                f"{self.title}: a predicate returns True, False or a violation that is not "
-                f"negative, got {value!r}."
-            )
+            what = "a predicate returns True, False or a violation that is not negative"
+            raise ValueError(f"{self.title}: {what}, got {value!r}.")
         return [violation]
 
     def _show_fields(self) -> dict[str, Any]:

@@ -124,9 +124,8 @@ def read_blocks(model: Any) -> Blocks:
     layout = _read_layout(model)
     is_chain, has_boundary = "emission" in layout, "start" in layout
     if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
-        raise TypeError(
-            f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."
-        )
+        what = f"{type(model).__name__} cannot be inspected"
+        raise TypeError(f"{what}: pass a ChainSSVM or a MulticlassSSVM.")
     labels = model.classes_.tolist()
     n = len(labels)
     features = model.emission_coef_ if is_chain else model.coef_

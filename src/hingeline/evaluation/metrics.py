@@ -88,10 +88,8 @@ def _lists(y: Any, name: str) -> list[list[Any]]:
     found = []
     for i, labels in enumerate(y):
         if not is_list(labels):
-            raise TypeError(
-                f"{name}[{i}] is {labels!r}, not a sequence of labels: pass a list of sequences, "
-                f"or [{name}] for a single one."
-            )
+            what = f"{name}[{i}] is {labels!r}, not a sequence of labels"
+            raise TypeError(f"{what}: pass a list of sequences, or [{name}] for a single one.")
         found.append(labels.tolist() if hasattr(labels, "tolist") else list(labels))
     return found
 
@@ -118,10 +116,8 @@ def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | N
     name = scheme_name(scheme)
     for label in pairs.labels:
         if not is_tag(label):
-            raise ValueError(
-                f"{label!r} is not a span tag, so spans by {name} cannot be found: pass "
-                "scheme=None to leave spans out."
-            )
+            what = f"{label!r} is not a span tag, so spans by {name} cannot be found"
+            raise ValueError(f"{what}: pass scheme=None to leave spans out.")
     return True, name
 
 

@@ -60,10 +60,8 @@ class Graph:
             own = numeric_rows(self.edge_features, "edge_features")
             own = own.toarray() if sp.issparse(own) else own
             if len(own) != len(edges):
-                raise ValueError(
-                    f"edge_features has {len(own)} rows, but there are {len(edges)} edges: give "
-                    "one row per edge."
-                )
+                what = f"edge_features has {len(own)} rows, but there are {len(edges)} edges"
+                raise ValueError(f"{what}: give one row per edge.")
             self._set("edge_features", own.astype(np.float64))
         if self.node_weights is not None:
             self._set("node_weights", _weights(self.node_weights, n))
@@ -134,10 +132,8 @@ def check_pairs(values: Any, name: str, n: int, members: str) -> Array:
     _, first = np.unique(ordered[:, 0] * n + ordered[:, 1], return_index=True)
     if len(first) < len(pairs):
         k = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
-        raise ValueError(
-            f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as a pair before it does: give each "
-            "pair once, in one direction."
-        )
+        what = f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as a pair before it does"
+        raise ValueError(f"{what}: give each pair once, in one direction.")
     return pairs
 
 
@@ -157,16 +153,14 @@ def _sets(values: Any, name: str, n: int, width: int | None, members: str) -> Ar
     wrong = np.flatnonzero(((sets < 0) | (sets >= n)).any(axis=1))
     if len(wrong):
         k = int(wrong[0])
-        raise ValueError(
-            f"{name}[{k}] is {tuple(sets[k].tolist())}, but the {members} are 0 to {n - 1}."
-        )
+        what = f"{name}[{k}] is {tuple(sets[k].tolist())}"
+        raise ValueError(f"{what}, but the {members} are 0 to {n - 1}.")
     ordered = np.sort(sets, axis=1)
     twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     if len(twice):
         k = int(twice[0])
-        raise ValueError(
-            f"{name}[{k}] is {tuple(sets[k].tolist())}: give {members} that are different."
-        )
+        what = f"{name}[{k}] is {tuple(sets[k].tolist())}"
+        raise ValueError(f"{what}: give {members} that are different.")
     return sets.astype(np.int64)
 
 

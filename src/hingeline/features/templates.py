@@ -189,10 +189,8 @@ def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> lis
     for template in parsed:
         other = first.setdefault(template.literals, template)
         if other.sources != template.sources:
-            raise ValueError(
-                f"templates {other.text!r} and {template.text!r} have the same identifier but "
-                "read different columns: give each its own."
-            )
+            what = f"templates {other.text!r} and {template.text!r} have the same identifier but"
+            raise ValueError(f"{what} read different columns: give each its own.")
     return list(dict.fromkeys(parsed))
 
 
@@ -320,10 +318,9 @@ def _parse_file(text: str, names: Sequence[str]) -> list[Template]:
                     "label pairs have one weight each; write a plain B and the observation as U."
                 )
         elif kind == "*":
-            raise ValueError(
-                f"{where}: Wapiti's * is a U and a B template in one, and observations on pairs "
-                "of labels are not part of the chain; write it as U."
-            )
+            what = f"{where}: Wapiti's * is a U and a B template in one"
+            why = "observations on pairs of labels are not part of the chain"
+            raise ValueError(f"{what}, and {why}; write it as U.")
         else:
             raise ValueError(
                 f"{where}: a template starts with U (or is a plain B); for strings such as "
@@ -340,10 +337,8 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
         at = macro.end()
         if mark:
             kind = "absolute" if mark == "@" else "indirect"
-            raise ValueError(
-                f"{where}: Wapiti's {kind} position {mark}{offset} is not supported; use a "
-                "position relative to the token."
-            )
+            what = f"{where}: Wapiti's {kind} position {mark}{offset} is not supported"
+            raise ValueError(f"{what}; use a position relative to the token.")
         calls: tuple[Call, ...] = ()
         if command in "xX" and regex is None:
             pass
@@ -354,10 +349,8 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
         if command.isupper():
             calls = (*calls, Call("lower"))
         if int(column) >= len(names):
-            raise ValueError(
-                f"{where}: there is no column {column}; there are {len(names)}, counted from 0 "
-                "and without the labels."
-            )
+            what = f"{where}: there is no column {column}; there are {len(names)}"
+            raise ValueError(f"{what}, counted from 0 and without the labels.")
         _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
         terms.append(Term(int(column), calls, int(offset)))
     literals.append(line[at:])
@@ -558,18 +551,14 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         bits = self.hash_bits
         if bits is not None:
             if not isinstance(bits, numbers.Integral) or not 1 <= bits <= MOST_BITS:
-                raise ValueError(
-                    f"hash_bits must be None or an integer from 1 to {MOST_BITS}, got {bits!r}."
-                )
+                what = f"hash_bits must be None or an integer from 1 to {MOST_BITS}"
+                raise ValueError(f"{what}, got {bits!r}.")
             if self.min_count != 1:
-                raise ValueError(
-                    "min_count needs the vocabulary that hash_bits does without: set one of them."
-                )
+                what = "min_count needs the vocabulary that hash_bits does without"
+                raise ValueError(f"{what}: set one of them.")
         if not isinstance(self.templates, (str, list, tuple)):
-            raise TypeError(
-                f"templates must be 'default', the text of a template file or a list of strings, "
-                f"got {self.templates!r}."
-            )
+            what = "templates must be 'default', the text of a template file or a list of strings"
+            raise TypeError(f"{what}, got {self.templates!r}.")
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The fitted encoder as metadata that JSON can hold, and arrays."""
@@ -632,10 +621,8 @@ def as_table(X: Any) -> TokenTable:
         wrong = [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]
         if wrong:
             hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
-            raise TypeError(
-                f"X holds tokens of type {wrong[0].__name__}; templates read strings or tuples of "
-                f"strings{hint}."
-            )
+            what = f"X holds tokens of type {wrong[0].__name__}"
+            raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
     elif len(X):
         raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
     else:

@@ -62,9 +62,8 @@ def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib: install hingeline[plot] (pip install 'hingeline[plot]')."
-        ) from error
+        how = "install hingeline[plot] (pip install 'hingeline[plot]')"
+        raise ImportError(f"plots need matplotlib: {how}.") from error
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
@@ -484,10 +483,9 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
     if regions is not None:
         regions = np.asarray(regions)
         if regions.ndim != 2 or regions.dtype.kind not in "iu" or regions.size == 0:
-            raise ValueError(
-                f"regions has shape {regions.shape} and dtype {regions.dtype}, expected whole "
-                "numbers of shape (rows, columns): the node of each pixel."
-            )
+            found = f"regions has shape {regions.shape} and dtype {regions.dtype}"
+            wanted = "whole numbers of shape (rows, columns): the node of each pixel"
+            raise ValueError(f"{found}, expected {wanted}.")
     has = f"{name} has {len(labels)} labels" if labels.ndim else ""
     if labels.ndim == 1 and regions is not None:
         low, high = int(regions.min()), int(regions.max())
@@ -500,10 +498,8 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
             raise ValueError(f"{has}, but shape={tuple(shape)} has {size} pixels.")
         return labels.reshape(shape)
     if labels.ndim != 2 or labels.size == 0:
-        raise ValueError(
-            f"{name} has shape {labels.shape}: give labels of shape (rows, columns), or one for "
-            "each node with regions=… or shape=…."
-        )
+        what = f"{name} has shape {labels.shape}: give labels of shape (rows, columns)"
+        raise ValueError(f"{what}, or one for each node with regions=… or shape=….")
     return labels
 
 

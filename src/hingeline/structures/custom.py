@@ -113,10 +113,8 @@ class PythonProblem(NamedTuple):
 def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     """The structure's methods, checked for the required ones."""
     if not isinstance(structure, Structure):
-        raise TypeError(
-            "structure must be an instance of a subclass of hingeline.Structure, got "
-            f"{structure!r}."
-        )
+        what = "structure must be an instance of a subclass of hingeline.Structure"
+        raise TypeError(f"{what}, got {structure!r}.")
     found = {}
     for name in _REQUIRED + _OPTIONAL:
         method = getattr(structure, name, None)
@@ -124,10 +122,8 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
             found[name] = method
     missing = [name for name in _REQUIRED if name not in found]
     if missing:
-        raise TypeError(
-            f"{type(structure).__name__} lacks {', '.join(missing)}: a structure needs "
-            f"{', '.join(_REQUIRED)}."
-        )
+        what = f"{type(structure).__name__} lacks {', '.join(missing)}"
+        raise TypeError(f"{what}: a structure needs {', '.join(_REQUIRED)}.")
     return found
 
 

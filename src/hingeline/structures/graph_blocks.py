@@ -200,10 +200,8 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
     """The blocks of a problem; ValueError for structures that are not graphs."""
     problem = compiled.problem
     if not isinstance(problem, GraphProblem):
-        raise ValueError(
-            f"solver={solver!r} works on the factors of graphs (GraphSSVM, MultilabelSSVM), and "
-            "this structure has none: use solver='sdm'."
-        )
+        what = f"solver={solver!r} works on the factors of graphs (GraphSSVM, MultilabelSSVM)"
+        raise ValueError(f"{what}, and this structure has none: use solver='sdm'.")
     graphs, graph = problem.graphs, problem.graph
     orders = factor_graph.factor_orders(graphs)
     states = graphs.n_states[factor_graph.places_of_scopes(graphs)]
