@@ -208,8 +208,7 @@ class TokenTable(_Cut):
     def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
         """A table with a column replaced, or appended if there is none of that name.
 
-        ``values`` are one sequence per sentence, as ``predict`` returns, or those of all tokens in
-        a row.
+        ``values`` are one sequence per sentence, as ``predict`` returns, or of all tokens in a row.
         """
         flat: list[Any] = list(values)
         if not all(isinstance(value, str) for value in flat):
@@ -225,13 +224,10 @@ class TokenTable(_Cut):
             what = f"values has {len(flat)} entries"
             raise ValueError(f"{what}, but there are {self.n_tokens} tokens.")
         added = TokenTable.from_columns({name: flat}, self.offsets)
-        if name not in self.names:
-            codes = np.concatenate([self.codes, added.codes])
-            added_to = (*self.names, name), codes, (*self.values, *added.values)
-            return TokenTable(*added_to, self.offsets)
-        k, texts, codes = self.names.index(name), list(self.values), self.codes.copy()
-        texts[k], codes[k] = added.values[0], added.codes[0]
-        return TokenTable(self.names, codes, tuple(texts), self.offsets)
+        k = self.names.index(name) if name in self.names else len(self.names)
+        codes = np.concatenate([self.codes[:k], added.codes, self.codes[k + 1 :]])
+        texts = (*self.values[:k], *added.values, *self.values[k + 1 :])
+        return TokenTable((*self.names[:k], name, *self.names[k + 1 :]), codes, texts, self.offsets)
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
@@ -308,12 +304,9 @@ def from_frame(
     ----------
     frame : data frame with one row per token
         Anything with ``columns`` whose ``frame[name].to_numpy()`` gives a column.
-    group : str, default="sentence"
-        The column that says which sentence a token belongs to.
-    label : str or None, default="tag"
-        The column of labels; None if there is none.
-    columns : list of str, optional
-        The columns to read; by default all others.
+    group : str, default="sentence"; the column that says which sentence a token belongs to
+    label : str or None, default="tag"; the column of labels, None if there is none
+    columns : list of str, the columns to read; default: all others
     """
     names = [str(name) for name in getattr(frame, "columns", ())]
     if not names or not hasattr(frame, "__getitem__"):

@@ -36,16 +36,9 @@ class _Classes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        if character.isupper():
-            kind = "X"
-        elif character.isalpha():
-            kind = "x"
-        elif character.isdigit():
-            kind = "d"
-        else:
-            kind = character
-        self[code] = kind
-        return kind
+        kinds = {"X": character.isupper(), "x": character.isalpha(), "d": character.isdigit()}
+        self[code] = next((kind for kind, fits in kinds.items() if fits), character)
+        return self[code]
 
 
 _CLASSES = _Classes()
@@ -413,23 +406,18 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         default reads the first two columns only: words at −2…2, pairs with the neighbours, shape
         and suffixes of 2 to 4 characters; of a second column values, pairs and triples within
         −2…2; with no second column also lower case and prefixes of 1 to 3 characters.
-    min_count : int, default=1
-        Drop features that fewer training tokens have.
+    min_count : int, default=1; features that fewer training tokens have are dropped
     hash_bits : int, optional
         Instead of a vocabulary, hash features into ``2**hash_bits`` columns (at most 2³⁰); the
         hash, 64 bits from BLAKE2b digests, is stable across runs, machines and versions.
         Features that share a column add up. Values not seen in training count, too.
-    dtype : {np.float32, np.float64}, default=np.float32
-        Type of the values.
+    dtype : {np.float32, np.float64}, default=np.float32; type of the values
 
     Attributes
     ----------
-    templates_ : list of str
-        The templates in use.
-    column_names_ : tuple of str
-        Names of the columns at ``fit``.
-    n_features_out_ : int
-        Width of the encoding.
+    templates_ : list of str; the templates in use
+    column_names_ : tuple of str; names of the columns at ``fit``
+    n_features_out_ : int; width of the encoding
     hash_collisions_ : int
         With ``hash_bits``: distinct features of the training data minus columns they fill.
 

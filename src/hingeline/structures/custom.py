@@ -223,25 +223,21 @@ def _primitives(
     def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
         return square(get(problem, i), y, z)
 
+    own_by_loss: Any = methods.get("decode_by_loss")
+    own_best: Any = methods.get("decode_best")
+
+    def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
+        losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
+        return losses, ys.astype(np.int32)
+
+    def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+        rows = own_best(get(problem, i), w, gold(problem, i), loss_scale, ys.shape[0])
+        for k in range(len(rows)):
+            ys[k] = rows[k]
+        return len(rows)
+
     made = [output_length, decode, plane_loss, truth, plane_score, plane_add, plane_sqdist]
-    if "decode_by_loss" in methods:
-        own_by_loss = methods["decode_by_loss"]
-
-        def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
-            losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
-            return losses, ys.astype(np.int32)
-
-        made.append(decode_by_loss)
-    if "decode_best" in methods:
-        own_best = methods["decode_best"]
-
-        def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-            rows = own_best(get(problem, i), w, gold(problem, i), loss_scale, ys.shape[0])
-            for k in range(len(rows)):
-                ys[k] = rows[k]
-            return len(rows)
-
-        made.append(decode_best)
+    made += [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
     return {function.__name__: wrap(function) for function in made}
 
 
