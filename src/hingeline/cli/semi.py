@@ -73,8 +73,10 @@ def semi(
         raise ValueError("--select dev chooses by the score on held-out data: pass --dev FILE.")
     rule = select or ("violations" if dev is None else "dev")
     if constraints is None and rule == "violations":
-        what = "without --constraints there are no violations to choose a step by"
-        raise ValueError(f"{what}: pass --constraints FILE or --dev FILE.")
+        raise ValueError(
+            "without --constraints there are no violations to choose a step by: pass --constraints "
+            "FILE or --dev FILE."
+        )
     file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
         "scale" if C is None else C,

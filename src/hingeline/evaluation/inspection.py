@@ -401,7 +401,9 @@ def _contributions(
     labels = [str(label) for label in blocks.labels]
     rows: list[Contribution] = []
 
-    def add(t: int, kind: str, name: str, sides: Any, value: float, weight: float) -> None:
+    def add(
+        t: int, kind: str, name: str, sides: tuple[str, str], value: float, weight: float
+    ) -> None:
         if value * weight != 0.0:
             rows.append(Contribution(t, kind, name, *sides, value, weight, value * weight))
 

@@ -24,8 +24,17 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper
-from hingeline.inference import factor_graph
-from hingeline.inference.factor_graph import Scored, Topology
+from hingeline.inference.factor_graph import (
+    Scored,
+    Topology,
+    assignment_score,
+    improve,
+    measure,
+    meets,
+    most_states,
+    table_size,
+    top_sum,
+)
 
 #: Passes between two roundings improved by single changes.
 _ROUND_EVERY = 8
@@ -73,7 +82,7 @@ def _max_marginal(
     n_own = starts[start + slot + 1] - own
     for s in range(n_own):
         out[s] = -np.inf
-    for k in range(factor_graph.table_size(graph, c)):
+    for k in range(table_size(graph, c)):
         rest = k
         value = scored.tables[at + k]
         s = 0
@@ -228,8 +237,8 @@ def sweep(
 def keep_better(scored: Scored, trial: Array, sweeps: int, best: float, y: Array) -> float:
     """Improve ``trial``, and copy it to ``y`` if it scores more than ``best``; the larger score."""
     if sweeps > 0:
-        factor_graph.improve(scored, trial, sweeps)
-    score = factor_graph.assignment_score(scored, trial)
+        improve(scored, trial, sweeps)
+    score = assignment_score(scored, trial)
     if score > best:
         for i in range(y.shape[0]):
             y[i] = trial[i]
@@ -249,7 +258,7 @@ def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, to
     n = graph.n_states.shape[0]
     starts = message_start(graph)
     beliefs = np.empty(graph.unary_start[n])
-    out = np.empty(factor_graph.most_states(graph))
+    out = np.empty(most_states(graph))
     constant = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
         if graph.scope_start[c + 1] == graph.scope_start[c]:
@@ -260,13 +269,13 @@ def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, to
     for k in range(max_passes):
         node_beliefs(graph, scored.unary, messages, starts, beliefs)  # afresh: no errors add up
         sweep(scored, messages, starts, beliefs, k % 2 == 1, out)
-        bound = constant + factor_graph.top_sum(graph, beliefs, trial)
+        bound = constant + top_sum(graph, beliefs, trial)
         fall = before - bound
         before = bound
-        size = max(factor_graph.measure(scored, trial)[1], abs(bound))
+        size = max(measure(scored, trial)[1], abs(bound))
         last = k == max_passes - 1 or fall < tol * size
         sweeps = ROUNDING_SWEEPS if last or k % _ROUND_EVERY == 0 else 0
         best = keep_better(scored, trial, sweeps, best, y)
-        if last or factor_graph.meets(scored, y, bound, MET):
+        if last or meets(scored, y, bound, MET):
             break
     return max(bound, best)

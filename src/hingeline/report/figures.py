@@ -62,8 +62,9 @@ def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        how = "install hingeline[plot] (pip install 'hingeline[plot]')"
-        raise ImportError(f"plots need matplotlib: {how}.") from error
+        raise ImportError(
+            "plots need matplotlib: install hingeline[plot] (pip install 'hingeline[plot]')."
+        ) from error
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
@@ -483,9 +484,10 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
     if regions is not None:
         regions = np.asarray(regions)
         if regions.ndim != 2 or regions.dtype.kind not in "iu" or regions.size == 0:
-            found = f"regions has shape {regions.shape} and dtype {regions.dtype}"
-            wanted = "whole numbers of shape (rows, columns): the node of each pixel"
-            raise ValueError(f"{found}, expected {wanted}.")
+            raise ValueError(
+                f"regions has shape {regions.shape} and dtype {regions.dtype}, expected whole "
+                "numbers of shape (rows, columns): the node of each pixel."
+            )
     has = f"{name} has {len(labels)} labels" if labels.ndim else ""
     if labels.ndim == 1 and regions is not None:
         low, high = int(regions.min()), int(regions.max())
@@ -498,8 +500,10 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
             raise ValueError(f"{has}, but shape={tuple(shape)} has {size} pixels.")
         return labels.reshape(shape)
     if labels.ndim != 2 or labels.size == 0:
-        what = f"{name} has shape {labels.shape}: give labels of shape (rows, columns)"
-        raise ValueError(f"{what}, or one for each node with regions=… or shape=….")
+        raise ValueError(
+            f"{name} has shape {labels.shape}: give labels of shape (rows, columns), or one for "
+            "each node with regions=… or shape=…."
+        )
     return labels
 
 

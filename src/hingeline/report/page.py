@@ -115,8 +115,9 @@ def _load_template() -> Any:
         import matplotlib  # noqa: F401
         from markupsafe import Markup
     except ImportError as error:
-        how = "install hingeline[plot] (pip install 'hingeline[plot]')"
-        raise ImportError(f"a report needs {error.name}: {how}.") from error
+        raise ImportError(
+            f"a report needs {error.name}: install hingeline[plot] (pip install 'hingeline[plot]')."
+        ) from error
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,

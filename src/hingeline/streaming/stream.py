@@ -121,8 +121,10 @@ class Stream:
             if name in before and getattr(self.owner, name) != before[name]:
                 lasting = name in ("fit_intercept", "boundary")
                 remedy = "call fit on all examples." if lasting else CARRY_OVER
-                what = f"{name} was {before[name]!r} for the examples before and is"
-                raise ValueError(f"{what} {getattr(self.owner, name)!r} now: {remedy}")
+                raise ValueError(
+                    f"{name} was {before[name]!r} for the examples before and is "
+                    f"{getattr(self.owner, name)!r} now: {remedy}"
+                )
 
     @contextlib.contextmanager
     def undo_on_error(self) -> Iterator[None]:
@@ -460,8 +462,10 @@ def read_choice(which: Any, n: int) -> Array:
 def check_columns(now: int, before: int, name: str) -> None:
     """Refuse fewer features than before; more of them come behind those known."""
     if now < before:
-        what = f"X has {now} features, but {name} is expecting {before} features as input"
-        raise ValueError(f"{what}, or more where new ones have come behind them.")
+        raise ValueError(
+            f"X has {now} features, but {name} is expecting {before} features as input, or more "
+            "where new ones have come behind them."
+        )
 
 
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:

@@ -96,13 +96,26 @@ def expect_all(
 ) -> None:
     """Probabilities of labels and moves in the sequences ``lo ≤ i < hi``.
 
-    Every probability is multiplied by the entry of its sequence in ``weights`` (n,). ``unary``
-    (tokens, stride), or without rows, is added to the score of a token's label, and ``enter``
-    likewise where that differs from the one before. ``first`` is the token of the first row of
-    ``nodes`` and ``stays`` (tokens of a block, stride), which are written as by
-    :func:`hingeline.inference.chain_sums.log_sums`; ``stays`` may have no rows. ``moved`` (labels,
-    stride) gains the expected numbers of moves, ``ends`` (2, stride) the probabilities of first
-    and last labels; ``log_z`` (n,) is written.
+    Parameters
+    ----------
+    problem : ChainProblem
+    lo, hi : int
+    w : (n_weights,)
+    weights : (n,)
+        Of the sequences; every probability is multiplied by its sequence's.
+    unary : (tokens, stride) or (0, stride)
+        Added to the score of a token's label.
+    enter : (tokens, stride) or (0, stride)
+        Added to the score where a token's label differs from the one before.
+    first : int
+        The token of the first row of ``nodes`` and ``stays``.
+    nodes, stays : (tokens of a block, stride), out
+        See :func:`hingeline.inference.chain_sums.log_sums`; ``stays`` may have no rows.
+    moved : (labels, stride)
+        Gains the expected numbers of moves.
+    ends : (2, stride)
+        Gains the probabilities of first and last labels.
+    log_z : (n,), out
     """
     A = moves(problem, w)
     n_labels, stride = problem.n_labels, problem.stride

@@ -113,8 +113,10 @@ class PythonProblem(NamedTuple):
 def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     """The structure's methods, checked for the required ones."""
     if not isinstance(structure, Structure):
-        what = "structure must be an instance of a subclass of hingeline.Structure"
-        raise TypeError(f"{what}, got {structure!r}.")
+        raise TypeError(
+            "structure must be an instance of a subclass of hingeline.Structure, got "
+            f"{structure!r}."
+        )
     found = {}
     for name in _REQUIRED + _OPTIONAL:
         method = getattr(structure, name, None)
@@ -122,8 +124,10 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
             found[name] = method
     missing = [name for name in _REQUIRED if name not in found]
     if missing:
-        what = f"{type(structure).__name__} lacks {', '.join(missing)}"
-        raise TypeError(f"{what}: a structure needs {', '.join(_REQUIRED)}.")
+        raise TypeError(
+            f"{type(structure).__name__} lacks {', '.join(missing)}: a structure needs "
+            f"{', '.join(_REQUIRED)}."
+        )
     return found
 
 
@@ -223,21 +227,25 @@ def _primitives(
     def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
         return square(get(problem, i), y, z)
 
-    own_by_loss: Any = methods.get("decode_by_loss")
-    own_best: Any = methods.get("decode_best")
-
-    def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
-        losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
-        return losses, ys.astype(np.int32)
-
-    def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-        rows = own_best(get(problem, i), w, gold(problem, i), loss_scale, ys.shape[0])
-        for k in range(len(rows)):
-            ys[k] = rows[k]
-        return len(rows)
-
     made = [output_length, decode, plane_loss, truth, plane_score, plane_add, plane_sqdist]
-    made += [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
+    if "decode_by_loss" in methods:
+        own_by_loss = methods["decode_by_loss"]
+
+        def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
+            losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
+            return losses, ys.astype(np.int32)
+
+        made.append(decode_by_loss)
+    if "decode_best" in methods:
+        own_best = methods["decode_best"]
+
+        def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+            rows = own_best(get(problem, i), w, gold(problem, i), loss_scale, ys.shape[0])
+            for k in range(len(rows)):
+                ys[k] = rows[k]
+            return len(rows)
+
+        made.append(decode_best)
     return {function.__name__: wrap(function) for function in made}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import PRIMITIVES, Compiled, register
+from hingeline.core.primitives import Compiled, register
 from hingeline.inference.factor_graph import (
     Scored,
     Topology,
@@ -445,8 +445,19 @@ def plane_add(problem: GraphProblem, i: int, y: Array, step: float, w: Array) ->
         _tables_add(problem, i, v, gold, y, step, w)
 
 
-# The functions above that have the names of primitives.
-register(GraphProblem, **{name: own for name, own in vars().items() if name in PRIMITIVES})
+register(
+    GraphProblem,
+    output_length=output_length,
+    decode=decode,
+    decode_excess=decode_excess,
+    plane_score=plane_score,
+    plane_add=plane_add,
+    plane_sqdist=plane_sqdist,
+    planes_score=planes_score,
+    planes_add=planes_add,
+    plane_loss=plane_loss,
+    truth=truth,
+)
 
 
 @kernel
