@@ -202,6 +202,16 @@ ANNEALED = {
     "as run": Annealed(),
     "corpus": Annealed(rules="corpus"),
     "learned": Annealed(rules="learned"),
+    "C 1": Annealed(C=1.0, weights=(1.0,)),
+    "C 3": Annealed(C=3.0, weights=(0.3,)),
+    "C 30": Annealed(C=30.0, weights=(0.03,)),
+    "C 100": Annealed(C=100.0, weights=(0.01,)),
+    "weight 0.03": Annealed(weights=(0.03,)),
+    "weight 0.3": Annealed(weights=(0.3,)),
+    "weight 1": Annealed(weights=(1.0,)),
+    "4 rounds": Annealed(rounds=4),
+    "falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3)),
+    "corpus, falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3), "corpus"),
     "learned, C 3": Annealed(C=3.0, weights=(0.3,), rules="learned"),
     "learned, C 30": Annealed(C=30.0, weights=(0.03,), rules="learned"),
     "learned, weight 0.03": Annealed(weights=(0.03,), rules="learned"),
@@ -209,8 +219,7 @@ ANNEALED = {
     "learned, weight 1": Annealed(weights=(1.0,), rules="learned"),
     "learned, falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3), "learned"),
     "learned, 4 rounds": Annealed(rules="learned", rounds=4),
-    "corpus, falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3), "corpus"),
-    "learned, hot": Annealed(10.0, (4.0, 2.0, 1.0, 0.5), (0.003, 0.01, 0.03, 0.1), "learned"),
+    "hot": Annealed(10.0, (4.0, 2.0, 1.0, 0.5), (0.003, 0.01, 0.03, 0.1)),
 }
 
 
@@ -219,14 +228,15 @@ def search(options: argparse.Namespace) -> None:
     of_features = options.part == "features"
     name = f"few_labels_search_{options.part}"
     rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
-    done = {(row["setting"], row["labelled"], row["partition"]) for row in rows}
+    done = {(row["setting"], row["features"], row["labelled"], row["partition"]) for row in rows}
     known = [n for n in FEATURES if n != "seminars"] if of_features else list(ANNEALED)
     sizes = options.sizes or [20]
     for setting, size, seed in product(options.settings or known, sizes, options.partitions):
-        if (setting, size, seed) in done:
+        features = setting if of_features else options.features
+        if (setting, features, size, seed) in done:
             continue
-        run = citations(size, seed, setting if of_features else options.features)
-        row: Row = {"setting": setting, "labelled": size, "partition": seed}
+        run = citations(size, seed, features)
+        row: Row = {"setting": setting, "features": features, "labelled": size, "partition": seed}
         if of_features:
             models = [ssvm(C, options.n_jobs).fit(*run.train.pair) for C in options.costs]
             best, row["supervised"] = best_of(run, "citations", models)
@@ -235,19 +245,23 @@ def search(options: argparse.Namespace) -> None:
         else:
             model, seconds = timed(annealed, run, ANNEALED[setting], options.n_jobs)
             models = model.round_models_
-            row |= {"features": options.features, "settings": ANNEALED[setting]._asdict()}
+            row["settings"] = ANNEALED[setting]._asdict()
         row["rounds"] = [scores(run.dev, "citations", m)["accuracy"] for m in models]
         row |= {"dev": max(row["rounds"]), "cpu_seconds": seconds.cpu}
         console.print(f"{setting}, {size} labelled, partition {seed}: {row['dev']:.2f}")
         rows.append(row)
         write_results(name, rows, quick=options.quick)
     lines = []
-    for setting, size in product(dict.fromkeys(row["setting"] for row in rows), sizes):
-        mine = [r for r in rows if (r["setting"], r["labelled"]) == (setting, size)]
+    names = dict.fromkeys((row["setting"], row["features"]) for row in rows)
+    for (setting, features), size in product(names, sizes):
+        kind = setting, features, size
+        mine = [r for r in rows if (r["setting"], r["features"], r["labelled"]) == kind]
         if mine:
             first = statistics.mean(r.get("supervised", r["rounds"][0]) for r in mine)
             best = statistics.mean(r["dev"] for r in mine)
-            lines.append([setting, str(size), f"{first:.2f}", f"{best:.2f}", str(len(mine))])
+            lines.append(
+                [f"{setting}: {features}", str(size), f"{first:.2f}", f"{best:.2f}", str(len(mine))]
+            )
     columns = ("setting", "labelled", "supervised", "dev", "partitions")
     print_table("development accuracy", columns, lines)
 
