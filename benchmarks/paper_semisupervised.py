@@ -168,7 +168,7 @@ def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
 
 
 #: The best two settings of the search, of which the development data choose one for each run.
-SEARCHED = ("corpus", "corpus, C 30, weight 0.1")
+SEARCHED = ("corpus, C 10, hot", "corpus, C 30, hot")
 
 
 def searched(run: Run, part: str, n_jobs: int) -> Row:
@@ -232,6 +232,10 @@ ANNEALED = {
     "corpus, C 100, weight 0.03": Annealed(C=100.0, weights=(0.03,), rules="corpus"),
     "corpus, C 30, 3 rounds": Annealed(C=30.0, rules="corpus", rounds=3),
     "corpus, C 30, hot": Annealed(30.0, (2.0, 1.0), (0.03, 0.1), "corpus"),
+    "corpus, C 30, hotter": Annealed(30.0, (4.0, 2.0, 1.0), (0.01, 0.03, 0.1), "corpus"),
+    "corpus, C 30, hot, heavier": Annealed(30.0, (2.0, 1.0), (0.1, 0.3), "corpus"),
+    "corpus, C 30, slow": Annealed(30.0, (3.0, 2.0, 1.4, 1.0), (0.03, 0.05, 0.07, 0.1), "corpus"),
+    "corpus, C 10, hot": Annealed(10.0, (2.0, 1.0), (0.1, 0.3), "corpus"),
     "learned, C 3": Annealed(C=3.0, weights=(0.3,), rules="learned"),
     "learned, C 30": Annealed(C=30.0, weights=(0.03,), rules="learned"),
     "learned, weight 0.03": Annealed(weights=(0.03,), rules="learned"),
