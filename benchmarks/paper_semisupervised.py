@@ -167,19 +167,17 @@ def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
     return row | of_test(run, part, models[best])
 
 
-#: The best two settings of the search, of which the development data choose one for each run.
-SEARCHED = ("corpus, C 10, hot", "corpus, C 30, hot")
+#: The best settings of the search on the development data of partition 0, for each size.
+SEARCHED = {5: "corpus, C 30, hot", 20: "corpus, C 30, hot", 300: "corpus, C 30, hot"}
 
 
-def searched(run: Run, part: str, n_jobs: int) -> Row:
-    """DASO with the setting and round that are best on the development data."""
-    rows = []
-    for setting in SEARCHED:
-        models = annealed(run, ANNEALED[setting], n_jobs).round_models_
-        best, dev = best_of(run, part, models)
-        row = {"setting": setting, "C": models[best].C, "dev": dev, "round": best}
-        rows.append(row | of_test(run, part, models[best]))
-    return max(rows, key=lambda row: row["dev"])
+def searched(run: Run, part: str, size: int, n_jobs: int) -> Row:
+    """DASO as the search found it, its best round on the development data."""
+    setting = SEARCHED[size]
+    models = annealed(run, ANNEALED[setting], n_jobs).round_models_
+    best, dev = best_of(run, part, models)
+    row = {"setting": setting, "C": models[best].C, "dev": dev, "round": best}
+    return row | of_test(run, part, models[best])
 
 
 def measure(part: str, options: argparse.Namespace) -> list[Row]:
@@ -297,7 +295,7 @@ def _run_one(
         costs = CRF_COSTS if system == "crf" else options.costs
         return timed(supervised, run, part, system, costs, options.n_jobs)
     if system == "daso-searched":
-        return timed(searched, run, part, options.n_jobs)
+        return timed(searched, run, part, size, options.n_jobs)
     known = done.get((size, run.name, "sdm"))
     C = known["C"] if known else options.costs[-1]
     if system in ("ours", "printed"):
