@@ -168,7 +168,7 @@ def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
 
 
 #: The best settings of the search on the development data of partition 0, for each size.
-SEARCHED = {5: "corpus, C 30, hot", 20: "corpus, C 30, hot", 300: "corpus, C 30, hot"}
+SEARCHED = {5: "corpus, C 30, hot", 20: "corpus, C 30, hot", 300: "corpus, C 10, hot"}
 
 
 def searched(run: Run, part: str, size: int, n_jobs: int) -> Row:
