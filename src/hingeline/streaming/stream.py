@@ -78,7 +78,7 @@ class Stream:
         self.fresh = 0  # examples at the end that only the last call has visited
         kept = vars(owner).get("_dual")
         if kept is not None:
-            clear_drift(kept.multipliers)
+            clear_drift(kept.planes())
             self.blocks = [owner.__dict__.pop("_dual")]
         elif "_stored" in vars(owner):
             if owner._stored is None:
@@ -176,7 +176,7 @@ class Stream:
             self._visit_all(problem, weights, whole, passes)
             return
         dual = self.owner._train(problem, weights, None if fresh_planes else whole)
-        clear_drift(dual.multipliers)
+        clear_drift(dual.planes())
         if not self.owner.warm_start:  # planes that lost their mass would add up from call to call
             dual.multipliers = choose_planes(dual.multipliers, np.arange(len(weights)))
         self.blocks, self.live, self.visits, self.fresh = [dual], None, 0.0, 0
@@ -532,7 +532,7 @@ def without_tables(compiled: Compiled) -> Compiled:
     problem = compiled.problem
     if not hasattr(problem, "token_gram"):
         return compiled
-    none = np.full(len(problem.gram_start), -1, dtype=np.int64)
+    none = np.full(len(problem.gram_row), -1, dtype=np.int64)
     return dataclasses.replace(
-        compiled, problem=problem._replace(token_gram=np.empty(0), gram_start=none)
+        compiled, problem=problem._replace(token_gram=np.empty(0), gram_row=none)
     )
