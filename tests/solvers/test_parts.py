@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -190,8 +189,9 @@ def test_long_sequences_take_few_more_passes_than_short_ones() -> None:
 def test_a_path_goes_on_from_parts_and_from_whole_outputs() -> None:
     X, Y = make_chains(6, [40] * 10)
     cold = ChainSSVM(1.0, tol=1e-6, random_state=0).fit(X, Y)
-    warm = ChainSSVM(0.9, tol=1e-6, random_state=0, warm_start=True).fit(X, Y)
-    other = copy.deepcopy(warm)
+    warm, other = (
+        ChainSSVM(0.9, tol=1e-6, random_state=0, warm_start=True).fit(X, Y) for _ in range(2)
+    )
     warm.set_params(C=1.0).fit(X, Y)
     assert warm.primal_objective_ == pytest.approx(cold.primal_objective_, rel=2e-6)
     assert warm.n_iter_ < cold.n_iter_
@@ -218,7 +218,7 @@ def test_a_path_goes_on_from_parts_and_from_whole_outputs() -> None:
 def test_parts_are_for_what_falls_apart(change: dict[str, Any], offered: bool) -> None:
     X, Y = make_chains(7, [4] * 5)
     model = ChainSSVM(**change)
-    model.classes_ = np.arange(L)
+    model.classes_, model.scheme_ = np.arange(L), None
     rows = sparse.csr_matrix(np.concatenate(X))
     problem = model._make(rows, np.arange(0, rows.shape[0] + 1, 4), np.concatenate(Y))
     found = model._solver_class(model._compile(problem))

@@ -48,7 +48,8 @@ class SDMInParts(PlaneSolver):
             self.make_room()
         else:
             none = np.zeros(0, dtype=np.int64)
-            self._place(start or parts.PartSet(empty_working_set(none), none, none), np.zeros(0))
+            known = start or parts.PartSet(empty_working_set(none), none, none)
+            self._place(known, np.zeros(len(known.start)))
         self.add(self.ws.alpha, 1.0, self.w)
         self.plan_stages_by_sample()
 
