@@ -46,14 +46,11 @@ class Constraint:
 
     Attributes
     ----------
-    weight : float
-        Cost of one unit of violation (r of the paper, 1000 as printed).
-    penalty : {"linear", "squared"}
-        Whether a violation or its square is multiplied with the weight.
+    weight : float; cost of one unit of violation (r of the paper, 1000 as printed)
+    penalty : {"linear", "squared"}; whether the weight multiplies a violation or its square
     hard : bool
         A broken hard constraint costs infinity, and prediction refuses to break it.
-    name : str or None
-        What reports call it; None writes the constraint itself.
+    name : str or None; what reports call it, by default the constraint itself
     """
 
     weight: float = WEIGHT
@@ -74,10 +71,8 @@ class Constraint:
         kind = type(self).__name__
         check_number(kind, "weight", self.weight)
         if not 0 <= self.weight < HARD:
-            raise ValueError(
-                f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}; "
-                "for a constraint that may never be broken pass hard=True."
-            )
+            what = f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}"
+            raise ValueError(f"{what}; for a constraint that may never be broken pass hard=True.")
         if not isinstance(self.hard, bool):
             raise TypeError(f"{kind}: hard must be True or False, got {self.hard!r}.")
         for name, words in self._choices:
@@ -147,7 +142,7 @@ class CorpusConstraint(Constraint):
     def __post_init__(self) -> None:
         super().__post_init__()
         kind = type(self).__name__
-        check_bounds(kind, self.equals, self.at_least, self.at_most)
+        _ = self.bounds  # which refuses what makes no sense
         check_number(kind, "scale", self.scale)
         if not self.scale > 0:
             raise ValueError(f"{kind}: scale must be positive, got {self.scale!r}.")
@@ -163,7 +158,7 @@ class CorpusConstraint(Constraint):
     @property
     def bounds(self) -> tuple[float, float]:
         """The interval of values that cost nothing."""
-        return check_bounds(type(self).__name__, self.equals, self.at_least, self.at_most)
+        return check_bounds(self)
 
     def _show_fields(self) -> dict[str, Any]:
         return super()._show_fields() | {"bounds": write_bounds(self)}
@@ -214,9 +209,8 @@ def check_match(kind: str, where: Any, argument: str) -> Match:
         try:
             re.compile(where)
         except re.error as error:
-            raise ValueError(
-                f"{kind}: {argument} is not a regular expression: {where!r} ({error})."
-            ) from None
+            what = f"{kind}: {argument} is not a regular expression"
+            raise ValueError(f"{what}: {where!r} ({error}).") from None
         return where
     if callable(where):
         return where
@@ -224,10 +218,8 @@ def check_match(kind: str, where: Any, argument: str) -> Match:
         if not where:
             raise ValueError(f"{kind}: {argument} is an empty list of words.")
         return tuple(sorted(where)) if isinstance(where, set | frozenset) else tuple(where)
-    raise TypeError(
-        f"{kind}: {argument} must be a regular expression, a list of words or a function of a "
-        f"token, got {where!r}."
-    )
+    what = "must be a regular expression, a list of words or a function of a token"
+    raise TypeError(f"{kind}: {argument} {what}, got {where!r}.")
 
 
 @lru_cache(maxsize=256)
@@ -287,25 +279,22 @@ def check_number(kind: str, name: str, value: Any) -> None:
         raise TypeError(f"{kind}: {name} must be a number, got {value!r}.")
 
 
-def check_bounds(kind: str, equals: Any, at_least: Any, at_most: Any) -> tuple[float, float]:
+def check_bounds(rule: Any) -> tuple[float, float]:
     """The interval in which a value costs nothing."""
-    given = {"equals": equals, "at_least": at_least, "at_most": at_most}
+    kind, names = type(rule).__name__, ("equals", "at_least", "at_most")
+    given = {name: getattr(rule, name) for name in names if getattr(rule, name) is not None}
     for name, value in given.items():
-        if value is None:
-            continue
         check_number(kind, name, value)
         if not value >= 0:
             raise ValueError(f"{kind}: {name} must not be negative, got {value!r}.")
-    if equals is not None and (at_least is not None or at_most is not None):
-        raise ValueError(f"{kind}: pass equals= or at_least= and at_most=, not both.")
-    if equals is None and at_least is None and at_most is None:
+    if not given:
         raise ValueError(f"{kind} needs equals=, at_least= or at_most=.")
-    if equals is not None:
-        at_least = at_most = equals
-    low = 0.0 if at_least is None else float(at_least)
-    high = math.inf if at_most is None else float(at_most)
+    if "equals" in given and len(given) > 1:
+        raise ValueError(f"{kind}: pass equals= or at_least= and at_most=, not both.")
+    low, high = (given.get("equals", given.get(name)) for name in names[1:])
+    low, high = 0.0 if low is None else float(low), math.inf if high is None else float(high)
     if low > high:
-        raise ValueError(f"{kind}: at_least={at_least!r} is above at_most={at_most!r}.")
+        raise ValueError(f"{kind}: at_least={rule.at_least!r} is above at_most={rule.at_most!r}.")
     return low, high
 
 

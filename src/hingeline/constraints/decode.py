@@ -237,13 +237,11 @@ def constrained_decode(
     ----------
     constraints : iterable of Constraint
     X : iterable of sequences of tokens
-    classes : sequence
-        The labels, in the order of the columns of ``scores``.
+    classes : sequence of labels, in the order of the columns of ``scores``
     scores : ndarray of shape (tokens, labels)
         Of all sequences, one after the other; weights of first and last labels are added to the
         first and last row of each sequence.
-    transitions : ndarray of shape (labels, labels)
-        From the first index to the second.
+    transitions : ndarray of shape (labels, labels), from the first index to the second
     beam : int or None
         Hypotheses that the beam keeps at most; it starts with few and widens until the labels
         are proven best. None: it widens as long as that takes. Python predicates are heeded by
@@ -253,8 +251,7 @@ def constrained_decode(
 
     Returns
     -------
-    int32 ndarray of shape (tokens,)
-        Numbers into ``classes``.
+    int32 ndarray of shape (tokens,), numbers into ``classes``
     """
     if beam is not None:
         positive("beam", beam, integer=True)
@@ -283,9 +280,8 @@ def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}, expected {shape}.")
     if not np.all(np.isfinite(array)):
-        raise ValueError(
-            f"{name} must be finite; forbid labels by a hard constraint instead of an infinity."
-        )
+        what = f"{name} must be finite"
+        raise ValueError(f"{what}; forbid labels by a hard constraint instead of an infinity.")
     return array
 
 

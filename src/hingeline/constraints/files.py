@@ -50,12 +50,7 @@ def load_constraints(
     source : str or path
         A file, or the name of a set that comes with the library: ``"citations"`` (fields of a
         citation, as in the literature) or ``"seminars"`` (seminar announcements, IOB2 tags).
-    y : iterable of label sequences, optional
-        The labelled set, which ``[label_shares]`` asks for.
-
-    Returns
-    -------
-    list of Constraint
+    y : iterable of label sequences, the labelled set that ``[label_shares]`` asks for; optional
 
     Examples
     --------
@@ -68,10 +63,8 @@ def load_constraints(
         raise IsADirectoryError(f"{source} is a folder; pass a TOML file.")
     if not path.exists():
         if name not in _SHIPPED:
-            raise FileNotFoundError(
-                f"{source}: no such file; pass a TOML file or one of the sets that come with the "
-                f"library: {', '.join(_SHIPPED)}."
-            )
+            how = "pass a TOML file or one of the sets that come with the library"
+            raise FileNotFoundError(f"{source}: no such file; {how}: {', '.join(_SHIPPED)}.")
         name += ".toml"
         path = resources.files("hingeline.constraints") / name
     return _File(name, path.read_bytes(), y).read()

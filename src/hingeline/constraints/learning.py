@@ -37,8 +37,7 @@ def learn_constraints(
 
     Parameters
     ----------
-    constraints : iterable of Constraint
-        Hard ones stay as they are.
+    constraints : iterable of Constraint; hard ones stay as they are
     X, Y : sequences of words, and their labels
 
     Returns

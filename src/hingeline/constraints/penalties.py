@@ -7,40 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import one_of
+from hingeline._checks import Array, one_of
 from hingeline._jit import kernel
-from hingeline.constraints import rules, switches
-from hingeline.constraints.base import (
-    HARD,
-    Constraint,
-    CorpusConstraint,
-    InstanceConstraint,
-    as_group,
-    find_matches,
-    measure_excess,
-    pick_words,
-)
-from hingeline.constraints.switches import (
-    ALL_SEGMENTS,
-    CHANGES,
-    SEGMENTS,
-    SHARE,
-    Array,
-    CompiledConstraints,
-    State,
-)
+from hingeline.constraints import base, rules, switches
+from hingeline.constraints.switches import CompiledConstraints, State
 from hingeline.core.loop import outside
 
 
-def as_constraints(constraints: Any) -> list[Constraint]:
+def as_constraints(constraints: Any) -> list[base.Constraint]:
     """A list of constraints, checked; one alone is a list of one."""
-    found = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+    found = [constraints] if isinstance(constraints, base.Constraint) else list(constraints)
     for number, constraint in enumerate(found):
-        if not isinstance(constraint, Constraint):
-            raise TypeError(
-                f"constraints[{number}] is not a constraint of hingeline.constraints: "
-                f"{constraint!r}."
-            )
+        if not isinstance(constraint, base.Constraint):
+            what = f"constraints[{number}] is not a constraint of hingeline.constraints"
+            raise TypeError(f"{what}: {constraint!r}.")
     return found
 
 
@@ -66,10 +46,10 @@ class _Builder:
         self.token_cost: list[Array] = []
         self.segment_cost: list[Array] = []
         self.length_cost: list[list[float]] = []
-        self.repeats: list[tuple[list[int], Constraint]] = []
+        self.repeats: list[tuple[list[int], base.Constraint]] = []
         self.order: list[tuple[int, int, float]] = []
         self.bad: list[Array] = []
-        self.corpus: list[tuple[int, int, CorpusConstraint]] = []
+        self.corpus: list[tuple[int, int, base.CorpusConstraint]] = []
 
     def number(self, labels: Iterable[Any]) -> list[int]:
         """The numbers of the labels that are among the classes."""
@@ -91,10 +71,10 @@ class _Builder:
 
     def find_groups(self, labels: Sequence[Any]) -> list[int]:
         """The groups of a constraint on each of its labels, or on all labels."""
-        items = [as_group(item) for item in labels] or [(label,) for label in self.classes]
+        items = [base.as_group(item) for item in labels] or [(label,) for label in self.classes]
         return [g for g in map(self.find_group, items) if g is not None]
 
-    def add(self, rule: Constraint) -> None:
+    def add(self, rule: base.Constraint) -> None:
         one = rule.finite_penalty(1.0)
         match rule:
             case rules.AtMostOneSegment():
@@ -116,11 +96,11 @@ class _Builder:
                 self.charge_others(self.last, rule.labels, one)
             case rules.Words():
                 hits = self.map_tokens(
-                    lambda x: find_matches(rule.words, rule.ignore_case, x, rule.after)
+                    lambda x: base.find_matches(rule.words, rule.ignore_case, x, rule.after)
                 )
                 self.charge_others(np.flatnonzero(hits), rule.label, one)
             case rules.OnlyWords():
-                hits = self.map_tokens(lambda x: find_matches(rule.words, rule.ignore_case, x))
+                hits = self.map_tokens(lambda x: base.find_matches(rule.words, rule.ignore_case, x))
                 columns = np.array(self.number(rule.label), dtype=np.int64)
                 self.unary[np.ix_(np.flatnonzero(~hits), columns)] += one
             case rules.ChangeOnlyAt():
@@ -136,20 +116,20 @@ class _Builder:
                 if A is not None and B is not None:
                     self.order.append((A, B, one))
             case rules.Share():
-                self.add_corpus(rule, SHARE, self.find_group(rule.label))
+                self.add_corpus(rule, switches.SHARE, self.find_group(rule.label))
             case rules.ChangeShare():
-                self.add_corpus(rule, CHANGES, len(self.bad))
+                self.add_corpus(rule, switches.CHANGES, len(self.bad))
                 self.bad.append(self.map_tokens(rule.find_bad_changes))
             case rules.AverageSegments(label=None):
-                self.add_corpus(rule, ALL_SEGMENTS, len(self.first))
+                self.add_corpus(rule, switches.ALL_SEGMENTS, len(self.first))
             case rules.AverageSegments():
-                self.add_corpus(rule, SEGMENTS, self.find_group(rule.label))
+                self.add_corpus(rule, switches.SEGMENTS, self.find_group(rule.label))
             case _:
                 raise TypeError(f"{type(rule).__name__} cannot be compiled.")
 
     def add_counts(self, rule: Any, tables: list[Array], bounds: tuple[float, float]) -> None:
         counts = range(self.longest + 2)
-        costs = np.array([rule.finite_penalty(measure_excess(n, *bounds)) for n in counts])
+        costs = np.array([rule.finite_penalty(base.measure_excess(n, *bounds)) for n in counts])
         for g in self.find_groups(rule.labels):
             tables[g] += costs
 
@@ -160,7 +140,7 @@ class _Builder:
             others = np.setdiff1d(np.arange(len(self.classes)), wanted)
             self.unary[np.ix_(rows, others)] += cost
 
-    def add_corpus(self, rule: CorpusConstraint, kind: int, target: int | None) -> None:
+    def add_corpus(self, rule: base.CorpusConstraint, kind: int, target: int | None) -> None:
         if target is not None:
             self.corpus.append((kind, target, rule))
 
@@ -187,7 +167,7 @@ class _Builder:
         token_cost = np.array(self.token_cost, dtype=np.float64).reshape(G, width)
         segment_cost = np.array(self.segment_cost, dtype=np.float64).reshape(G, width)
         prices = [
-            (c.scale, HARD if c.hard else c.weight, c.penalty == "squared" and not c.hard)
+            (c.scale, base.HARD if c.hard else c.weight, c.penalty == "squared" and not c.hard)
             for _, _, c in self.corpus
         ]
         return CompiledConstraints(
@@ -233,28 +213,23 @@ class Penalties:
 
     Parameters
     ----------
-    constraints : iterable of Constraint
-        Of all kinds.
+    constraints : iterable of Constraint, of all kinds
     X : iterable of sequences of tokens
-    classes : sequence
-        The labels; label k of the compiled form is ``classes[k]``.
-    token : callable, str or int, optional
-        What of a token is its word; None where tokens are words.
+    classes : sequence of labels; label k of the compiled form is ``classes[k]``
+    token : callable, str or int; what of a token is its word, None where tokens are words
     unknown : {"warn", "ignore", "error"}
         What to do about labels that are not among ``classes``, as a small labelled set may lack
         some. They are left out, and so are constraints on nothing else.
 
     Attributes
     ----------
-    compiled : CompiledConstraints
-        The constraints that have a compiled form: all but Python predicates.
-    predicates : list of Predicate
-        The ones that have not: with them everything is slower.
+    compiled : CompiledConstraints; those that have a compiled form: all but Python predicates
+    predicates : list of Predicate; with them everything is slower
     """
 
     def __init__(
         self,
-        constraints: Iterable[Constraint],
+        constraints: Iterable[base.Constraint],
         X: Iterable[Sequence[Any]],
         classes: Sequence[Any],
         *,
@@ -263,7 +238,7 @@ class Penalties:
     ) -> None:
         one_of("unknown", unknown, ("warn", "ignore", "error"))
         self.constraints = as_constraints(constraints)
-        self.words = pick_words(X, token)
+        self.words = base.pick_words(X, token)
         self.classes = list(classes)
         self.predicates = [c for c in self.constraints if isinstance(c, rules.Predicate)]
         builder = _Builder(self.words, self.classes)
@@ -299,13 +274,11 @@ class SwitchEvaluator:
     Parameters
     ----------
     penalties : Penalties
-    labels : int ndarray of shape (tokens,)
-        Labels of all sequences, one after the other, as numbers; copied.
+    labels : int ndarray of shape (tokens,); numbers of the labels of all sequences, copied
 
     Attributes
     ----------
-    labels : int32 ndarray of shape (tokens,)
-        The labels as switched so far.
+    labels : int32 ndarray of shape (tokens,); the labels as switched so far
     """
 
     def __init__(self, penalties: Penalties, labels: Array) -> None:
@@ -363,7 +336,7 @@ class SwitchEvaluator:
 class CheckRow(NamedTuple):
     """What one constraint found."""
 
-    constraint: Constraint
+    constraint: base.Constraint
     sequences: tuple[int, ...]  # those that break it; none for a corpus constraint
     violation: float  # sum over all sequences
     cost: float  # sum of the penalties
@@ -416,7 +389,7 @@ class CheckReport(NamedTuple):
 
 
 def check(
-    constraints: Iterable[Constraint],
+    constraints: Iterable[base.Constraint],
     X: Iterable[Sequence[Any]],
     Y: Iterable[Sequence[Any]],
     *,
@@ -432,10 +405,6 @@ def check(
     token : callable, str or int, optional
         What of a token is its word (a function, a key or a column); None where tokens are words.
 
-    Returns
-    -------
-    CheckReport
-
     Examples
     --------
     >>> from hingeline.constraints import StartsWith
@@ -444,7 +413,7 @@ def check(
     (False, (0,))
     """
     found = as_constraints(constraints)
-    words, labels = pick_words(X, token), [list(y) for y in Y]
+    words, labels = base.pick_words(X, token), [list(y) for y in Y]
     if len(words) != len(labels):
         raise ValueError(f"X has {len(words)} sequences but Y has {len(labels)}.")
     for i, (x, y) in enumerate(zip(words, labels, strict=True)):
@@ -452,13 +421,11 @@ def check(
             raise ValueError(f"sequence {i} has {len(x)} tokens but {len(y)} labels.")
     rows = []
     for constraint in found:
-        if isinstance(constraint, CorpusConstraint):
-            value = constraint.value(words, labels)
-            violation = constraint.violation(words, labels)
-            cost = constraint.cost(words, labels)
-            rows.append(CheckRow(constraint, (), violation, cost, value))
+        if isinstance(constraint, base.CorpusConstraint):
+            facts = constraint.violation, constraint.cost, constraint.value
+            rows.append(CheckRow(constraint, (), *(fact(words, labels) for fact in facts)))
             continue
-        assert isinstance(constraint, InstanceConstraint)
+        assert isinstance(constraint, base.InstanceConstraint)
         each = [constraint.violation(x, y) for x, y in zip(words, labels, strict=True)]
         broken = tuple(i for i, violation in enumerate(each) if violation > 0)
         cost = math.fsum(constraint.cost(words[i], labels[i]) for i in broken)

@@ -6,35 +6,18 @@ points squared for the share of a label, the plain fraction for the share of cha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, ClassVar
 
-from hingeline.constraints.base import (
-    PUNCTUATION,
-    WEIGHT,
-    Constraint,
-    CorpusConstraint,
-    InstanceConstraint,
-    Labels,
-    Match,
-    as_group,
-    check_bounds,
-    check_match,
-    find_matches,
-    flatten_labels,
-    measure_excess,
-    run_lengths,
-    write_bounds,
-    write_label,
-    write_match,
-)
+from hingeline.constraints import base
 
 
 @dataclass(frozen=True)
-class _WordRule(InstanceConstraint):
-    words: Match
+class _WordRule(base.InstanceConstraint):
+    words: base.Match
     label: Any
     ignore_case: bool = field(default=False, kw_only=True)
     _label_fields = ("label",)
@@ -49,8 +32,7 @@ class Words(_WordRule):
     ----------
     words : str, list of str or callable
         A regular expression for the whole word, the words themselves, or a predicate of a token.
-    label : label or tuple of labels
-        What the words must carry: this label, or one of these.
+    label : label, or tuple of labels of which one will do
     ignore_case : bool
     after : str, optional
         Only where the tokens before, joined by spaces, end in a match of this regular expression
@@ -74,15 +56,14 @@ class Words(_WordRule):
         if self.after is not None:
             if not isinstance(self.after, str):
                 raise TypeError(f"Words: after must be a regular expression, got {self.after!r}.")
-            check_match("Words", self.after, "after")
+            base.check_match("Words", self.after, "after")
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = find_matches(self.words, self.ignore_case, x, self.after)
+        found = base.find_matches(self.words, self.ignore_case, x, self.after)
         return [1.0 for hit, a in zip(found, y, strict=True) if hit and a not in self.label]
 
     def _show_fields(self) -> dict[str, Any]:
-        place = "" if self.after is None else f" after {self.after}"
-        return super()._show_fields() | {"place": place}
+        return super()._show_fields() | {"place": f" after {self.after}" if self.after else ""}
 
 
 class OnlyWords(_WordRule):
@@ -99,27 +80,27 @@ class OnlyWords(_WordRule):
     _words = "{label} only on {words}"
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
-        found = find_matches(self.words, self.ignore_case, x)
+        found = base.find_matches(self.words, self.ignore_case, x)
         return [1.0 for hit, a in zip(found, y, strict=True) if not hit and a in self.label]
 
 
 @dataclass(frozen=True)
-class _ChangeRule(Constraint):
-    where: Match = PUNCTUATION
+class _ChangeRule(base.Constraint):
+    where: base.Match = base.PUNCTUATION
     side: str = field(default="before", kw_only=True)
     ignore_case: bool = field(default=False, kw_only=True)
     _match_fields = ("where",)
-    _choices = (*Constraint._choices, ("side", "'before', 'after' or 'either'"))
+    _choices = (*base.Constraint._choices, ("side", "'before', 'after' or 'either'"))
 
     def find_bad_changes(self, x: Sequence[Any]) -> list[bool]:
         """For each position whether a change of label between it and its predecessor counts."""
-        hit = find_matches(self.where, self.ignore_case, x)
+        hit = base.find_matches(self.where, self.ignore_case, x)
         before, after = self.side != "after", self.side != "before"
         pairs = [not ((a and before) or (b and after)) for a, b in pairwise(hit)]
         return [False, *pairs][: len(hit)]
 
 
-class ChangeOnlyAt(_ChangeRule, InstanceConstraint):
+class ChangeOnlyAt(_ChangeRule, base.InstanceConstraint):
     """The label changes only where a token matches; every other change counts.
 
     Parameters
@@ -140,15 +121,14 @@ class ChangeOnlyAt(_ChangeRule, InstanceConstraint):
 
 
 @dataclass(frozen=True)
-class Follows(InstanceConstraint):
+class Follows(base.InstanceConstraint):
     """A label stands only directly after one of these labels; at the start only if allowed.
 
     Parameters
     ----------
     label : label or tuple of labels
     after : label or tuple of labels
-    start : bool
-        Whether the label may stand at the start of a sequence.
+    start : bool; whether the label may stand at the start of a sequence
 
     Examples
     --------
@@ -169,7 +149,7 @@ class Follows(InstanceConstraint):
 
 
 @dataclass(frozen=True)
-class Before(InstanceConstraint):
+class Before(base.InstanceConstraint):
     """No token of ``second`` comes before a token of ``first``; violated or not, 1 or 0.
 
     Parameters
@@ -197,7 +177,7 @@ class Before(InstanceConstraint):
 
 
 @dataclass(frozen=True)
-class Predicate(InstanceConstraint):
+class Predicate(base.InstanceConstraint):
     """Any Python function of a sequence: the slow way, for what nothing else says.
 
     Parameters
@@ -213,9 +193,8 @@ class Predicate(InstanceConstraint):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not callable(self.function):
-            raise TypeError(
-                f"Predicate wants a function of (tokens, labels), got {self.function!r}."
-            )
+            what = "Predicate wants a function of (tokens, labels)"
+            raise TypeError(f"{what}, got {self.function!r}.")
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         value = self.function(x, y)
@@ -223,49 +202,39 @@ class Predicate(InstanceConstraint):
             return [0.0 if value else 1.0]
         violation = float(value)
         if not violation >= 0:
-            raise ValueError(
-                f"{self.title}: a predicate returns True, False or a violation that is not "
-                f"negative, got {value!r}."
-            )
+            what = "a predicate returns True, False or a violation that is not negative"
+            raise ValueError(f"{self.title}: {what}, got {value!r}.")
         return [violation]
 
     def _show_fields(self) -> dict[str, Any]:
-        return {"function": write_match(self.function)}
+        return {"function": base.write_match(self.function)}
 
 
 @dataclass(frozen=True, init=False)
-class _OfLabels(InstanceConstraint):
+class _OfLabels(base.InstanceConstraint):
     """The labels come one by one; ``penalty=None`` is the form that the kind has by default."""
 
-    labels: Labels
+    labels: base.Labels
     _penalty: ClassVar[str] = "linear"
     _needs_labels: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *labels: Any,
-        weight: float = WEIGHT,
-        penalty: str | None = None,
-        hard: bool = False,
-        name: str | None = None,
-    ) -> None:
-        form = self._penalty if penalty is None else penalty
-        kind = type(self).__name__
+    def __init__(self, *labels: Any, penalty: str | None = None, **common: Any) -> None:
+        form, kind = self._penalty if penalty is None else penalty, type(self).__name__
         if self._needs_labels and not labels:
             raise ValueError(f"{kind} needs at least one label, as in {kind}('author').")
-        groups = [as_group(a) if isinstance(a, list | set | frozenset) else a for a in labels]
+        groups = [base.as_group(a) if isinstance(a, list | set | frozenset) else a for a in labels]
         for item in groups:
-            as_group(item)
+            base.as_group(item)
         self._assign("labels", tuple(groups))
-        super().__init__(weight=weight, penalty=form, hard=hard, name=name)
+        super().__init__(penalty=form, **common)
 
     def _count_segments(self, y: Sequence[Any]) -> list[int]:
         """Numbers of segments of the labels given, or of all that occur."""
         labels = self.labels or list(dict.fromkeys(y))
-        return [len(run_lengths([a in as_group(label) for a in y])) for label in labels]
+        return [len(base.run_lengths([a in base.as_group(label) for a in y])) for label in labels]
 
     def _show_fields(self) -> dict[str, Any]:
-        each = ", ".join(map(write_label, self.labels)) or "each label"
+        each = ", ".join(map(base.write_label, self.labels)) or "each label"
         return {"each": each} | super()._show_fields()
 
 
@@ -348,7 +317,7 @@ class Occurs(_OfLabels):
     equals: int | None
     unit: str
     _needs_labels = True
-    _choices = (*Constraint._choices, ("unit", "'tokens' or 'segments'"))
+    _choices = (*base.Constraint._choices, ("unit", "'tokens' or 'segments'"))
     _words = "{each} occurs {bounds} times ({unit})"
 
     def __init__(
@@ -363,23 +332,23 @@ class Occurs(_OfLabels):
         own = {"at_least": at_least, "at_most": at_most, "equals": equals, "unit": unit}
         for name, value in own.items():
             self._assign(name, value)
-        check_bounds("Occurs", equals, at_least, at_most)
+        _ = self.bounds  # which refuses what makes no sense
         super().__init__(*labels, **common)
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The interval of counts that cost nothing."""
-        return check_bounds("Occurs", self.equals, self.at_least, self.at_most)
+        return base.check_bounds(self)
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         if self.unit == "segments":
             counts = self._count_segments(y)
         else:
-            counts = [sum(a in as_group(label) for a in y) for label in self.labels]
-        return [measure_excess(n, *self.bounds) for n in counts]
+            counts = [sum(a in base.as_group(label) for a in y) for label in self.labels]
+        return [base.measure_excess(n, *self.bounds) for n in counts]
 
     def _show_fields(self) -> dict[str, Any]:
-        return super()._show_fields() | {"bounds": write_bounds(self, "exactly ")}
+        return super()._show_fields() | {"bounds": base.write_bounds(self, "exactly ")}
 
 
 @dataclass(frozen=True, init=False)
@@ -389,8 +358,7 @@ class MinLength(_OfLabels):
     Parameters
     ----------
     *labels
-    length : int
-        A shorter segment is violated by the number of tokens it lacks.
+    length : int; a shorter segment is violated by the number of tokens it lacks
     **common
         ``weight``, ``penalty``, ``hard`` and ``name``, as for all constraints.
     """
@@ -408,21 +376,19 @@ class MinLength(_OfLabels):
         return [
             max(self.length - n, 0.0)
             for label in self.labels or dict.fromkeys(y)
-            for n in run_lengths([a in as_group(label) for a in y])
+            for n in base.run_lengths([a in base.as_group(label) for a in y])
         ]
 
 
 @dataclass(frozen=True)
-class Share(CorpusConstraint):
+class Share(base.CorpusConstraint):
     """The share of tokens that carry a label, between 0 and 1.
 
     Parameters
     ----------
-    label : label or tuple of labels
-        A tuple of labels counts as one label.
+    label : label, or tuple of labels that counts as one
     equals, at_least, at_most : float, optional
-    scale : float, default 100
-        The violation is measured in percentage points, as the paper prints it.
+    scale : float, default 100: violations in percentage points, as the paper prints them
 
     Examples
     --------
@@ -443,22 +409,16 @@ class Share(CorpusConstraint):
 
         Parameters
         ----------
-        y : iterable of label sequences
-            A sequence that is None (unlabelled) is left out.
-        slack : float
-            Shares may lie this far on either side; 0 asks for equality.
+        y : iterable of label sequences; what is None (unlabelled) is left out
+        slack : float; how far shares may lie on either side, 0 asks for equality
         **common
             ``weight``, ``penalty``, ``hard`` or ``scale`` of all of them.
         """
-        counts: dict[Any, int] = {}
-        for labels in y:
-            for a in () if labels is None else labels:
-                a = a.item() if hasattr(a, "item") else a
-                counts[a] = counts.get(a, 0) + 1
-        total = sum(counts.values())
-        if not total:
+        known = (a for labels in y if labels is not None for a in labels)
+        counts = Counter(a.item() if hasattr(a, "item") else a for a in known)
+        if not counts:
             raise ValueError("Share.from_labels needs at least one labelled token.")
-        shares = {a: n / total for a, n in counts.items()}
+        shares = {a: n / counts.total() for a, n in counts.items()}
         if not slack:
             return [cls(a, equals=share, **common) for a, share in shares.items()]
         return [
@@ -472,7 +432,7 @@ class Share(CorpusConstraint):
 
 
 @dataclass(frozen=True)
-class ChangeShare(_ChangeRule, CorpusConstraint):
+class ChangeShare(_ChangeRule, base.CorpusConstraint):
     """The share of label changes at tokens that do not match, 0 where there are no changes.
 
     Parameters
@@ -487,28 +447,24 @@ class ChangeShare(_ChangeRule, CorpusConstraint):
     _words = "share of changes not at {where} is {bounds}"
 
     def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
-        changes = bad = 0
+        wrong: list[bool] = []  # of every change
         for x, y in zip(X, Y, strict=True):
-            wrong = self.find_bad_changes(x)
-            for t in range(1, len(y)):
-                if y[t] != y[t - 1]:
-                    changes += 1
-                    bad += wrong[t]
-        return bad / changes if changes else 0.0
+            bad = self.find_bad_changes(x)
+            wrong += [bad[t] for t in range(1, len(y)) if y[t] != y[t - 1]]
+        return sum(wrong) / len(wrong) if wrong else 0.0
 
     def _show_fields(self) -> dict[str, Any]:
-        where = "punctuation" if self.where == PUNCTUATION else "tokens that match"
+        where = "punctuation" if self.where == base.PUNCTUATION else "tokens that match"
         return super()._show_fields() | {"where": where}
 
 
 @dataclass(frozen=True)
-class AverageSegments(CorpusConstraint):
+class AverageSegments(base.CorpusConstraint):
     """The average number of segments of a label per sequence, or of all labels together.
 
     Parameters
     ----------
-    label : label, tuple of labels or None
-        None counts the segments of all labels.
+    label : label, tuple of labels, or None for the segments of all labels
     equals, at_least, at_most : float, optional
     scale : float, default 1
     """
@@ -520,19 +476,15 @@ class AverageSegments(CorpusConstraint):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.label is not None:
-            self._assign("label", flatten_labels("AverageSegments", self.label))
+            self._assign("label", base.flatten_labels("AverageSegments", self.label))
 
     def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         if not len(Y):
             return 0.0
-        found = 0
-        for y in Y:
-            if self.label is None:
-                found += sum(t == 0 or y[t] != y[t - 1] for t in range(len(y)))
-            else:
-                found += len(run_lengths([a in self.label for a in y]))
-        return found / len(Y)
+        if self.label is None:
+            return sum(1 for y in Y for _ in groupby(y)) / len(Y)
+        return sum(len(base.run_lengths([a in self.label for a in y])) for y in Y) / len(Y)
 
     def _show_fields(self) -> dict[str, Any]:
-        of_label = "" if self.label is None else f" of {write_label(self.label)}"
+        of_label = "" if self.label is None else f" of {base.write_label(self.label)}"
         return super()._show_fields() | {"of_label": of_label}

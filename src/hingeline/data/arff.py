@@ -347,10 +347,8 @@ def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
     n, n_labels = data.X.shape[1], data.Y.shape[1]
     most = max(n if features is None else 0, n_labels if labels is None else 0)
     if most > _MAX_UNNAMED:
-        what = (
-            f"there are {most:,} columns, and ARFF declares at most {_MAX_UNNAMED:,} without names"
-        )
-        raise ValueError(f"{what}: renumber them.")
+        what = f"ARFF declares at most {_MAX_UNNAMED:,} without names"
+        raise ValueError(f"there are {most:,} columns, and {what}: renumber them.")
     features = [f"x{k + 1}" for k in range(n)] if features is None else features
     return features, [f"label{k}" for k in range(n_labels)] if labels is None else labels
 

@@ -36,14 +36,12 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
 
     Parameters
     ----------
-    probability, right : array-like of shape (predictions,)
-        Of every prediction, and whether it was right.
+    probability, right : array-like of shape (predictions,), the latter whether each was right
     n_bins : int, default=15
 
     Returns
     -------
-    float
-        Between 0 and 1; ``nan`` without predictions.
+    float between 0 and 1; ``nan`` without predictions
 
     Examples
     --------
@@ -117,8 +115,7 @@ class CalibratedChain(BaseEstimator):
 
     Parameters
     ----------
-    model : ChainSSVM
-        Fitted; it is not changed.
+    model : fitted ChainSSVM, which is not changed
     method : {"isotonic", "sigmoid"}, default="isotonic"
         Steps (needs some hundred predictions), or a logistic curve (two parameters).
 
@@ -145,12 +142,9 @@ class CalibratedChain(BaseEstimator):
     method: str = "isotonic"
 
     def fit(self, X: Any, y: Any, lengths: Any = None) -> CalibratedChain:
-        """Learn what margins mean.
+        """Learn what margins mean from sequences that the model was not trained on.
 
-        Parameters
-        ----------
-        X, y, lengths : as for ``ChainSSVM.fit``
-            Sequences that the model was not trained on.
+        X, y and lengths are as for ``ChainSSVM.fit``.
         """
         one_of("method", self.method, METHODS)
         if not hasattr(self.model, "predict_max_marginals"):
@@ -234,9 +228,7 @@ class CalibratedChain(BaseEstimator):
     ) -> list[list[tuple[str, int, int, float]]]:
         """Predicted spans, each with the probability that its type and both its ends are right.
 
-        Returns
-        -------
-        list of list of (type, first token, token after the last, probability)
+        A list for each sequence, of (type, first token, token after the last, probability).
         """
         check_is_fitted(self, "token_map_")
         text = "the model's labels are not span tags such as B-NP and O"

@@ -124,9 +124,8 @@ def read_blocks(model: Any) -> Blocks:
     layout = _read_layout(model)
     is_chain, has_boundary = "emission" in layout, "start" in layout
     if not (is_chain or ("coef" in layout and set(layout) <= {"coef", "intercept"})):
-        raise TypeError(
-            f"{type(model).__name__} cannot be inspected: pass a ChainSSVM or a MulticlassSSVM."
-        )
+        what = f"{type(model).__name__} cannot be inspected"
+        raise TypeError(f"{what}: pass a ChainSSVM or a MulticlassSSVM.")
     labels = model.classes_.tolist()
     n = len(labels)
     features = model.emission_coef_ if is_chain else model.coef_
@@ -172,8 +171,7 @@ def top_features(
     model : fitted ChainSSVM or MulticlassSSVM
     n : int, default=10
         For each label, the n largest positive weights and the n smallest negative ones.
-    feature_names : sequence of str, optional
-        One per feature; the default is the model's own names, or x0, x1, ... where it has none.
+    feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
 
     Returns
     -------
@@ -249,12 +247,9 @@ class Explanation:
 
     Attributes
     ----------
-    chosen, other : list
-        The predicted labels, and those they are compared with.
-    score, other_score : float
-        Their scores under the model.
-    margin : float
-        ``score − other_score``, which is the sum of the contributions.
+    chosen, other : list; the predicted labels, and those they are compared with
+    score, other_score : float; their scores under the model
+    margin : float; ``score − other_score``, which is the sum of the contributions
     rows : list of Contribution
         The largest in absolute value first; those of exactly zero are left out.
     """
@@ -319,17 +314,11 @@ def explain(
     model : fitted ChainSSVM or MulticlassSSVM
     x : array-like or sparse matrix
         One sequence (tokens, features), or one example (features,) of a MulticlassSSVM.
-    index : int, optional
-        If given, x is what ``predict`` takes, and ``x[index]`` is explained.
+    index : int; if given, x is what ``predict`` takes, and ``x[index]`` is explained
     against : sequence of labels, optional
         Compare with these, say the true ones; a MulticlassSSVM takes one label or a list of it.
         The default is the runner-up: the labels of the second highest score.
-    feature_names : sequence of str, optional
-        One per feature; the default is the model's own names, or x0, x1, ... where it has none.
-
-    Returns
-    -------
-    Explanation
+    feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
 
     Examples
     --------

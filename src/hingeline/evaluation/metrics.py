@@ -88,10 +88,8 @@ def _lists(y: Any, name: str) -> list[list[Any]]:
     found = []
     for i, labels in enumerate(y):
         if not is_list(labels):
-            raise TypeError(
-                f"{name}[{i}] is {labels!r}, not a sequence of labels: pass a list of sequences, "
-                f"or [{name}] for a single one."
-            )
+            what = f"{name}[{i}] is {labels!r}, not a sequence of labels"
+            raise TypeError(f"{what}: pass a list of sequences, or [{name}] for a single one.")
         found.append(labels.tolist() if hasattr(labels, "tolist") else list(labels))
     return found
 
@@ -118,10 +116,8 @@ def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | N
     name = scheme_name(scheme)
     for label in pairs.labels:
         if not is_tag(label):
-            raise ValueError(
-                f"{label!r} is not a span tag, so spans by {name} cannot be found: pass "
-                "scheme=None to leave spans out."
-            )
+            what = f"{label!r} is not a span tag, so spans by {name} cannot be found"
+            raise ValueError(f"{what}: pass scheme=None to leave spans out.")
     return True, name
 
 
@@ -248,8 +244,7 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
 
     Parameters
     ----------
-    y_true, y_pred : array-like or sparse matrix of shape (n_samples, n_labels)
-        Indicators.
+    y_true, y_pred : indicators, array-like or sparse matrix of shape (n_samples, n_labels)
     sample_weight : array-like of shape (n_samples,), optional
 
     Returns
@@ -317,20 +312,13 @@ class Evaluation:
     n_sequences, n_tokens : int
     token_accuracy, sequence_accuracy : float
         Share of tokens labelled right, and of sequences without a wrong token.
-    scheme : str or None
-        Tag scheme; None if labels are not span tags.
-    mode : str
-        How spans were read.
-    spans : SpanScores or None
-        Scores of spans; None if labels are not span tags.
-    per_label : tuple of Score
-        Scores of each label, token by token.
-    labels : tuple
-        All labels that are true or predicted: the rows and columns of ``confusion``.
-    confusion : int ndarray of shape (labels, labels)
-        ``[a, b]``: tokens whose label is a and predicted as b.
-    intervals : dict of str to (low, high)
-        Bootstrap intervals by score; empty if not asked for.
+    scheme : str or None; tag scheme, None if labels are not span tags
+    mode : str; how spans were read
+    spans : SpanScores or None; None if labels are not span tags
+    per_label : tuple of Score; of each label, token by token
+    labels : tuple; all that are true or predicted, the rows and columns of ``confusion``
+    confusion : int ndarray (labels, labels); ``[a, b]``: tokens of label a predicted as b
+    intervals : dict of str to (low, high); bootstrap intervals by score, empty if not asked for
     """
 
     n_sequences: int
@@ -453,16 +441,9 @@ def evaluate(
         leaves spans out if labels are not span tags, None leaves them out in any case.
     mode : {"default", "strict"}, default="default"
         How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
-    bootstrap : int, default=0
-        Resamples for intervals, say 1000; 0 for none.
-    level : float, default=0.95
-        Coverage of each interval.
-    random_state : int or numpy Generator, default=0
-        Seed of the resamples.
-
-    Returns
-    -------
-    Evaluation
+    bootstrap : int, default=0; resamples for intervals, say 1000; 0 for none
+    level : float, default=0.95; coverage of each interval
+    random_state : int or numpy Generator, default=0; seed of the resamples
 
     Examples
     --------

@@ -62,8 +62,7 @@ class GaussianEmissions(  # type: ignore[call-arg]
 
     Attributes
     ----------
-    n_features_in_, n_features_out_ : int
-        d, and the width of the result.
+    n_features_in_, n_features_out_ : int; d, and the width of the result
 
     Examples
     --------

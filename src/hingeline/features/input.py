@@ -26,9 +26,8 @@ def check_lengths(lengths: Any, n_tokens: int) -> Array:
         where = int(np.flatnonzero(array <= 0)[0])
         raise ValueError(f"lengths[{where}] is {array[where]}: drop empty sequences.")
     if array.sum() != n_tokens:
-        raise ValueError(
-            f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows: they must agree."
-        )
+        what = f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows"
+        raise ValueError(f"{what}: they must agree.")
     return np.concatenate([[0], np.cumsum(array)]).astype(np.int64)
 
 
@@ -48,10 +47,8 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         return matrix, check_lengths(lengths, matrix.shape[0])
     if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object):
         one = "sparse matrix" if sp.issparse(X) else "two-dimensional array"
-        raise ValueError(
-            f"X is one {one}: pass lengths= to say where its sequences end, or a list of "
-            f"{'matrices' if sp.issparse(X) else 'arrays'}, one per sequence."
-        )
+        what = f"X is one {one}: pass lengths= to say where its sequences end, or a list of"
+        raise ValueError(f"{what} {'matrices' if sp.issparse(X) else 'arrays'}, one per sequence.")
     if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
         raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
     if len(X) == 0:
@@ -66,10 +63,8 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         if part is None or part.shape[0] == 0:
             raise ValueError(f"X[{i}] is an empty sequence: drop it.")
         if parts and part.shape[1] != parts[0].shape[1]:
-            raise ValueError(
-                f"X[{i}] has {part.shape[1]} features, but X[0] has {parts[0].shape[1]}: all "
-                "sequences must have the same features."
-            )
+            what = f"X[{i}] has {part.shape[1]} features, but X[0] has {parts[0].shape[1]}"
+            raise ValueError(f"{what}: all sequences must have the same features.")
         parts.append(part)
     offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
     dtype = np.result_type(*{part.dtype for part in parts})
@@ -122,26 +117,22 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
     if lengths is not None:
         flat = plain_labels(y)
         if len(flat) != offsets[-1]:
-            raise ValueError(
-                f"y has {len(flat)} labels, but X has {offsets[-1]} rows: one label per row."
-            )
+            what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
+            raise ValueError(f"{what}: one label per row.")
         return flat
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
     y = y.to_list() if hasattr(y, "to_list") else y
     if len(y) != len(offsets) - 1:
-        raise ValueError(
-            f"X has {len(offsets) - 1} sequences and y has {len(y)}: there must be as many."
-        )
+        what = f"X has {len(offsets) - 1} sequences and y has {len(y)}"
+        raise ValueError(f"{what}: there must be as many.")
     flat = []
     for i, labels in enumerate(y):
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
             raise TypeError(f"y[{i}] must be a sequence of labels, got {labels!r}.")
         if len(labels) != offsets[i + 1] - offsets[i]:
-            raise ValueError(
-                f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)} "
-                "labels: they must have the same length."
-            )
+            what = f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)}"
+            raise ValueError(f"{what} labels: they must have the same length.")
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
 
@@ -177,19 +168,15 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
     try:
         return np.fromiter(map(index.__getitem__, labels), dtype=np.int32, count=len(labels))
     except KeyError as error:
-        raise ValueError(
-            f"y holds {error.args[0]!r}, which is not among classes_: pass all labels as classes= "
-            "at the first call."
-        ) from None
+        what = f"y holds {error.args[0]!r}, which is not among classes_"
+        raise ValueError(f"{what}: pass all labels as classes= at the first call.") from None
 
 
 def _plain(X: Any, lengths: Any = None) -> Any:
     """A column of a frame as a list; whole frames are refused."""
     if lengths is None and hasattr(X, "columns"):
-        raise TypeError(
-            "X is a frame: cut it into sequences with hingeline.features.from_frame(frame, "
-            "group=..., label=...)."
-        )
+        how = "hingeline.features.from_frame(frame, group=..., label=...)"
+        raise TypeError(f"X is a frame: cut it into sequences with {how}.")
     return X.to_list() if hasattr(X, "to_list") else X
 
 
@@ -344,9 +331,8 @@ def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
     try:
         return pack_texts(texts, "strict")
     except UnicodeEncodeError as error:
-        raise ValueError(
-            f"the value {error.object!r} is not valid Unicode and cannot be stored."
-        ) from None
+        what = f"the value {error.object!r} is not valid Unicode"
+        raise ValueError(f"{what} and cannot be stored.") from None
 
 
 def get_array(arrays: Mapping[str, Any], name: str, dtype: Any) -> Array:

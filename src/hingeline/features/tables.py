@@ -66,10 +66,8 @@ class SparseSequences(_Cut):
         self.matrix = matrix if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)
         self.offsets = np.asarray(offsets, dtype=np.int64)
         if self.offsets[0] != 0 or self.offsets[-1] != self.matrix.shape[0]:
-            raise ValueError(
-                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, but the matrix has "
-                f"{self.matrix.shape[0]} rows: they must run from 0 to that."
-            )
+            what = f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, but the matrix has"
+            raise ValueError(f"{what} {self.matrix.shape[0]} rows: they must run from 0 to that.")
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
@@ -161,10 +159,8 @@ class TokenTable(_Cut):
         for t, row in enumerate(rows):
             if len(row) != width or not all(isinstance(value, str) for value in row):
                 i = int(np.searchsorted(offsets, t, side="right")) - 1
-                raise ValueError(
-                    f"token {t - offsets[i]} of sentence {i} is {row!r}: every token needs "
-                    f"{width} strings, as the first has."
-                )
+                what = f"token {t - offsets[i]} of sentence {i} is {row!r}"
+                raise ValueError(f"{what}: every token needs {width} strings, as the first has.")
         named = tuple(names) if names is not None else default_names(width)
         if len(named) != width:
             raise ValueError(f"names has {len(named)} entries, but tokens have {width} columns.")
@@ -180,9 +176,8 @@ class TokenTable(_Cut):
         """The number of a column given by name or number (from the end if negative)."""
         if isinstance(column, str):
             if column not in self.names:
-                raise ValueError(
-                    f"there is no column {column!r}: there are {', '.join(map(repr, self.names))}."
-                )
+                what = f"there is no column {column!r}"
+                raise ValueError(f"{what}: there are {', '.join(map(repr, self.names))}.")
             return self.names.index(column)
         if not -len(self.names) <= column < len(self.names):
             raise ValueError(f"there is no column {column}: there are {len(self.names)} columns.")
@@ -213,33 +208,26 @@ class TokenTable(_Cut):
     def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
         """A table with a column replaced, or appended if there is none of that name.
 
-        ``values`` are one sequence per sentence, as ``predict`` returns, or those of all tokens in
-        a row.
+        ``values`` are one sequence per sentence, as ``predict`` returns, or of all tokens in a row.
         """
         flat: list[Any] = list(values)
         if not all(isinstance(value, str) for value in flat):
             if len(flat) != len(self):
-                raise ValueError(
-                    f"values has {len(flat)} sequences, but there are {len(self)} sentences."
-                )
+                what = f"values has {len(flat)} sequences"
+                raise ValueError(f"{what}, but there are {len(self)} sentences.")
             for i, (sequence, n) in enumerate(zip(flat, self.lengths.tolist(), strict=True)):
                 if isinstance(sequence, str) or len(sequence) != n:
-                    raise ValueError(
-                        f"values[{i}] must have {n} values, one per token of sentence {i}."
-                    )
+                    what = f"values[{i}] must have {n} values"
+                    raise ValueError(f"{what}, one per token of sentence {i}.")
             flat = [str(value) for sequence in flat for value in sequence]
         if len(flat) != self.n_tokens:
-            raise ValueError(
-                f"values has {len(flat)} entries, but there are {self.n_tokens} tokens."
-            )
+            what = f"values has {len(flat)} entries"
+            raise ValueError(f"{what}, but there are {self.n_tokens} tokens.")
         added = TokenTable.from_columns({name: flat}, self.offsets)
-        if name not in self.names:
-            codes = np.concatenate([self.codes, added.codes])
-            added_to = (*self.names, name), codes, (*self.values, *added.values)
-            return TokenTable(*added_to, self.offsets)
-        k, texts, codes = self.names.index(name), list(self.values), self.codes.copy()
-        texts[k], codes[k] = added.values[0], added.codes[0]
-        return TokenTable(self.names, codes, tuple(texts), self.offsets)
+        k = self.names.index(name) if name in self.names else len(self.names)
+        codes = np.concatenate([self.codes[:k], added.codes, self.codes[k + 1 :]])
+        texts = (*self.values[:k], *added.values, *self.values[k + 1 :])
+        return TokenTable((*self.names[:k], name, *self.names[k + 1 :]), codes, texts, self.offsets)
 
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, (int, np.integer)):
@@ -316,12 +304,9 @@ def from_frame(
     ----------
     frame : data frame with one row per token
         Anything with ``columns`` whose ``frame[name].to_numpy()`` gives a column.
-    group : str, default="sentence"
-        The column that says which sentence a token belongs to.
-    label : str or None, default="tag"
-        The column of labels; None if there is none.
-    columns : list of str, optional
-        The columns to read; by default all others.
+    group : str, default="sentence"; the column that says which sentence a token belongs to
+    label : str or None, default="tag"; the column of labels, None if there is none
+    columns : list of str, the columns to read; default: all others
     """
     names = [str(name) for name in getattr(frame, "columns", ())]
     if not names or not hasattr(frame, "__getitem__"):
@@ -330,10 +315,8 @@ def from_frame(
     for argument, wanted in (("group", [group]), ("label", [label]), ("columns", read)):
         for name in wanted:
             if name is not None and name not in names:
-                raise ValueError(
-                    f"{argument} asks for {name!r}, which the frame does not have; it has "
-                    f"{', '.join(map(repr, names))}."
-                )
+                what = f"{argument} asks for {name!r}, which the frame does not have"
+                raise ValueError(f"{what}; it has {', '.join(map(repr, names))}.")
     if not read:
         raise ValueError("no columns are left to read besides group and label: name them.")
     order, offsets = _gather(_values(frame, group))
@@ -348,10 +331,8 @@ def from_frame(
         return np.split(stacked, offsets[1:-1]), y
     if numeric:
         text = next(name for name in read if name not in numeric)
-        raise ValueError(
-            f"column {numeric[0]!r} holds numbers and {text!r} does not: choose columns of one "
-            "kind, or turn numbers into strings."
-        )
+        what = f"column {numeric[0]!r} holds numbers and {text!r} does not"
+        raise ValueError(f"{what}: choose columns of one kind, or turn numbers into strings.")
     for name, column in values.items():
         for row, value in enumerate(column.tolist()):
             if not isinstance(value, str):

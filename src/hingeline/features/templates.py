@@ -36,16 +36,9 @@ class _Classes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        if character.isupper():
-            kind = "X"
-        elif character.isalpha():
-            kind = "x"
-        elif character.isdigit():
-            kind = "d"
-        else:
-            kind = character
-        self[code] = kind
-        return kind
+        kinds = {"X": character.isupper(), "x": character.isalpha(), "d": character.isdigit()}
+        self[code] = next((kind for kind, fits in kinds.items() if fits), character)
+        return self[code]
 
 
 _CLASSES = _Classes()
@@ -189,10 +182,8 @@ def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> lis
     for template in parsed:
         other = first.setdefault(template.literals, template)
         if other.sources != template.sources:
-            raise ValueError(
-                f"templates {other.text!r} and {template.text!r} have the same identifier but "
-                "read different columns: give each its own."
-            )
+            what = f"templates {other.text!r} and {template.text!r} have the same identifier but"
+            raise ValueError(f"{what} read different columns: give each its own.")
     return list(dict.fromkeys(parsed))
 
 
@@ -320,10 +311,9 @@ def _parse_file(text: str, names: Sequence[str]) -> list[Template]:
                     "label pairs have one weight each; write a plain B and the observation as U."
                 )
         elif kind == "*":
-            raise ValueError(
-                f"{where}: Wapiti's * is a U and a B template in one, and observations on pairs "
-                "of labels are not part of the chain; write it as U."
-            )
+            what = f"{where}: Wapiti's * is a U and a B template in one"
+            why = "observations on pairs of labels are not part of the chain"
+            raise ValueError(f"{what}, and {why}; write it as U.")
         else:
             raise ValueError(
                 f"{where}: a template starts with U (or is a plain B); for strings such as "
@@ -340,10 +330,8 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
         at = macro.end()
         if mark:
             kind = "absolute" if mark == "@" else "indirect"
-            raise ValueError(
-                f"{where}: Wapiti's {kind} position {mark}{offset} is not supported; use a "
-                "position relative to the token."
-            )
+            what = f"{where}: Wapiti's {kind} position {mark}{offset} is not supported"
+            raise ValueError(f"{what}; use a position relative to the token.")
         calls: tuple[Call, ...] = ()
         if command in "xX" and regex is None:
             pass
@@ -354,10 +342,8 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
         if command.isupper():
             calls = (*calls, Call("lower"))
         if int(column) >= len(names):
-            raise ValueError(
-                f"{where}: there is no column {column}; there are {len(names)}, counted from 0 "
-                "and without the labels."
-            )
+            what = f"{where}: there is no column {column}; there are {len(names)}"
+            raise ValueError(f"{what}, counted from 0 and without the labels.")
         _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
         terms.append(Term(int(column), calls, int(offset)))
     literals.append(line[at:])
@@ -420,23 +406,18 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         default reads the first two columns only: words at −2…2, pairs with the neighbours, shape
         and suffixes of 2 to 4 characters; of a second column values, pairs and triples within
         −2…2; with no second column also lower case and prefixes of 1 to 3 characters.
-    min_count : int, default=1
-        Drop features that fewer training tokens have.
+    min_count : int, default=1; features that fewer training tokens have are dropped
     hash_bits : int, optional
         Instead of a vocabulary, hash features into ``2**hash_bits`` columns (at most 2³⁰); the
         hash, 64 bits from BLAKE2b digests, is stable across runs, machines and versions.
         Features that share a column add up. Values not seen in training count, too.
-    dtype : {np.float32, np.float64}, default=np.float32
-        Type of the values.
+    dtype : {np.float32, np.float64}, default=np.float32; type of the values
 
     Attributes
     ----------
-    templates_ : list of str
-        The templates in use.
-    column_names_ : tuple of str
-        Names of the columns at ``fit``.
-    n_features_out_ : int
-        Width of the encoding.
+    templates_ : list of str; the templates in use
+    column_names_ : tuple of str; names of the columns at ``fit``
+    n_features_out_ : int; width of the encoding
     hash_collisions_ : int
         With ``hash_bits``: distinct features of the training data minus columns they fill.
 
@@ -558,18 +539,14 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         bits = self.hash_bits
         if bits is not None:
             if not isinstance(bits, numbers.Integral) or not 1 <= bits <= MOST_BITS:
-                raise ValueError(
-                    f"hash_bits must be None or an integer from 1 to {MOST_BITS}, got {bits!r}."
-                )
+                what = f"hash_bits must be None or an integer from 1 to {MOST_BITS}"
+                raise ValueError(f"{what}, got {bits!r}.")
             if self.min_count != 1:
-                raise ValueError(
-                    "min_count needs the vocabulary that hash_bits does without: set one of them."
-                )
+                what = "min_count needs the vocabulary that hash_bits does without"
+                raise ValueError(f"{what}: set one of them.")
         if not isinstance(self.templates, (str, list, tuple)):
-            raise TypeError(
-                f"templates must be 'default', the text of a template file or a list of strings, "
-                f"got {self.templates!r}."
-            )
+            what = "templates must be 'default', the text of a template file or a list of strings"
+            raise TypeError(f"{what}, got {self.templates!r}.")
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The fitted encoder as metadata that JSON can hold, and arrays."""
@@ -632,10 +609,8 @@ def as_table(X: Any) -> TokenTable:
         wrong = [kind for kind in kinds if not issubclass(kind, (str, tuple, list))]
         if wrong:
             hint = ": use DictEncoder" if issubclass(wrong[0], Mapping) else ""
-            raise TypeError(
-                f"X holds tokens of type {wrong[0].__name__}; templates read strings or tuples of "
-                f"strings{hint}."
-            )
+            what = f"X holds tokens of type {wrong[0].__name__}"
+            raise TypeError(f"{what}; templates read strings or tuples of strings{hint}.")
     elif len(X):
         raise TypeError(f"X[0] must be a list of tokens, got {type(X[0]).__name__}.")
     else:

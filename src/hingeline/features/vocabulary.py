@@ -444,10 +444,8 @@ class Vocabulary(Layout):
         values = get_strings(arrays, "values")
         ends = get_ends(arrays, "source_ends", len(values)).tolist()
         if len(ends) != len(self.sources):
-            raise ValueError(
-                f"array 'source_ends' of the encoder has {len(ends)} entries, but the templates "
-                f"need {len(self.sources)}."
-            )
+            what = f"array 'source_ends' of the encoder has {len(ends)} entries"
+            raise ValueError(f"{what}, but the templates need {len(self.sources)}.")
         for source, lo, hi in zip(self.sources, [0, *ends], ends, strict=False):
             source.take(values[lo:hi])
             if len(source._known()) != hi - lo:

@@ -248,10 +248,8 @@ def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, 
             stored[name] = to_json(value, arrays, f"parameters/{name}")
         except NotStorable as error:
             if name not in ("callbacks", "random_state"):  # these do not change predictions
-                raise TypeError(
-                    f"the model cannot be stored, because {error}: use text, numbers, lists, "
-                    f"dicts or arrays for {name}."
-                ) from None
+                how = f"use text, numbers, lists, dicts or arrays for {name}"
+                raise TypeError(f"the model cannot be stored, because {error}: {how}.") from None
             left_out.append(name)
     return stored, left_out
 
@@ -281,10 +279,8 @@ def compact(
         with np.errstate(over="ignore"):
             table = block.astype(dtype)
         if not np.isfinite(table).all():
-            raise ValueError(
-                f"a weight of {np.abs(block).max():.3g} is too large for dtype={dtype!r}: use "
-                "'float32' or 'float64'."
-            )
+            what = f"a weight of {np.abs(block).max():.3g} is too large for dtype={dtype!r}"
+            raise ValueError(f"{what}: use 'float32' or 'float64'.")
         if threshold:
             table[np.abs(block) < threshold] = 0.0
         restored[name] = table
@@ -336,8 +332,7 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     Parameters
     ----------
     path : str or path
-    expected : class, optional
-        Refuse estimators of other classes.
+    expected : class, optional; estimators of other classes are refused
 
     Returns
     -------
@@ -359,10 +354,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
         text = f"{name} holds a {kind!r:.40}, which this version of Hingeline does not know"
         raise ModelFileError(f"{text}: upgrade.")
     if expected is not None and not issubclass(cls, expected):
-        raise ModelFileError(
-            f"{name} holds a {kind}, not a {expected.__name__}: load it with {kind}.load or "
-            "hingeline.load."
-        )
+        what = f"{name} holds a {kind}, not a {expected.__name__}"
+        raise ModelFileError(f"{what}: load it with {kind}.load or hingeline.load.")
     try:
         model = restore(cls, header, arrays)
         model.metadata_ = dict(header.get("metadata") or {})
@@ -372,10 +365,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     except Exception as error:  # also of an encoder; whatever is wrong, the file is
         reason = f"it lacks {error}" if isinstance(error, KeyError) else f"{error}"
         reason = " ".join(reason.split())[:200] or type(error).__name__
-        raise ModelFileError(
-            f"{name} does not hold a model that this version can restore ({reason}): train again, "
-            "or use the Hingeline that wrote it."
-        ) from error
+        what = f"{name} does not hold a model that this version can restore ({reason})"
+        raise ModelFileError(f"{what}: train again, or use the Hingeline that wrote it.") from error
 
 
 def estimator_class(kind: str) -> Any:

@@ -277,10 +277,9 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             try:
                 array = np.empty(tensor.shape, dtype=tensor.dtype)
             except MemoryError:
-                raise ModelFileError(
-                    f"needs {(tensor.end - tensor.begin) / 1e9:.1f} GB of memory, which this "
-                    "machine does not give: use a larger one."
-                ) from None
+                size = f"{(tensor.end - tensor.begin) / 1e9:.1f} GB of memory"
+                why = "which this machine does not give: use a larger one"
+                raise ModelFileError(f"needs {size}, {why}.") from None
             _fill(file, _view_bytes(array))
             checksum = _add_checksum(checksum, key, array)
             odd = tensor.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1

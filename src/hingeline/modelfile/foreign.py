@@ -87,10 +87,7 @@ def import_crfsuite(source: str | os.PathLike[str]) -> ChainSSVM:
     features with CRFsuite's names. Predictions are CRFsuite's as far as the dump's six decimals
     tell labels apart. There is no certificate.
 
-    Parameters
-    ----------
-    source : str or path
-        A path, or the dump itself (a text of several lines).
+    ``source`` is a path, or the dump itself (a text of several lines).
     """
     lines = Lines(source, "a text dump of a CRFsuite model")
     sizes = _file_header(lines)
@@ -225,10 +222,7 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
     ``intercept_``; of two classes' one vector w each class gets half, ±w/2. There is no
     certificate.
 
-    Parameters
-    ----------
-    source : str or path
-        A path, or the model itself (a text of several lines).
+    ``source`` is a path, or the model itself (a text of several lines).
     """
     lines = Lines(source, "a text model of LIBLINEAR")
     labels, n_features, bias, n_vectors = _liblinear_header(lines)

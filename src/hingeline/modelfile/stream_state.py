@@ -63,9 +63,8 @@ def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
         state = StoredState(model, meta, arrays)
     except ValueError as error:
-        raise ValueError(
-            f"the state cannot be stored ({error}): call partial_fit once without passes= first."
-        ) from None
+        what = f"the state cannot be stored ({error})"
+        raise ValueError(f"{what}: call partial_fit once without passes= first.") from None
     _ = model.weights_
     stream.blocks, stream.live = [state.restore(model)], None  # made again, as after loading
     return meta, arrays
