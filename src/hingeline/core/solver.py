@@ -533,7 +533,6 @@ class PlaneSolver(CertifiedSolver):
         """Mean of ``‖a·Δf‖²`` over the planes known, after a look at some examples."""
         if not self.n_planes:
             self.find(self.active[:100], self.patience)
-            self.make_room()
         squares = (self.ws.scale**2 * self.ws.sqnorm)[self.ws.sqnorm > 0.0]
         return float(squares.mean()) if len(squares) else 0.0
 

@@ -134,6 +134,12 @@ class SDMInParts(PlaneSolver):
         first = self.parts.first
         return spread(first[examples], first[examples + 1] - first[examples])
 
+    def mean_square(self) -> float:
+        if not self.n_planes:
+            self.find(self.active[:100], self.patience)
+            self.make_room()
+        return super().mean_square()
+
     def _find_violations(self) -> None:
         super()._find_violations()
         self.make_room()
