@@ -18,6 +18,8 @@ from itertools import groupby
 from numbers import Real
 from typing import Any, ClassVar
 
+from hingeline._checks import require
+
 #: A token of punctuation marks alone, as a pattern for :class:`ChangeOnlyAt` and others.
 PUNCTUATION = r"[^\w\s]+"
 
@@ -144,8 +146,7 @@ class CorpusConstraint(Constraint):
         kind = type(self).__name__
         _ = self.bounds  # which refuses what makes no sense
         check_number(kind, "scale", self.scale)
-        if not self.scale > 0:
-            raise ValueError(f"{kind}: scale must be positive, got {self.scale!r}.")
+        require(self.scale > 0, f"{kind}: scale must be positive, got {self.scale!r}.")
         for name in ("equals", "at_least", "at_most"):
             bound = getattr(self, name)
             if bound is not None and bound > self.top:
@@ -177,8 +178,7 @@ def as_group(item: Any) -> Group:
     """A label, or a tuple (list, set) of labels that counts as one label."""
     if isinstance(item, tuple | list | set | frozenset):
         group = tuple(sorted(item, key=str) if isinstance(item, set | frozenset) else item)
-        if not group:
-            raise ValueError("a group of labels must not be empty.")
+        require(group, "a group of labels must not be empty.")
         return group
     return (item,)
 
@@ -188,8 +188,7 @@ def flatten_labels(kind: str, labels: Any) -> Group:
     if not isinstance(labels, tuple | list | set | frozenset):
         return (labels,)
     group = tuple(label for item in labels for label in as_group(item))
-    if not group:
-        raise ValueError(f"{kind} needs at least one label.")
+    require(group, f"{kind} needs at least one label.")
     return group
 
 
@@ -215,8 +214,7 @@ def check_match(kind: str, where: Any, argument: str) -> Match:
     if callable(where):
         return where
     if isinstance(where, Collection) and all(isinstance(word, str) for word in where):
-        if not where:
-            raise ValueError(f"{kind}: {argument} is an empty list of words.")
+        require(where, f"{kind}: {argument} is an empty list of words.")
         return tuple(sorted(where)) if isinstance(where, set | frozenset) else tuple(where)
     what = "must be a regular expression, a list of words or a function of a token"
     raise TypeError(f"{kind}: {argument} {what}, got {where!r}.")
@@ -287,8 +285,7 @@ def check_bounds(rule: Any) -> tuple[float, float]:
         check_number(kind, name, value)
         if not value >= 0:
             raise ValueError(f"{kind}: {name} must not be negative, got {value!r}.")
-    if not given:
-        raise ValueError(f"{kind} needs equals=, at_least= or at_most=.")
+    require(given, f"{kind} needs equals=, at_least= or at_most=.")
     if "equals" in given and len(given) > 1:
         raise ValueError(f"{kind}: pass equals= or at_least= and at_most=, not both.")
     low, high = (given.get("equals", given.get(name)) for name in names[1:])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import positive
+from hingeline._checks import positive, require
 from hingeline._jit import helper, kernel
 from hingeline.constraints.base import Constraint, InstanceConstraint
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator, as_constraints
@@ -277,8 +277,7 @@ def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
 
 def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}, expected {shape}.")
+    require(array.shape == shape, f"{name} has shape {array.shape}, expected {shape}.")
     if not np.all(np.isfinite(array)):
         what = f"{name} must be finite"
         raise ValueError(f"{what}; forbid labels by a hard constraint instead of an infinity.")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, numeric_rows
+from hingeline._checks import Array, numeric_rows, require
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,17 +51,15 @@ class Graph:
     def __post_init__(self) -> None:
         features = numeric_rows(self.node_features, "node_features")
         n = features.shape[0]
-        if n == 0:
-            raise ValueError("node_features has no rows: a graph needs at least one node.")
+        require(n != 0, "node_features has no rows: a graph needs at least one node.")
         edges = check_pairs(self.edges, "edges", n)
         self._set("node_features", features)
         self._set("edges", edges)
         if self.edge_features is not None:
             own = numeric_rows(self.edge_features, "edge_features")
             own = own.toarray() if sp.issparse(own) else own
-            if len(own) != len(edges):
-                what = f"edge_features has {len(own)} rows, but there are {len(edges)} edges"
-                raise ValueError(f"{what}: give one row per edge.")
+            what = f"edge_features has {len(own)} rows, but there are {len(edges)} edges"
+            require(len(own) == len(edges), f"{what}: give one row per edge.")
             self._set("edge_features", own.astype(np.float64))
         if self.node_weights is not None:
             self._set("node_weights", _weights(self.node_weights, n))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline._files import check_target, replacing
 from hingeline.core.results import HistoryRow
 from hingeline.estimators.paths import Path as ModelPath
@@ -305,8 +305,7 @@ def plot_path(
     target : path of a ``.png`` or ``.svg`` file to write, optional
     title : str, optional
     """
-    if len(path) == 0:
-        raise ValueError("the path is empty: pass what nu_path or C_path returned.")
+    require(len(path) != 0, "the path is empty: pass what nu_path or C_path returned.")
     file_name = check_picture_path(target)
     figure = new_figure()
     risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
@@ -440,9 +439,8 @@ def plot_affinities(
     """
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)
-    if table.shape != (n, n):
-        what = f"weights has shape {table.shape}, expected ({n}, {n})"
-        raise ValueError(f"{what}: one row and one column for each label.")
+    what = f"weights has shape {table.shape}, expected ({n}, {n})"
+    require(table.shape == (n, n), f"{what}: one row and one column for each label.")
     target = check_picture_path(path)
     side = min(max(2.4 + 0.32 * n, 4.2), 14.0)
     figure = new_figure(side + 0.9, side)

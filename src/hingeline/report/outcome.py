@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, check_loss
+from hingeline._checks import Array, check_loss, require
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate, pair_labels
 from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
@@ -113,11 +113,9 @@ def _compare_structure(
     model: Any, evaluation: Evaluation | None, y_true: Any, y_pred: Any, tokens: Any
 ) -> Outcome:
     """Outputs of a user's own structure: by their loss, and by label where they have labels."""
-    if len(y_true) != len(y_pred):
-        what = f"y_true has {len(y_true)} examples and y_pred has {len(y_pred)}"
-        raise ValueError(f"{what}: they must have one length.")
-    if len(y_true) == 0:
-        raise ValueError("y_true is empty: there are no outputs to compare.")
+    what = f"y_true has {len(y_true)} examples and y_pred has {len(y_pred)}"
+    require(len(y_true) == len(y_pred), f"{what}: they must have one length.")
+    require(len(y_true) != 0, "y_true is empty: there are no outputs to compare.")
     structure = model.structure
     packed = [[structure.pack(y) for y in side] for side in (y_true, y_pred)]
     losses = np.array([float(structure.loss(a, b)) for a, b in zip(*packed, strict=True)])
@@ -154,9 +152,8 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     if not _is_list(tokens):
         raise TypeError(f"tokens must be a list, one entry per sequence, got {tokens!r:.60}.")
     found = list(tokens)
-    if len(found) != len(true):
-        what = f"tokens has {len(found)} entries and y_true has {len(true)}"
-        raise ValueError(f"{what}: they must have one length.")
+    what = f"tokens has {len(found)} entries and y_true has {len(true)}"
+    require(len(found) == len(true), f"{what}: they must have one length.")
     if single:
         return [" ".join(map(str, t)) if isinstance(t, (list, tuple)) else t for t in found]
     for i, (entry, labels) in enumerate(zip(found, true, strict=True)):
