@@ -224,6 +224,7 @@ class Penalties:
     ----------
     compiled : CompiledConstraints; those that have a compiled form: all but Python predicates
     predicates : list of Predicate; with them everything is slower
+    unknown : list of labels that are named and not among ``classes``
     """
 
     def __init__(
@@ -244,8 +245,9 @@ class Penalties:
         for constraint in self.constraints:
             if not isinstance(constraint, rules.Predicate):
                 builder.add(constraint)
-        if builder.unknown and unknown != "ignore":
-            names = ", ".join(map(repr, sorted(builder.unknown, key=str)))
+        self.unknown = sorted(builder.unknown, key=str)
+        if self.unknown and unknown != "ignore":
+            names = ", ".join(map(repr, self.unknown))
             text = (
                 f"constraints name labels that are not among the classes: {names}; they are left "
                 "out. Check the spelling, or pass unknown='ignore'."
