@@ -158,7 +158,6 @@ def semi(
 
 
 def _stack(parts: list[files.Samples]) -> TokenTable:
-    """The sentences of several files of the same columns."""
     tables = [part.X for part in parts]
     columns = {
         name: [value for table in tables for value in table.column(name).tolist()]

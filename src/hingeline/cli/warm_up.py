@@ -31,8 +31,7 @@ class Kind(StrEnum):
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
 #: an empty cache on a busy machine of two cores.
 _SECONDS = {"chain": 12, "multiclass": 5, "graph": 25}
-#: Arrays of numbers are float64, encoded features float32.
-_NUMBERS = ("float64", "float32")
+_NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded features float32.
 
 
 def compile_for(kind: str, numbers: str) -> tuple[str, int]:

@@ -22,20 +22,13 @@ from hingeline._checks import require
 
 #: A token of punctuation marks alone, as a pattern for :class:`ChangeOnlyAt` and others.
 PUNCTUATION = r"[^\w\s]+"
-
-#: The weight r = 1000 that the paper prints.
-WEIGHT = 1000.0
-
+WEIGHT = 1000.0  # The weight r = 1000 that the paper prints.
 #: What a unit of violation of a hard constraint costs inside the compiled constraints. It outweighs
 #: every sensible soft penalty and is finite, so that differences never meet ``inf − inf``;
 #: weights must stay below it. Elsewhere a broken hard constraint costs ``inf``.
 HARD = 1e10
-
-#: How many tokens before a word the pattern ``after`` may look at.
-AFTER_TOKENS = 10
-
-#: Shares and averages are ratios: a violation below this is rounding.
-VIOLATION_ROUNDING = 1e-9
+AFTER_TOKENS = 10  # How many tokens before a word the pattern ``after`` may look at.
+VIOLATION_ROUNDING = 1e-9  # Shares and averages are ratios: a violation below this is rounding.
 
 Group = tuple[Hashable, ...]
 Labels = tuple[Hashable | Group, ...]
@@ -62,12 +55,10 @@ class Constraint:
 
     #: Fields that take a label or several; they become tuples.
     _label_fields: ClassVar[tuple[str, ...]] = ()
-    #: Fields that say which tokens match.
-    _match_fields: ClassVar[tuple[str, ...]] = ()
+    _match_fields: ClassVar[tuple[str, ...]] = ()  # Fields that say which tokens match.
     #: Fields that take one of these words.
     _choices: ClassVar[tuple[tuple[str, str], ...]] = (("penalty", "'linear' or 'squared'"),)
-    #: The constraint in words; fields stand in braces.
-    _words: ClassVar[str] = ""
+    _words: ClassVar[str] = ""  # The constraint in words; fields stand in braces.
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
@@ -138,8 +129,7 @@ class CorpusConstraint(Constraint):
     at_least: float | None = None
     at_most: float | None = None
     scale: float = 1.0
-    #: The largest value there can be.
-    top: ClassVar[float] = math.inf
+    top: ClassVar[float] = math.inf  # The largest value there can be.
 
     def __post_init__(self) -> None:
         super().__post_init__()

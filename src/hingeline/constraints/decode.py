@@ -19,10 +19,8 @@ from hingeline.constraints.base import Constraint, InstanceConstraint
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator, as_constraints
 from hingeline.constraints.switches import Array, CompiledConstraints
 
-#: Sweeps of hill climbing, at most.
-SWEEPS = 100
-#: A switch must gain more than this, which rounding could explain.
-LEAST_GAIN = 1e-9
+SWEEPS = 100  # Sweeps of hill climbing, at most.
+LEAST_GAIN = 1e-9  # A switch must gain more than this, which rounding could explain.
 
 Floors = tuple[Array, Array]
 

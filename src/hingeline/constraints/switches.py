@@ -26,21 +26,16 @@ from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.constraints.base import VIOLATION_ROUNDING
 
-#: Kinds of corpus constraints.
-SHARE, SEGMENTS, CHANGES, ALL_SEGMENTS = 0, 1, 2, 3
+SHARE, SEGMENTS, CHANGES, ALL_SEGMENTS = 0, 1, 2, 3  # Kinds of corpus constraints.
 
 
 class CompiledConstraints(NamedTuple):
     """Constraints over given sequences and labels; n sequences, N tokens, K labels, G groups."""
 
-    #: (n + 1,) where sequences begin.
-    offsets: Array
-    #: (N, K) cost of a label at a token: words, first and last tokens.
-    unary: Array
-    #: (N,) cost of a change of label between a token and its predecessor.
-    change: Array
-    #: (K, K) cost of a label (second index) directly after another.
-    pair: Array
+    offsets: Array  # (n + 1,) where sequences begin.
+    unary: Array  # (N, K) cost of a label at a token: words, first and last tokens.
+    change: Array  # (N,) cost of a change of label between a token and its predecessor.
+    pair: Array  # (K, K) cost of a label (second index) directly after another.
     #: (G, K) whether a label belongs to a group, and the same as lists.
     member: Array
     member_ptr: Array
@@ -58,8 +53,7 @@ class CompiledConstraints(NamedTuple):
     #: (P, 2) groups of which the first must stand before the second, (P,) cost of a breach.
     order: Array
     order_cost: Array
-    #: (M, N) whether a change at a token counts for a share of changes.
-    bad_change: Array
+    bad_change: Array  # (M, N) whether a change at a token counts for a share of changes.
     #: (C,) corpus constraints: kind, group or row of ``bad_change``; (C, 2) the free interval;
     #: (C, 3) scale of the violation, weight of the penalty, and whether it is squared (1 or 0).
     corpus_kind: Array
@@ -77,14 +71,12 @@ class State(NamedTuple):
     #: (n, G) first and last position of each group; the length and -1 where it is absent.
     first: Array
     last: Array
-    #: (n, R) number of groups with more than one segment.
-    repeats: Array
+    repeats: Array  # (n, R) number of groups with more than one segment.
     #: (G,) tokens and segments in the corpus; (1 + M,) changes, and those that count.
     all_tokens: Array
     all_segments: Array
     changes: Array
-    #: (1,) penalty of the instance constraints.
-    penalty: Array
+    penalty: Array  # (1,) penalty of the instance constraints.
 
 
 @kernel

@@ -237,7 +237,6 @@ def read_svmlight(
 
 
 def _number(text: bytes) -> float:
-    """A number, nan where there is none."""
     try:
         return float("nan") if b"_" in text else float(text)
     except ValueError:

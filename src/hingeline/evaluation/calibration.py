@@ -23,8 +23,7 @@ from hingeline.schemes import is_tag, span_arrays
 from hingeline.structures import chain_batch as kernels
 
 METHODS = ("isotonic", "sigmoid")
-#: Parts of the held-out sequences for the estimate of the calibration error.
-FOLDS = 5
+FOLDS = 5  # Parts of the held-out sequences for the estimate of the calibration error.
 
 
 def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:

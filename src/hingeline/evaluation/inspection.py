@@ -392,16 +392,14 @@ def _find_runner_up(
 
 
 def _contributions(
-    matrix: sp.csr_matrix,
-    blocks: Blocks,
-    names: Sequence[str] | None,
-    chosen: list[int],
-    other: list[int],
+    matrix: sp.csr_matrix, blocks: Blocks, names: Any, chosen: list[int], other: list[int]
 ) -> list[Contribution]:
     labels = [str(label) for label in blocks.labels]
     rows: list[Contribution] = []
 
-    def add(t: int, kind: str, name: str, sides: Any, value: float, weight: float) -> None:
+    def add(
+        t: int, kind: str, name: str, sides: tuple[str, str], value: float, weight: float
+    ) -> None:
         if value * weight != 0.0:
             rows.append(Contribution(t, kind, name, *sides, value, weight, value * weight))
 

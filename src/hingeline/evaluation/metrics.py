@@ -16,8 +16,7 @@ from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arra
 
 AVERAGES = ("micro", "macro", "weighted")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
-#: Weights drawn at a time for intervals, which bounds the memory.
-_BLOCK = 2_000_000
+_BLOCK = 2_000_000  # Weights drawn at a time for intervals, which bounds the memory.
 
 
 def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
@@ -78,7 +77,6 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
 
 
 def _lists(y: Any, name: str) -> list[list[Any]]:
-    """Label sequences as lists of lists."""
 
     def is_list(value: Any) -> bool:
         return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))

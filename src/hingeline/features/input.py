@@ -269,7 +269,6 @@ def _are_columns(sentences: Any, width: int) -> bool:
 
 
 def _cut(X: Any, lengths: Any) -> Any:
-    """Stacked tokens cut into sequences."""
     if lengths is None:
         return X
     if isinstance(X, (TokenTable, SparseSequences)):

@@ -27,8 +27,7 @@ from hingeline.features.vocabulary import Hasher, Vocabulary
 Value = str | None
 Function = Callable[[str], Value]
 
-#: Column numbers are int32.
-MOST_BITS = 30
+MOST_BITS = 30  # Column numbers are int32.
 
 
 class _Classes(dict[int, str]):
@@ -128,8 +127,7 @@ def check_call(name: str, argument: str | int | None) -> Call:
     return Call(name, argument)
 
 
-#: Templates look at most this far from their token.
-FARTHEST = 1000
+FARTHEST = 1000  # Templates look at most this far from their token.
 
 
 @dataclass(frozen=True)

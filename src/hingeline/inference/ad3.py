@@ -34,8 +34,7 @@ from hingeline.inference.messages import (
     sweep,
 )
 
-#: Iterations between two bounds, and between two changes of the penalty.
-_CHECK = 10
+_CHECK = 10  # Iterations between two bounds, and between two changes of the penalty.
 #: Moves of weight within one factor in the first iteration, and iterations until one more.
 _MOVES = 5
 _MORE_AFTER = 10

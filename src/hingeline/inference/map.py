@@ -41,16 +41,13 @@ INFERENCE = {
     "icm": ICM,
 }
 
-#: ``"auto"`` enumerates up to two to the power of this many assignments.
-LOG2_FEW = 16
-#: ``"enumeration"`` refuses more than this.
-LOG2_MOST = 24
+LOG2_FEW = 16  # ``"auto"`` enumerates up to two to the power of this many assignments.
+LOG2_MOST = 24  # ``"enumeration"`` refuses more than this.
 #: Passes of block descent, and the relative fall of the bound that ends them.
 DESCENT_PASSES, DESCENT_TOL = 100, 1e-5
 #: Passes before alternating directions, their iterations, and the residual that ends them.
 FIRST_PASSES, AD3_ITERATIONS, AD3_RESIDUAL = 10, 500, 1e-4
-#: Sweeps of single changes that ``"icm"`` makes.
-ICM_SWEEPS = 100
+ICM_SWEEPS = 100  # Sweeps of single changes that ``"icm"`` makes.
 #: A bound this near to a score, as a share of the size of both, proves that the labels are best.
 AGREEMENT = 1e-9
 

@@ -27,10 +27,8 @@ from hingeline._jit import finite_helper, helper
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology
 
-#: Passes between two roundings improved by single changes.
-_ROUND_EVERY = 8
-#: Sweeps of single changes for one rounding.
-ROUNDING_SWEEPS = 10
+_ROUND_EVERY = 8  # Passes between two roundings improved by single changes.
+ROUNDING_SWEEPS = 10  # Sweeps of single changes for one rounding.
 #: A bound this near to the score of labels, as a share of the size of both, ends the search.
 MET = 1e-12
 
@@ -98,13 +96,7 @@ def _largest_difference(a: Array, b: Array) -> float:
 
 @finite_helper
 def _update_pair(
-    scored: Scored,
-    c: int,
-    messages: Array,
-    starts: Array,
-    beliefs: Array,
-    reverse: bool,
-    out: Array,
+    scored: Scored, c: int, messages: Array, starts: Array, beliefs: Array, back: bool, out: Array
 ) -> None:
     """:func:`_update_factor` for two variables."""
     graph, tables, at = scored.graph, scored.tables, scored.table_start[c]
@@ -122,7 +114,7 @@ def _update_pair(
         g01 = tables[at + 1] + a0 + c1
         g10 = tables[at + 2] + a1 + c0
         g11 = tables[at + 3] + a1 + c1
-        if reverse:
+        if back:
             v0 = 0.5 * max(g00, g10)
             v1 = 0.5 * max(g01, g11)
             u0 = max(g00 - v0, g01 - v1)
@@ -153,7 +145,7 @@ def _update_pair(
         messages[q + t] = -beliefs[j + t]
     for step in range(3):
         share = 0.5 if step == 0 else 1.0
-        if (step == 1) == reverse:
+        if (step == 1) == back:
             for s in range(n_first):
                 best = _largest_difference(
                     tables[at + s * n_second : at + (s + 1) * n_second], messages[q : q + n_second]
@@ -178,13 +170,7 @@ def _update_pair(
 
 @helper
 def _update_factor(
-    scored: Scored,
-    c: int,
-    messages: Array,
-    starts: Array,
-    beliefs: Array,
-    reverse: bool,
-    out: Array,
+    scored: Scored, c: int, messages: Array, starts: Array, beliefs: Array, back: bool, out: Array
 ) -> None:
     """Make the messages of factor c the best ones given all others; beliefs follow."""
     graph = scored.graph
@@ -198,7 +184,7 @@ def _update_factor(
     for step in range(2 * order - 1):
         j = step if step < order else 2 * order - 2 - step
         share = 1.0 / (order - j) if step < order else 1.0
-        slot = order - 1 - j if reverse else j
+        slot = order - 1 - j if back else j
         _max_marginal(scored, c, slot, messages, starts, out)
         first = starts[start + slot]
         for s in range(starts[start + slot + 1] - first):
@@ -211,17 +197,17 @@ def _update_factor(
 
 @helper
 def sweep(
-    scored: Scored, messages: Array, starts: Array, beliefs: Array, reverse: bool, out: Array
+    scored: Scored, messages: Array, starts: Array, beliefs: Array, back: bool, out: Array
 ) -> None:
     """Update every factor once, in order or in reverse."""
     scope_start = scored.graph.scope_start
     m = scope_start.shape[0] - 1
     for k in range(m):
-        c = m - 1 - k if reverse else k
+        c = m - 1 - k if back else k
         if scope_start[c + 1] - scope_start[c] == 2:
-            _update_pair(scored, c, messages, starts, beliefs, reverse, out)
+            _update_pair(scored, c, messages, starts, beliefs, back, out)
         else:
-            _update_factor(scored, c, messages, starts, beliefs, reverse, out)
+            _update_factor(scored, c, messages, starts, beliefs, back, out)
 
 
 @helper

@@ -59,8 +59,7 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
 #: Arrays of what ``partial_fit`` goes on from have names that begin with this.
 STATE = "state/"
 _COUNTS = ("passes", "oracle_calls", "planes")
-#: More threads than this are a mistake in a file, and would take memory.
-MAX_JOBS = 4096
+MAX_JOBS = 4096  # More threads than this are a mistake in a file, and would take memory.
 
 
 class NotStorable(TypeError):

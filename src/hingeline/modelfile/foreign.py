@@ -262,7 +262,6 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
 
 
 def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
-    """Labels, features, bias and vectors."""
     known: dict[str, str] = {}
     needed = ("solver_type", "nr_class", "label", "nr_feature", "bias")
     while (line := lines.take().strip()) != "w":
@@ -290,7 +289,6 @@ def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
 
 
 def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
-    """Weights without a certificate."""
     model.weights_ = model._layout.join(blocks)
     model._drop_certificate(f"weights were imported from {program}")
     model.dual_objective_ = math.nan

@@ -30,8 +30,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
 #: an example are tens, and a small file must not ask for much memory.
 _PRODUCTS = 256
 _FREE_PRODUCTS = 2**20
-#: Sums of multipliers may exceed their bound by this share, which is rounding.
-_EXCESS = 1e-9
+_EXCESS = 1e-9  # Sums of multipliers may exceed their bound by this share, which is rounding.
 
 
 def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:

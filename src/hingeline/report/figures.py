@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: File formats of pictures, by the ending of the name.
-FORMATS = ("png", "svg")
+FORMATS = ("png", "svg")  # File formats of pictures, by the ending of the name.
 
 _TEXT, _MUTED, _LINE, _BACK = "#1c2126", "#5a6570", "#d9dfe5", "#ffffff"
 _ORANGE, _BLUE = "#c44e06", "#0a5fa5"
@@ -49,10 +48,8 @@ _SETTINGS = {
     "font.size": 12.0,
     "path.simplify": True,
 }
-#: A curve of more points than this has no markers.
-MOST_MARKERS = 40
-#: Values that differ by more than this factor are shown on a logarithmic scale.
-_LOG_FROM = 100.0
+MOST_MARKERS = 40  # A curve of more points than this has no markers.
+_LOG_FROM = 100.0  # Values that differ by more than this factor are shown on a logarithmic scale.
 #: Larger values have no place on an axis, smaller ones than its inverse none on a logarithmic one.
 _LARGEST = 1e200
 
@@ -241,7 +238,6 @@ def _draw_line(
 
 
 def _say(axes: Axes, message: str) -> str:
-    """Say why there is nothing to draw."""
     axes.set_yticks([])
     axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", color=_MUTED)
     return message
@@ -336,8 +332,7 @@ _COLOURS = (
     "#eeca3b", "#72b7b2", "#9d755d", "#ff9da6", "#79706e",
 )  # fmt: skip
 _VOID = (0.0, 0.0, 0.0)
-#: Weights are printed in the cells of matrices up to this size.
-_MOST_NUMBERS = 12
+_MOST_NUMBERS = 12  # Weights are printed in the cells of matrices up to this size.
 
 
 def label_colours(n: int) -> Array:
@@ -476,7 +471,6 @@ def label_affinities(model: Any) -> Array:
 
 
 def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | None) -> Array:
-    """Labels as an image."""
     labels = np.asarray(values)
     if regions is not None:
         regions = np.asarray(regions)

@@ -13,14 +13,10 @@ from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate
 from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
 from hingeline.report.words import brief, count, count_of, decimal, find_direction, percent
 
-#: Most rows of scores, and most pairs of confused labels.
-MOST_SCORES, MOST_PAIRS = 50, 12
-#: A sequence of more tokens than this is shown near its errors only,
-LONG = 80
-#: with so many tokens before and after each,
-NEAR = 6
-#: and no more tokens than this in all.
-MOST_TOKENS = 240
+MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of confused labels.
+LONG = 80  # A sequence of more tokens than this is shown near its errors only,
+NEAR = 6  # with so many tokens before and after each,
+MOST_TOKENS = 240  # and no more tokens than this in all.
 
 
 @dataclass(frozen=True)
@@ -231,7 +227,6 @@ def _scores(caption: str, by: str, scores: Sequence[Score], averages: Sequence[S
 
 
 def _pairs(found: Evaluation) -> Table | None:
-    """The most frequent confusions."""
     support = dict(zip(found.labels, found.confusion.sum(axis=1), strict=True))
     rows = [
         [true, predicted, count(n), percent(n / support[true], 1)]

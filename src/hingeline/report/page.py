@@ -14,8 +14,7 @@ from hingeline.report import outcome as outcomes
 from hingeline.report import sections
 from hingeline.report.words import SPACE, count_of, decimal, percent, reveal, show
 
-#: Endings of the names of reports.
-FORMATS = ("html", "htm")
+FORMATS = ("html", "htm")  # Endings of the names of reports.
 
 
 def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Path:
@@ -130,7 +129,6 @@ def _load_template() -> Any:
 
 
 def _describe_size(model: Any) -> str:
-    """How large the model is, in words."""
     parts = []
     if hasattr(model, "classes_"):
         parts.append(count_of(len(model.classes_), "class", "classes"))

@@ -25,10 +25,8 @@ Content = dict[str, Any]
 
 #: Most of each that is shown: classes, certificates, labels of a matrix, labels with features.
 MOST_CLASSES, MOST_ROWS, MOST_IN_MATRIX, MOST_LABELS = 100, 24, 30, 60
-#: Steps of shading, 0 (none) to this.
-LEVELS = 9
-#: Matrices wider than this, in characters, are printed on a page laid sideways.
-SIDEWAYS = 105
+LEVELS = 9  # Steps of shading, 0 (none) to this.
+SIDEWAYS = 105  # Matrices wider than this, in characters, are printed on a page laid sideways.
 
 
 @dataclass(frozen=True)

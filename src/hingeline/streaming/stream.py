@@ -337,7 +337,6 @@ class Stream:
         return LiveWeights(self.owner, self.owner.n_features_in_, len(self.owner.classes_))
 
     def _add(self, block: DualMemory, live: LiveWeights, factor: float) -> None:
-        """Add the multipliers of a block to the weights."""
         self._pose(block, live)
         for flat, drift in ((live.w, False), (live.u, True)):
             problem = block.compiled.problem
@@ -428,7 +427,6 @@ class Stream:
         self.blocks = left
 
     def _choose(self, block: DualMemory, chosen: Array) -> DualMemory:
-        """Some examples of a block."""
         owner, problem = self.owner, block.compiled.problem
         stride = problem.stride if problem.stride >= len(owner.classes_) else None
         small = owner._make(*choose_examples(problem, chosen), stride)

@@ -32,12 +32,9 @@ from hingeline.structures.graph_blocks import (
     variable_scores,
 )
 
-#: Rows are read as a whole where at least one column in so many is wanted.
-SPARSE_COLUMNS = 6
-#: A share of the size of the scores below which an excess is rounding.
-EXCESS_ROUNDING = 1e-12
-#: A bound within this share of it shows that an output is the best one.
-TIGHT = 1e-6
+SPARSE_COLUMNS = 6  # Rows are read as a whole where at least one column in so many is wanted.
+EXCESS_ROUNDING = 1e-12  # A share of the size of the scores below which an excess is rounding.
+TIGHT = 1e-6  # A bound within this share of it shows that an output is the best one.
 
 
 def compile_problem(problem: GraphProblem) -> Compiled:

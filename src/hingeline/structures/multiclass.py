@@ -15,8 +15,7 @@ from hingeline._simd import rows_add, rows_dot
 from hingeline.core import primitives
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 
-#: Weight vectors longer than this do not stay in a core's own cache.
-FAR = 65536
+FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
 
 
 @by_reference
