@@ -42,9 +42,7 @@ class CompiledConstraints(NamedTuple):
     counted: Array  # (G,) whether a group's own counts cost anything, not to repeats alone.
     token_cost: Array  # (G, longest + 2) cost of a number of tokens in a sequence,
     segment_cost: Array  # and of segments.
-    length_cost: (
-        Array  # (G, longest minimum + 1) cost of a segment of that length; last: or longer.
-    )
+    length_cost: Array  # (G, longest minimum + 1) cost of a segment so long; the last: or longer.
     repeat_member: Array  # (R, G) groups that may not repeat,
     repeat_cost: Array  # (R, G + 1) cost of a number of groups that do.
     order: Array  # (P, 2) groups of which the first must stand before the second,
