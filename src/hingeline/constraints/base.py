@@ -175,11 +175,9 @@ def as_group(item: Any) -> Group:
 
 def flatten_labels(kind: str, labels: Any) -> Group:
     """The labels of a constraint that asks for one of them."""
-    if not isinstance(labels, tuple | list | set | frozenset):
-        return (labels,)
-    group = tuple(label for item in labels for label in as_group(item))
-    require(group, f"{kind} needs at least one label.")
-    return group
+    some = not isinstance(labels, tuple | list | set | frozenset) or labels
+    require(some, f"{kind} needs at least one label.")
+    return tuple(label for item in as_group(labels) for label in as_group(item))
 
 
 def write_label(item: Any) -> str:

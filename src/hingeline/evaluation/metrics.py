@@ -220,10 +220,9 @@ def span_f1_score(
     one_of("average", average, AVERAGES)
     found = evaluate(y_true, y_pred, scheme=scheme, mode=mode)
     if found.spans is None:
-        raise ValueError(
-            f"the labels are not span tags of one scheme ({', '.join(map(str, found.labels[:5]))}"
-            f"{', ...' if len(found.labels) > 5 else ''}): use evaluate, which scores tokens."
-        )
+        shown = ", ".join(map(str, found.labels[:5])) + (", ..." if len(found.labels) > 5 else "")
+        what = f"the labels are not span tags of one scheme ({shown})"
+        raise ValueError(f"{what}: use evaluate, which scores tokens.")
     return float(getattr(found.spans, average).f1)
 
 

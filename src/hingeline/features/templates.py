@@ -525,10 +525,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         if len(table.names) == len(self.column_names_):
             return table
         missing = next(name for name in wanted if name not in table.names)
-        raise ValueError(
-            f"X has the columns {', '.join(map(repr, table.names))}, but the templates were fitted "
-            f"on {', '.join(map(repr, self.column_names_))} and read {missing!r}."
-        )
+        here, then = (", ".join(map(repr, t)) for t in (table.names, self.column_names_))
+        what = f"X has the columns {here}, but the templates were fitted on {then}"
+        raise ValueError(f"{what} and read {missing!r}.")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

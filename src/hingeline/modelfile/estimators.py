@@ -258,10 +258,9 @@ def classes_to_json(classes: Array) -> dict[str, Any]:
     kind = "str" if classes.dtype.kind in "UT" else classes.dtype.name
     for label in classes.tolist():
         if type(label) not in LABEL_TYPES["object"]:
-            raise TypeError(
-                f"the model cannot be stored, because classes_ holds {label!r:.60}, of type "
-                f"{type(label).__name__}: train with labels that are text, numbers or booleans."
-            )
+            what = f"classes_ holds {label!r:.60}, of type {type(label).__name__}"
+            how = "train with labels that are text, numbers or booleans"
+            raise TypeError(f"the model cannot be stored, because {what}: {how}.")
     return {"kind": kind, "labels": to_json(classes.tolist(), {}, "classes")}
 
 

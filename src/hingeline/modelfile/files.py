@@ -241,10 +241,9 @@ def _prepare(name: str, array: Array) -> Array:
     array = np.asarray(array)
     dtype = array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype
     if dtype not in DTYPE_NAMES or array.ndim > MAX_DIMENSIONS:
-        raise TypeError(
-            f"array {name!r} has dtype {array.dtype} and {array.ndim} dimensions: only numbers "
-            f"and booleans of at most {MAX_DIMENSIONS} dimensions can be stored."
-        )
+        what = f"array {name!r} has dtype {array.dtype} and {array.ndim} dimensions"
+        fine = f"numbers and booleans of at most {MAX_DIMENSIONS} dimensions"
+        raise TypeError(f"{what}: only {fine} can be stored.")
     return np.asarray(array, dtype=dtype, order="C")
 
 

@@ -82,10 +82,9 @@ class Structure:
         except ValueError:  # ragged
             vector = np.empty((0, 0))
         if vector.ndim != 1 or vector.dtype.kind not in "iu":
-            raise TypeError(
-                "an output must be an int or a vector of ints: convert it, or override "
-                f"{type(self).__name__}.pack() and .unpack(); got {type(y).__name__}."
-            )
+            what = "an output must be an int or a vector of ints: convert it, or override"
+            own = f"{type(self).__name__}.pack() and .unpack()"
+            raise TypeError(f"{what} {own}; got {type(y).__name__}.")
         return vector.astype(np.int32)
 
     def unpack(self, vector: Array) -> Any:

@@ -11,16 +11,8 @@ from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import PRIMITIVES, Compiled, register
-from hingeline.inference.factor_graph import (
-    Scored,
-    Topology,
-    assignment_score,
-    conditional_scores,
-    joint_index,
-    meets,
-    table_size,
-    topology,
-)
+from hingeline.inference import factor_graph
+from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
 from hingeline.inference.map import GRAPH_CUT, best_assignment
 from hingeline.structures.graph_blocks import (
     GraphProblem,
@@ -347,7 +339,7 @@ def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]
     size = 0
     for c in range(own.shape[0]):
         own[c] = size
-        size += table_size(graph, c)
+        size += factor_graph.table_size(graph, c)
     tables = np.empty(size)
     for c in range(own.shape[0]):
         factor_scores(problem, graph, i, c, w, tables[own[c] :])
@@ -381,7 +373,7 @@ def output_length(problem: GraphProblem, i: int) -> int:
 @helper
 def decode(problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     bound, scored = search(problem, i, w, loss_scale, y_out)
-    return max(bound, assignment_score(scored, y_out))
+    return max(bound, factor_graph.assignment_score(scored, y_out))
 
 
 @helper
@@ -389,9 +381,9 @@ def decode_excess(
     problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array
 ) -> float:
     bound, scored = search(problem, i, w, loss_scale, y_out)
-    if meets(scored, y_out, bound, EXCESS_ROUNDING):
+    if factor_graph.meets(scored, y_out, bound, EXCESS_ROUNDING):
         return 0.0
-    return bound - assignment_score(scored, y_out)
+    return bound - factor_graph.assignment_score(scored, y_out)
 
 
 @helper
@@ -460,8 +452,8 @@ def decode_all(
     for i in order:
         y = y_out[problem.node_offset[i] : problem.node_offset[i + 1]]
         bounds[i], scored = search(problem, i, w, 0.0, y)
-        values[i] = assignment_score(scored, y)
-        tight[i] = meets(scored, y, bounds[i], TIGHT)
+        values[i] = factor_graph.assignment_score(scored, y)
+        tight[i] = factor_graph.meets(scored, y, bounds[i], TIGHT)
 
 
 @kernel
@@ -477,4 +469,5 @@ def conditional_scores_all(
         scored = score_graph(problem, i, w, 0.0)
         y = ys[problem.node_offset[i] : problem.node_offset[i + 1]].copy()
         for v in range(y.shape[0]):
-            conditional_scores(scored, v, y, out[start[i] + scored.graph.unary_start[v] :])
+            at = start[i] + scored.graph.unary_start[v]
+            factor_graph.conditional_scores(scored, v, y, out[at:])
