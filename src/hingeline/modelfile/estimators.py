@@ -209,8 +209,7 @@ def save(
         arrays.update({STATE + name: array for name, array in kept[1].items()})
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
-    n_bytes = write_model(path, header, arrays)
-    return {"bytes": n_bytes, **report, "left_out": left_out}
+    return {"bytes": write_model(path, header, arrays), **report, "left_out": left_out}
 
 
 def why_not(model: Any) -> str:

@@ -297,8 +297,7 @@ def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         # Before opening: to open a pipe would wait for a writer.
         kind = "a folder" if os.path.isdir(path) else "not a regular file"
-        regular = stat.S_ISREG(os.stat(path).st_mode)
-        _demand(regular, f"is {kind}: give the path of a model file.")
+        _demand(stat.S_ISREG(os.stat(path).st_mode), f"is {kind}: give the path of a model file.")
         with open(path, "rb", buffering=0) as file:
             yield file
     except ModelFileError as error:

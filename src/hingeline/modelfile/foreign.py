@@ -152,8 +152,7 @@ def _names(lines: Lines, section: str, count: int) -> dict[str, int]:
         lines.demand(name not in found, f"{name[:40]!r} occurs twice in {section}.", first)
         found[name] = number
     line = lines.take()
-    text = f"{section} should end after {count} entries, got {line[:40]!r}."
-    lines.demand(line == "}", text)
+    lines.demand(line == "}", f"{section} should end after {count} entries, got {line[:40]!r}.")
     return found
 
 
@@ -234,8 +233,7 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
         rows.append(row)
     while lines.peek() is not None:
         line = lines.take()
-        text = f"the model should end before this line, got {line[:40]!r}."
-        lines.demand(not line.strip(), text)
+        lines.demand(not line.strip(), f"the model should end before this line, got {line[:40]!r}.")
     try:
         table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
         if not np.isfinite(table).all():

@@ -453,6 +453,5 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append((role, name, file.tell(), digest))
         except OSError as error:
-            what = f"{where}: cannot read {name}: {error.strerror or error}."
-            raise type(error)(what) from None
+            raise type(error)(f"{where}: cannot read {name}: {error.strerror or error}.") from None
     return found

@@ -255,8 +255,7 @@ class Stream:
 
     def _make_form(self, weights: Array, labels: Array) -> Formulation:
         owner = self.owner
-        weighted = owner._weigh(weights, labels)
-        return make_formulation(owner.C_, owner.slack, owner.rescale, weighted)
+        return make_formulation(owner.C_, owner.slack, owner.rescale, owner._weigh(weights, labels))
 
     @staticmethod
     def _refuse_other_costs(before: Array, now: Array) -> None:
@@ -376,8 +375,7 @@ class Stream:
             gone[: max(n - int(keep_last), 0)] = True
         else:
             gone[read_choice(which, n)] = True
-        text = f"which= names all {n} examples: leave at least one, or fit anew."
-        require(not gone.all(), text)
+        require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit anew.")
         if gone.any():
             self._drop(gone)
             self.go_live()

@@ -336,14 +336,8 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         size = len(methods["joint_feature"](arrays[0], Y[0]))
     else:
         problem = PythonProblem(list(X), list(Y))
-
-        def get(problem: PythonProblem, i: int) -> Any:
-            return problem.x[i]
-
-        def gold_object(problem: PythonProblem, i: int) -> Array:
-            return problem.y[i]
-
-        own = _primitives(methods, get, gold_object, lambda function: function)
+        parts = (lambda problem, i: problem.x[i]), (lambda problem, i: problem.y[i])
+        own = _primitives(methods, *parts, lambda function: function)
         size = len(methods["joint_feature"](X[0], Y[0]))
         bind = _make_binder(own, compiled=False)
     return Compiled(
