@@ -14,15 +14,8 @@ from hingeline.core.primitives import PRIMITIVES, Compiled, register
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
 from hingeline.inference.map import GRAPH_CUT, best_assignment
-from hingeline.structures.graph_blocks import (
-    GraphProblem,
-    decodes_exactly,
-    factor_scores,
-    find_row,
-    find_table,
-    group_end,
-    variable_scores,
-)
+from hingeline.structures import graph_blocks
+from hingeline.structures.graph_blocks import GraphProblem, find_row, find_table, group_end
 
 SPARSE_COLUMNS = 6  # Rows are read as a whole where at least one column in so many is wanted.
 EXCESS_ROUNDING = 1e-12  # A share of the size of the scores below which an excess is rounding.
@@ -31,14 +24,14 @@ TIGHT = 1e-6  # A bound within this share of it shows that an output is the best
 
 def compile_problem(problem: GraphProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
+    in_tables = problem.n_weights - problem.n_features * problem.n_columns
+    all_cut = bool((problem.oracle.method == GRAPH_CUT).all())
     return Compiled(
         problem,
         lengths=np.diff(problem.node_offset),
         n_weights=problem.n_weights,
-        scratch_size=problem.n_features
-        + problem.n_weights
-        - problem.n_features * problem.n_columns,
-        exact=decodes_exactly(problem) or bool((problem.oracle.method == GRAPH_CUT).all()),
+        scratch_size=problem.n_features + in_tables,
+        exact=graph_blocks.decodes_exactly(problem) or all_cut,
     )
 
 
@@ -310,7 +303,7 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
         last = group_end(problem, i, v, n)
         column, begin, end = find_row(problem, i, v)
         if last == v + 1 and 2 * graph.n_states[v] <= stride:  # most columns are others' own
-            variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
+            graph_blocks.variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
         else:
             rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
         for u in range(v, last):
@@ -342,7 +335,7 @@ def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]
         size += factor_graph.table_size(graph, c)
     tables = np.empty(size)
     for c in range(own.shape[0]):
-        factor_scores(problem, graph, i, c, w, tables[own[c] :])
+        graph_blocks.factor_scores(problem, graph, i, c, w, tables[own[c] :])
     return tables, own
 
 
