@@ -39,7 +39,7 @@ class CompiledConstraints(NamedTuple):
     member: Array  # (G, K) whether a label belongs to a group, and the same as lists:
     member_ptr: Array
     member_labels: Array
-    counted: Array  # (G,) whether a group's own counts cost anything, not to repeats alone.
+    counted: Array  # (G,) whether a group's counts cost anything, or matter to repeats alone.
     token_cost: Array  # (G, longest + 2) cost of a number of tokens in a sequence,
     segment_cost: Array  # and of segments.
     length_cost: Array  # (G, longest minimum + 1) cost of a segment so long; the last: or longer.
