@@ -49,8 +49,7 @@ class LabelPairs:
 
     def count_right(self) -> Array:
         """How many tokens of each sequence are labelled right."""
-        total = np.concatenate([[0], np.cumsum(self.right)])
-        return np.diff(total[self.offsets])
+        return np.diff(np.concatenate([[0], np.cumsum(self.right)])[self.offsets])
 
 
 def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:

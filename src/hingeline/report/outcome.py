@@ -86,8 +86,7 @@ def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
     table = np.pad(cost, (0, 1), constant_values=most)
     number = np.array([index.get(label, n) for label in pairs.labels], dtype=np.int64)
     losses = table[number[pairs.true], number[pairs.predicted]] * ~pairs.right
-    total = np.concatenate([[0.0], np.cumsum(losses)])
-    return np.diff(total[pairs.offsets])
+    return np.diff(np.concatenate([[0.0], np.cumsum(losses)])[pairs.offsets])
 
 
 def _finish(
@@ -258,8 +257,7 @@ def _confusion(found: Evaluation) -> Matrix:
         kind = "" if plain else pick_shade(share[a, b], "b" if a == b else "o")
         return count(n) if n else "·", f"{kind} d".strip() if a == b else kind
 
-    every = range(len(names))
-    rows = [(name, [cell(a, b) for b in every]) for a, name in enumerate(names)]
+    rows = [(name, [cell(a, b) for b in range(len(names))]) for a, name in enumerate(names)]
     note = (
         "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
         "The shade is the share of the row, on a scale of square roots."

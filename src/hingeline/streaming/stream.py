@@ -390,8 +390,7 @@ class Stream:
         if len(mass) <= room:
             return
         gone = np.zeros(len(mass), dtype=bool)
-        order = np.argsort(mass > 0.0, kind="stable")
-        gone[order[: len(mass) - room]] = True
+        gone[np.argsort(mass > 0.0, kind="stable")[: len(mass) - room]] = True
         if gone.all():
             self.blocks, self.live, self.visits, self.fresh = [], None, 0.0, 0
             return

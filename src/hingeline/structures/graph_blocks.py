@@ -256,8 +256,7 @@ def mean_loss(problem: GraphProblem, cap: Array) -> float:
     """Loss of a wrong state, on average over the variables of examples with weight."""
     owner = np.repeat(np.arange(len(cap)), np.diff(problem.node_offset))
     known = cap[owner] > 0.0
-    states = len(problem.cost)
-    by_label = problem.cost.sum(axis=1) / max(states - 1, 1)
+    by_label = problem.cost.sum(axis=1) / max(len(problem.cost) - 1, 1)
     losses = (problem.node_weight * by_label[problem.labels])[known]
     found = float(losses.mean()) if len(losses) else 0.0
     return found if found > 0.0 else 1.0
