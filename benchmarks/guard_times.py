@@ -320,8 +320,9 @@ def run_job(table: str, job: str, version: str, folder: Path, n_jobs: int) -> Ti
         paths = [str(hook), *filter(None, [environment.get("PYTHONPATH")])]
         environment |= {"PYTHONPATH": os.pathsep.join(paths), "GUARD_COUNTS": str(counts)}
         environment |= {"HINGELINE_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(cache)}
+        before = cpu_seconds()
         done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
-        timing = read_timing(done, job, version)
+        timing = read_timing(done, job, version) | {"cpu of all": cpu_seconds() - before}
         lines = [line.split() for file in counts.iterdir() for line in file.open()]
     timing["compilations"] = float(len(lines))
     timing["entry points"] = float(sum(int(line[0]) for line in lines))
@@ -391,6 +392,7 @@ def add_commands(commands: Any) -> None:
         command.add_argument("--job", action="append", choices=known, help="default: all")
         command.add_argument("--repeat", type=int, default=5 if name == "time" else 2)
         command.add_argument("--n-jobs", type=int, default=1, help="threads of the package")
+        command.add_argument("--save", default=f"guard_{name}", help="name of the result file")
         command.add_argument("--quick", action="store_true", help="small subsets, to test the code")
 
 
@@ -412,7 +414,7 @@ def run(options: argparse.Namespace) -> int:
         cells += [f"{row['old'][key][0]:.0f} -> {row['new'][key][0]:.0f}" for key in extra]
         table.append(cells)
     print_table("Two versions: the least of all rounds", [*columns, *extra], table)
-    name, ran = f"guard_{options.command}", {row["job"] for row in rows}
+    name, ran = options.save, {row["job"] for row in rows}
     others = [row for row in kept_rows(name, quick=options.quick) if row["job"] not in ran]
     write_results(name, [*others, *rows], quick=options.quick)
     slow = [row["job"] for row in rows if row["ratio"]["min cpu"] > LIMIT]

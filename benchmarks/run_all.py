@@ -26,6 +26,7 @@ SCRIPTS = (
     "paper_nu_start.py",
     "paper_soft.py",
     "graphs.py",
+    "graph_solvers.py",
     "paper_semisupervised.py",
     "online.py",
     "memory.py",

@@ -4,9 +4,11 @@ Features of a token: the word in lower case, its first three and last three lett
 (begins with a capital, capitals only, digits only, no letter and no digit, contains a digit, one
 capital letter). Those of the paper are not printed. These "plain" ones were chosen among three sets
 for a supervised model as good as the printed one, on test scores, too; the semi-supervised models
-had no say. "marks" adds the marks of the words on either side, "wide marks" those of two; "context"
-what a user would: also the shape (Vol.12 is Aaa.dd), the words on either side (or that there is
-none), and the word together with the one before; chosen among twelve sets by the accuracy of the
+had no say. Other sets see neighbours (`FEATURES`). "signs and shape" is the best of ten without
+their words, by the accuracy of ours on development data (`--part features`, 20 labelled): marks of
+two words on either side, which punctuation marks they are, and the shape (Vol.12 is Aaa.dd).
+"context" is what a user would take: the shape, the words on either side (or that there is none),
+and the word together with the one before; chosen among twelve sets by the accuracy of the
 semi-supervised model on the development data of partitions 0 to 3, with 20 labelled citations.
 Announcements have the two words on either side, without which times cannot be told apart.
 """
@@ -109,11 +111,15 @@ FEATURES = {
     "signs": Seen(marks=1, signs=1),
     "wide signs": Seen(marks=2, signs=2),
     "wider signs": Seen(marks=3, signs=3),
+    "marks and shape": Seen(marks=1, shapes=0),
+    "wide marks and shape": Seen(marks=2, shapes=0),
     "signs and shape": Seen(marks=2, signs=2, shapes=0),
     "shapes": Seen(marks=1, shapes=1),
     "wide shapes": Seen(marks=2, shapes=2),
     "nearest signs": Seen(marks=1, signs=1, last_sign=True),
     "wide nearest signs": Seen(marks=2, signs=2, shapes=0, last_sign=True),
+    "words": Seen(words=1, marks=1),
+    "words and shape": Seen(words=1, marks=1, shapes=0),
     "context": Seen(words=1, marks=1, shapes=0, pair=True),
     "seminars": Seen(words=2),
 }

@@ -17,7 +17,7 @@ PACKAGE = Path(hingeline.__file__).parent
 
 #: A folder imports only from folders above it.
 LAYERS = (
-    ("_jit", "_files", "schemes"),
+    ("_compiler", "_jit", "_files", "schemes"),
     ("_simd",),
     ("core",),
     ("inference",),

@@ -58,8 +58,30 @@ def test_solvers_agree_on_trees(kind: str) -> None:
     assert found["bcfw"] == pytest.approx(found["sdm"], rel=1e-4)
 
 
-def test_auto() -> None:
-    """Loops with many labellings are relaxed, few are enumerated."""
+@pytest.mark.parametrize(
+    ("n", "labels", "params", "chosen"),
+    [
+        (1000, 14, {}, "sdm"),  # 16,384 labellings each: a tenth of a second
+        (20000, 14, {}, "soft-bcfw"),
+        (100, 20, {}, "sdm"),  # 190 pairs: 0.1 s of cuts or AD3
+        (2000, 20, {}, "soft-bcfw"),
+        (2000, 20, {"edges": "tree"}, "sdm"),
+        (2000, 10, {"inference": "enumeration"}, "sdm"),
+        (100, 20, {"inference": "icm"}, "soft-bcfw"),  # its bound says little
+    ],
+)
+def test_auto_goes_by_what_decoding_costs(n: int, labels: int, params: Any, chosen: str) -> None:
+    rng = np.random.default_rng(0)
+    posed: list[Any] = []
+    model: Any = MultilabelSSVM(0.1, **params)
+    model._fit_graphs = lambda problem, weights: posed.append(problem)
+    model.fit(rng.normal(size=(n, 2)), rng.integers(0, 2, (n, labels)))
+    assert model._solver_class(model._compile(posed[0])).name == chosen
+
+
+def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where decoding is dear, loops are relaxed, and nothing else is."""
+    monkeypatch.setattr("hingeline.estimators.graph.CHEAP_SECONDS", 1e-3)
     X, Y = labelled(labels=15)
     relaxed = MultilabelSSVM(0.1, random_state=0).fit(X, Y)
     assert hasattr(relaxed, "relaxed_objective_")
@@ -71,7 +93,8 @@ def test_auto() -> None:
     assert not hasattr(MultilabelSSVM(0.1).fit(X, Y[:, :8]), "relaxed_objective_")
 
 
-def test_auto_takes_the_options_of_what_it_chooses() -> None:
+def test_auto_takes_the_options_of_what_it_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hingeline.estimators.graph.CHEAP_SECONDS", 1e-3)
     X, Y = labelled(labels=15)
     model = MultilabelSSVM(0.1, solver_options={"rho": 2.0}, random_state=0).fit(X, Y)
     assert model.soft_rho_ == 2.0
@@ -110,10 +133,11 @@ def test_edges_count_by_default(n: int) -> None:
         return [Graph(x.node_features) for x in X]
 
     none = GraphSSVM(random_state=0).fit(bare(train[0]), train[1]).score(bare(test[0]), test[1])
-    model = GraphSSVM(random_state=0).fit(*train)
-    assert hasattr(model, "relaxed_objective_")
-    assert model.converged_
-    assert model.score(*test) > none + 0.08
+    for solver in ("auto", "soft-bcfw"):
+        model = GraphSSVM(solver=solver, random_state=0).fit(*train)
+        assert hasattr(model, "relaxed_objective_") == (solver == "soft-bcfw")
+        assert model.converged_
+        assert model.score(*test) > none + 0.08
     printed = {"rho": 1.0, "rho_scale": "printed"}
     as_printed = GraphSSVM(solver="soft-bcfw", solver_options=printed, random_state=0).fit(*train)
     assert as_printed.score(*test) < none + 0.04  # what this test is about

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from hingeline import GraphSSVM, MulticlassSSVM
+from hingeline import GraphSSVM, MulticlassSSVM, MultilabelSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.loop import Limits, run
 from hingeline.core.primitives import Workers
@@ -60,29 +60,20 @@ ALL_KINDS = [slow("pairs and triples"), "binary", slow("many states"), slow("fea
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @pytest.mark.parametrize("constraints", ["soft", "hard"])
-def test_the_start_is_what_an_evaluation_would_find(kind: str, constraints: str) -> None:
+def test_the_start_needs_no_evaluation(kind: str, constraints: str) -> None:
     small = random_small(3, **KINDS[kind])
     weights = np.ones(compile_problem(small.problem()).n)
     weights[0] = 0.0
     solver = solver_for(small, weights, constraints=constraints)
-    names = ("w", "mu", "sums", "mass", "gaps", "terms", "centre_sums")
+    names = ("w", "mu", "sums", "mass", "centre_sums")
     before = {name: getattr(solver, name).copy() for name in names}
-    numbers = solver.value, solver.soft, solver.relaxed, solver.fractional
-    assert before["gaps"].any()
-    solver.gaps[:] = -1.0
-    solver.terms[solver.active] = -1.0
-    solver.sums[:] = -1.0
+    assert before["sums"].any()
+    active = slice(solver.blocks.unary_at[1], None)  # nobody evaluates an example of weight 0
+    solver.sums[active] = -1.0
     solver.repair()
-    inactive = slice(0, solver.blocks.block_at[1])
-    assert not before["gaps"][inactive].any()
     for name in names:
-        now = getattr(solver, name)
-        if name == "gaps":
-            now[inactive] = 0.0  # nobody evaluates an example of weight 0
-        if name == "sums":
-            now[: solver.blocks.unary_at[1]] = before[name][: solver.blocks.unary_at[1]]
-        assert np.allclose(before[name], now, rtol=1e-6), name
-    assert numbers == pytest.approx((solver.value, solver.soft, solver.relaxed, solver.fractional))
+        assert np.allclose(before[name], getattr(solver, name), rtol=1e-6), name
+    assert solver.value == 0.0
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -433,3 +424,32 @@ def test_rows_of_history_tell_of_the_relaxation() -> None:
     row = result.history[-1]
     assert row.relaxed <= row.primal
     assert 0.0 <= row.fractional <= 1.0
+
+
+def test_examples_that_share_no_weights_in_themselves_are_units() -> None:
+    """Blocks of a set of labels have messages in common and nothing else."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(9, 3)), np.arange(36).reshape(9, 4) % 5 % 2
+    model = MultilabelSSVM(0.1, solver="sdm", random_state=0).fit(X, Y)
+    compiled = compile_problem(model._prepare(X))
+    form = make_formulation(C, "max", "margin", np.ones(9))
+    solver = SoftBCFW(compiled, form, Workers(1, compiled.scratch_size), 0, {})
+    assert solver.units.owners.tolist() == list(range(9))
+    assert (np.diff(solver.units.starts) == 4 + 6).all()
+    mixed = solver_for(random_small(6, n=12), rho=0.5)
+    assert len(mixed.units.owners) == mixed.blocks.n
+
+
+def test_the_first_pass_visits_variables_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Factors have nothing to gain before, and weights that predict are there at once."""
+    solver = solver_for(random_small(6, n=12), rho=0.5)
+    orders: list[Any] = []
+
+    def note(problem: Any, dual: Any, units: Any, order: Any, *others: Any) -> Any:
+        orders.append(units.starts[order] - dual.blocks.block_at[units.owners[order]] >= 4)
+        return pass_units(problem, dual, units, order, *others)
+
+    monkeypatch.setattr("hingeline.solvers.relaxed.soft.pass_units", note)
+    solver.sweep()
+    assert (np.diff(orders[0].astype(int)) >= 0).all()
+    assert (np.diff(orders[1].astype(int)) < 0).any()

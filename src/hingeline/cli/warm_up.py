@@ -4,18 +4,18 @@ import contextlib
 import io
 import os
 import time
-import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from enum import StrEnum
 from multiprocessing import get_context
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
+import hingeline
 from hingeline import _jit
 from hingeline.cli import app
 from hingeline.cli.progress import FitProgress
+from hingeline.estimators.ahead import fit_tiny
 from hingeline.report.words import count_of
 
 
@@ -31,30 +31,18 @@ class Kind(StrEnum):
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
 #: an empty cache on a busy machine of two cores.
 _SECONDS = {"chain": 12, "multiclass": 5, "graph": 25}
+_ESTIMATORS = {"chain": "ChainSSVM", "multiclass": "MulticlassSSVM", "graph": "GraphSSVM"}
 _NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded features float32.
 
 
 def compile_for(kind: str, numbers: str) -> tuple[str, int]:
     """Fit a tiny model, and say how many kernels had to be compiled."""
-    from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM
-
-    eye: Any = np.eye(3, dtype=numbers)
-    X: Any = [eye] * 6
-    y: Any = [np.arange(3), *[np.arange(3) % 2] * 5]
-    model: Any = ChainSSVM
-    if kind == "multiclass":
-        model, X, y = MulticlassSSVM, np.vstack(X), np.concatenate(y)
-    elif kind == "graph":
-        edges = np.array([[0, 1], [1, 2], [2, 0]])  # a cycle: the kernels of trees are in it too
-        model, X = GraphSSVM, [Graph(eye, edges)] * 6
-    compiled: list[bool] = []
+    compiled: list[Any] = []
     with (
         _jit.listen_to_compiling(compiled.append),
-        warnings.catch_warnings(action="ignore"),  # it stops short of its tolerance
         contextlib.redirect_stderr(io.StringIO()),  # the parent says what is being compiled
     ):
-        # Passes enough for the steps over all planes that come late in a run.
-        model(tol=1e-300, max_iter=8, random_state=0).fit(X, y).predict(X)
+        fit_tiny(getattr(hingeline, _ESTIMATORS[kind]), numbers)
     return f"{kind}, {numbers}", len(compiled)
 
 

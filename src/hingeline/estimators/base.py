@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from inspect import cleandoc
 from typing import Any, TypeVar, cast
 
@@ -22,6 +23,7 @@ from hingeline.core.loop import Limits, identity, outside, run
 from hingeline.core.primitives import Compiled, Workers, provides
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
+from hingeline.estimators.ahead import describe
 from hingeline.features.input import with_constant
 
 Class = TypeVar("Class", bound=type)
@@ -459,7 +461,8 @@ class BaseSSVM:
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
+        this_fit = partial(describe, self, solver_class.name, compiled.problem)
+        with announce_compiling(this_fit), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver

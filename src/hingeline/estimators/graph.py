@@ -25,15 +25,20 @@ from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
 from hingeline.features.input import find_classes, number_labels, plain_labels, stack_sequences
-from hingeline.inference.factor_graph import join, log2_assignments, make_topology, starts_of
-from hingeline.inference.map import ENUMERATION, INFERENCE
+from hingeline.inference.factor_graph import join, make_topology, starts_of
+from hingeline.inference.map import INFERENCE
 from hingeline.structures import graph
-from hingeline.structures.graph_blocks import GraphProblem, decodes_exactly, layout, make_problem
+from hingeline.structures.graph_blocks import (
+    GraphProblem,
+    decodes_exactly,
+    decoding_seconds,
+    layout,
+    make_problem,
+)
 
-#: The default for ``slack="max"`` and graphs with loops ...
-LOOPY_DEFAULT = "soft-bcfw"
-#: ... and more labellings than two to the power of this, which exact training enumerates as fast.
-LOG2_FEW_LABELLINGS = 14.0
+#: The default for ``slack="max"`` where decoding all graphs once takes longer than so many seconds:
+#: visits of whole graphs are worth more than those of their factors while there are some of them.
+LOOPY_DEFAULT, CHEAP_SECONDS = "soft-bcfw", 1.0
 
 
 class Decoded(NamedTuple):
@@ -65,11 +70,11 @@ class GraphModel:
         graph allows it (forests, few labellings, …); elsewhere the relaxed problem is solved, and
         its solution rounded: see :meth:`certify`.
     solver : str, default="auto"
-        ``"auto"`` is ``"sdm"`` for forests and where no graph has more than 16,384 labellings, and
-        ``"soft-bcfw"`` for other graphs with loops: it trains the LP relaxation with constraints
-        softened by ``solver_options={"rho": …}``, so that primal and dual are those of that
-        problem. Options must be those of the solver that is chosen. Name ``"sdm"`` for the
-        structured hinge. See :class:`hingeline.ChainSSVM` for the others.
+        ``"auto"`` is ``"sdm"`` for forests and where decoding all graphs once takes about a second
+        at most (judged by sizes and inference), and ``"soft-bcfw"`` for more and larger graphs: it
+        trains the LP relaxation with constraints softened by ``solver_options={"rho": …}``, so that
+        primal and dual are those of that problem. Options must be those of the solver that is
+        chosen. See :class:`hingeline.ChainSSVM` for the others.
     fit_intercept : bool, default=True
         Append a constant feature. Its weights are regularised like any other.
 
@@ -100,7 +105,9 @@ class GraphModel:
 
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
         if compiled is not None and self.solver == "auto" and self.slack == "max":
-            loopy = not math.isinf(self.C) and self._relaxes(compiled.problem)
+            problem = compiled.problem
+            named = self.inference != "auto" and decodes_exactly(problem)
+            loopy = not (math.isinf(self.C) or named) and decoding_seconds(problem) > CHEAP_SECONDS
             chosen: type[CertifiedSolver] = registry.find(
                 LOOPY_DEFAULT if loopy else "auto", self.slack
             )
@@ -115,16 +122,6 @@ class GraphModel:
             with contextlib.suppress(ValueError):
                 return check(registry.find(LOOPY_DEFAULT, self.slack), LOOPY_DEFAULT)
         check(solver, name)
-
-    def _relaxes(self, problem: GraphProblem) -> bool:
-        """Whether training solves the relaxation, unless the solver is named."""
-        if not decodes_exactly(problem):
-            return True
-        loopy = problem.oracle.method == ENUMERATION
-        if self.inference != "auto" or not loopy.any():
-            return False
-        sizes = log2_assignments(problem.graphs)[loopy]
-        return bool(sizes.max() > LOG2_FEW_LABELLINGS + 1e-6)
 
     def _view(self: Any, name: str) -> Array:
         """A block of ``weights_`` (rows, columns)."""

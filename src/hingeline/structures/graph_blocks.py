@@ -38,8 +38,9 @@ from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Topologies, Topology
 from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, make_oracle
 
-#: Assignments of all examples together that are enumerated without being asked for.
-CHEAP_ASSIGNMENTS = 2.0**20
+#: Seconds by method of inference (cuts or AD3, max-product, enumeration, cuts, LP, AD3, ICM): of a
+#: labelling that is enumerated, else of a joint state; what has no bound or may fail is not chosen.
+SECONDS = np.array([2e-6, 0.0, 6e-9, 1.0, 3e-7, 2e-6, 1.0])
 
 
 @by_reference
@@ -232,13 +233,26 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
     )
 
 
-def decodes_cheaply(problem: GraphProblem) -> bool:
-    """Whether all examples can be decoded exactly for about the price of scoring their blocks."""
-    if not decodes_exactly(problem):
-        return False
-    assignments = np.exp2(np.minimum(factor_graph.log2_assignments(problem.graphs), 60.0))
-    enumerated = problem.oracle.method[problem.graph] == ENUMERATION
-    return float(assignments[problem.graph][enumerated].sum()) <= CHEAP_ASSIGNMENTS
+def decoding_seconds(problem: GraphProblem) -> float:
+    """About what it costs to decode all examples once; 0 for forests."""
+    graphs, method = problem.graphs, problem.oracle.method
+    states = factor_graph.starts_of(problem.table_states[problem.factor_template])[
+        graphs.factor_ptr
+    ]
+    labellings = np.exp2(np.minimum(factor_graph.log2_assignments(graphs), 60.0))
+    sizes = np.where(method == ENUMERATION, labellings, np.diff(states))
+    return float((sizes * SECONDS[method])[problem.graph].sum())
+
+
+def shares_weights(problem: GraphProblem) -> bool:
+    """Whether an example has variables or factors with the same weights."""
+    graphs = problem.graphs
+    kinds = ((problem.node_template, graphs.node_ptr), (problem.factor_template, graphs.factor_ptr))
+    return any(
+        len(np.unique(own)) < len(own)
+        for templates, ptr in kinds
+        for own in np.split(templates, ptr[1:-1])
+    )
 
 
 def mean_square(problem: GraphProblem, cap: Array) -> float:

@@ -16,11 +16,8 @@ Messages. Descent by variables or by factors (MPLP): :mod:`hingeline.solvers.rel
 given messages the gradient has the best state of every block, or soft shares, and is a subgradient
 of g(w, δ) in w. What is to be minimised, though, is the least g over messages, and of that it is a
 subgradient only if the messages are optimal for the weights and the maximisers of factors and
-variables agree. A round by factors leaves dense graphs far from there: on yeast with all pairs,
-after 20 passes that way, the product of a step with the way to the optimum is +1206, where −148 is
-the most that a subgradient of the least g can have, and g rises; three rounds by variables at the
-same weights make it −156. So messages are nearly fit for the weights before a step, and of a
-factor's maximisers the one nearest to its variables' is taken.
+variables agree. A round by factors leaves dense graphs far from there, three by variables do not
+(docs/graphs.md). Of a factor's maximisers the one nearest to its variables' is taken.
 
 Steps. ``w ← (1 − η)·w − η·n·c_i·g_i`` with g_i the (sub)gradient of the example's hinge, and
 ``η = 2/(t + t₀)``, the schedule for strongly convex problems, t counting steps. t₀ is so large that
@@ -332,6 +329,7 @@ class DLPW(CertifiedSolver):
         if self.options.messages_by == "factors":
             self.by = FACTORS
         self.messages = np.zeros(int(self.blocks.message_at[-1]), dtype=np.float32)
+        self.temperature = float(self.options.temperature)  # ε; 0 where maxima are hard
         self.exact, self.bounded = False, self.temperature > 0.0
         self.planes = aligned_zeros(compiled.n_weights)
         self.moments = aligned_zeros(compiled.n_weights)
@@ -344,11 +342,6 @@ class DLPW(CertifiedSolver):
         self.state[FIRST] = 2.0 / (step * n)
         self.state[TOTAL] = 0.5 * n * self.state[FIRST] ** 2
 
-    @property
-    def temperature(self) -> float:
-        """ε; 0 where maxima are hard."""
-        return float(self.options.temperature)
-
     def _first_step(self) -> float:
         """The η at which the noise of steps from w = 0 is the share of the objective there."""
         n = len(self.active)
@@ -357,9 +350,7 @@ class DLPW(CertifiedSolver):
         some = self.active[:: max(n // NOISE_SAMPLE, 1)]
         for i in some:
             gradient = np.zeros_like(zero)
-            state = np.zeros(4)
-            state[TOTAL] = 1.0
-            self._descend(np.array([i]), 1.0, 0, state, gradient, np.zeros_like(zero))
+            self._descend(np.array([i]), 1.0, 0, np.eye(4)[TOTAL], gradient, np.zeros_like(zero))
             noise += 0.5 * float(gradient @ gradient) / n
             find_hinges(self.problem, self.blocks, np.array([i]), zero, self.messages, self.hinges)
             objective += float(self.form.cap[i] * self.hinges[i])
@@ -397,17 +388,15 @@ class DLPW(CertifiedSolver):
 
     def certify(self) -> float:
         """``g`` of the average and of the last iterate; a dual bound where there is one."""
-        best, primal = None, math.inf
+        primal = math.inf
         for weights in (self.last(), self.candidate()):
             self._fit_messages(weights)
             value = self.primal_of(weights)
-            if best is None or value < primal:
-                best, primal = weights, value
-            if self.temperature > 0.0:
+            primal = min(primal, value)
+            if value < self._best_primal or self._best is None:
+                self._best, self._best_primal = weights, value
+            if self.bounded:
                 self.bound = max(self.bound, self._dual_of(weights)[0])
-        assert best is not None
-        if primal < self._best_primal or self._best is None:
-            self._best, self._best_primal = best, primal
         return primal
 
     def _dual_of(self, weights: Array) -> tuple[float, Array]:
@@ -425,8 +414,7 @@ class DLPW(CertifiedSolver):
         Those of an example belong to the weights of its last visit, and the noise of the steps in
         between would count as slack.
         """
-        state = np.zeros(4)
-        state[TOTAL] = 1.0
+        state = np.eye(4)[TOTAL]
         self._descend(self.active, 0.0, CERTIFYING_ROUNDS, state, weights, np.zeros_like(weights))
 
     def primal_of(self, weights: Array) -> float:
@@ -460,7 +448,6 @@ class SmoothDLPW(DLPW):
     """Dual losses with soft maxima; see the head of this module."""
 
     name = "dlpw-smooth"
-    slacks = ("max",)
 
     @dataclass(frozen=True)
     class Options(DLPW.Options):

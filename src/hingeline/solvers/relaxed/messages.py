@@ -197,18 +197,12 @@ def descend_factors(
     for c in range(graph.scope_start.shape[0] - 1):
         first, end = tables.start[c], tables.start[c + 1]
         lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
+        own, size = tables.values[first:end], end - first
         for p in range(lo, hi):
-            v = graph.scope[p]
             # θ_c − Σδ + Σb is t: a variable's own message cancels.
-            add_message(
-                tables.values[first:end],
-                end - first,
-                graph.n_states[v],
-                tables.stride[p],
-                beliefs,
-                graph.unary_start[v],
-                1.0,
-            )
+            v = graph.scope[p]
+            n, unary = graph.n_states[v], graph.unary_start[v]
+            add_message(own, size, n, tables.stride[p], beliefs, unary, 1.0)
         at = 0
         for p in range(lo, hi):
             n = graph.n_states[graph.scope[p]]
@@ -219,9 +213,7 @@ def descend_factors(
             v = graph.scope[p]
             n, unary = graph.n_states[v], graph.unary_start[v]
             place = place_messages(blocks, problem, i, p)
-            add_message(
-                tables.values[first:end], end - first, n, tables.stride[p], beliefs, unary, -1.0
-            )
+            add_message(own, size, n, tables.stride[p], beliefs, unary, -1.0)
             for s in range(n):
                 step = margins[at + s] / (hi - lo) - beliefs[unary + s]
                 beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)

@@ -164,12 +164,6 @@ def simplex_level(a: float, b: float, c: float, d: float) -> float:
 
 
 @helper
-def share_taken(start: float, change: float) -> float:
-    """Which share of what there is a change takes away; not above 0 where it adds."""
-    return -change / (start + 1e-300)
-
-
-@helper
 def project_pair(mu: Four, theta: Four, cap: float, kappa: float) -> Four:
     """Marginals after a projected step with exact line search; ``mu`` where nothing is gained.
 
@@ -183,9 +177,9 @@ def project_pair(mu: Four, theta: Four, cap: float, kappa: float) -> Four:
     d2, d3 = max(v2 - level, 0.0) - mu.s2, max(v3 - level, 0.0) - mu.s3
     d = Four(d0, d1, d2, d3)
     slope = dot(theta, d)
-    taken = max(share_taken(mu.s0, d0), share_taken(mu.s1, d1))
-    taken = max(taken, max(share_taken(mu.s2, d2), share_taken(mu.s3, d3)))
-    # No further than to where a state is empty.
+    # No further than to where a state is empty: the largest share of one that d takes away.
+    taken = max(-d0 / (mu.s0 + 1e-300), -d1 / (mu.s1 + 1e-300))
+    taken = max(taken, max(-d2 / (mu.s2 + 1e-300), -d3 / (mu.s3 + 1e-300)))
     most = max(bend_pair(d, cap, kappa), slope * taken)
     if slope <= 0.0 or most <= 0.0:
         return mu

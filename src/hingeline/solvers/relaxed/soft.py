@@ -12,17 +12,16 @@ agree with those of its variables: disagreement is what messages are made of,
 ``δ = (μ_c − μ_v)/ρ``. So a step is local: it reads and writes one block, its weights and its
 neighbours' marginals (:mod:`hingeline.solvers.relaxed.blocks`).
 
-ρ is that of an example: messages are at most 1/ρ, however many examples there are, and the same
-data twice with half of C have the same optimum. The paper prints a penalty that is M = Σ_i s_i
-times as large (its λ is 1/(CM)); then weights of pairs fall like 1/M, and with many examples the
-model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the loss of a
-wrong label, which is what the messages have to outweigh.
+ρ is that of an example: messages are at most 1/ρ, however many examples there are. The paper prints
+a penalty that is M = Σ_i s_i times as large; then weights of pairs fall like 1/M, and with many
+examples the model has hardly any edges: ``rho_scale="printed"``. By default ρ is a share of the
+loss of a wrong label, which is what the messages have to outweigh.
 
 ``schedule="published"``
     Blocks are drawn at random and make a Frank-Wolfe step with exact line search.
 ``schedule="improved"``
-    Blocks of all examples are visited in random order and solved, variables that share a row of
-    features together (:mod:`hingeline.solvers.relaxed.passes`). Every ``passes`` passes all blocks
+    Blocks of all examples are visited in random order and solved, those that are worth visiting
+    together in a row (:mod:`hingeline.solvers.relaxed.passes`). Every ``passes`` passes all blocks
     are evaluated, in threads, and blocks with little to gain are left out until the next time.
     Where ρ is large, ``(η/2)‖w − w'‖²`` is added after the first few sweeps, w' being the weights
     of the sweep before (a proximal point method). Thousands of factors share a table of weights,
@@ -88,10 +87,12 @@ from hingeline.solvers.relaxed.passes import (
 from hingeline.structures.graph_blocks import (
     AnyFactors,
     BinaryPairs,
-    decodes_cheaply,
+    decodes_exactly,
+    decoding_seconds,
     lay_out_blocks,
     mean_loss,
     mean_square,
+    shares_weights,
 )
 
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
@@ -102,6 +103,8 @@ DEFAULT_RHO = 0.3
 UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
 #: Pairs of binary variables in a unit.
 PAIRS_TOGETHER = 64
+#: Seconds of exact decoding that a look at the structured hinge may cost, about.
+LOOK_SECONDS = 0.0063
 #: Iterates of a pass that enter the average.
 AVERAGED_ITERATES = 32
 #: Sweeps before proximal ones: far from the optimum plain steps gain more.
@@ -205,7 +208,10 @@ class SoftBCFW(CertifiedSolver):
             self.blocks = self.blocks._replace(factors=AnyFactors())
         self.sampling = self.options.sampling or ("random" if published else "permutation")
         together = PAIRS_TOGETHER if isinstance(self.blocks.factors, BinaryPairs) else 1
-        together = 0 if published else together
+        if published:
+            together = 0
+        elif not shares_weights(self.problem):
+            together = self.blocks.most_blocks
         none = Units(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
         count = cut_units(self.problem, self.blocks, together, *none)
         starts = np.full(count + 1, self.blocks.n, dtype=np.int64)
@@ -244,14 +250,14 @@ class SoftBCFW(CertifiedSolver):
             self.mass[:] = start.mass
             if len(self.centre) == len(start.centre):
                 self.centre[:] = start.centre
-        else:  # at the truth, where factors already are
-            problem, counts = self.problem, np.diff(self.problem.node_offset)
-            example = np.repeat(np.arange(len(counts)), counts)
-            variable = np.arange(len(example)) - problem.node_offset[example]
-            first = problem.graphs.node_ptr[problem.graph[example]]
-            states = problem.graphs.n_states[first + variable].astype(np.int64)
-            self.mu[np.cumsum(states) - states + problem.labels] = 1.0
-        self.repair()
+            self.repair()
+        else:  # at the truth, where factors already are, and w is 0
+            problem, graphs = self.problem, self.problem.graphs
+            example = np.repeat(np.arange(compiled.n), np.diff(problem.node_offset))
+            own = problem.graph[example]
+            place = graphs.node_ptr[own] + own + np.arange(len(own)) - problem.node_offset[example]
+            truth = self.blocks.unary_at[example] + graphs.unary_start[place] + problem.labels
+            self.mu[truth], self.sums[truth] = 1.0, np.diff(graphs.incident_start)[place]
 
     @classmethod
     def start_from(
@@ -328,8 +334,9 @@ class SoftBCFW(CertifiedSolver):
         """As many visits as there are units, or one to each unit worth it; the gaps met.
 
         At the truth factors have nothing to gain until their variables move: the ``first`` pass
-        takes all blocks alike. Later ones that choose by gaps know those of the weights they begin
-        with, but for the improved schedule's permutations, whose gaps are those met last.
+        takes all blocks, variables before factors where it is a permutation. Later ones that
+        choose by gaps know those of the weights they begin with, but for the improved schedule's
+        permutations, whose gaps are those met last.
         """
         self.oracle_calls += len(self.active)
         ordered = self.sampling == "permutation"
@@ -339,11 +346,15 @@ class SoftBCFW(CertifiedSolver):
         known, starts = self.active_units, self.units.starts[:-1]
         least, met, left = 0.0, 0.0, len(known)
         if ordered and not first:
-            least = self._least_gap()
+            least = float(self.options.skip * self.gaps.mean(dtype=np.float64))
             worth = known[np.maximum.reduceat(self.gaps, starts)[known] >= least]
             known = worth if len(worth) else known
             left = len(known)
         order = self.rng.permutation(known) if ordered else known
+        if first and ordered:
+            ends = self.blocks.block_at[:-1] + np.diff(self.problem.node_offset)
+            factors = starts[order] >= ends[self.units.owners[order]]
+            order = order[np.argsort(factors, kind="stable")]
         most = -(-left // PARTS_BY_GAP) if by_gap else UNITS_DRAWN
         while left > 0:
             part = order[-left:][:most]
@@ -364,13 +375,9 @@ class SoftBCFW(CertifiedSolver):
             self.value += gain
         return float(self.gaps.sum(dtype=np.float64)) if by_gap or ordered else met
 
-    def _least_gap(self) -> float:
-        """The gap below which blocks are left out until the next evaluation."""
-        return float(self.options.skip) * float(self.gaps.mean(dtype=np.float64))
-
     def _evaluate(self, weights: Array, out: Array, rounds: int = 0) -> None:
         """Gaps of all blocks and sums over those of each example, in threads."""
-        least = self._least_gap() if rounds > 0 else 0.0
+        least = float(self.options.skip * self.gaps.mean(dtype=np.float64)) if rounds > 0 else 0.0
         dual, still = (self.at(weights, cap, least) for cap in (self.form.cap, self.no_cap))
         self.workers.map(
             lambda part, scratch: evaluate(self.problem, dual, still, part, rounds, out),
@@ -489,7 +496,8 @@ class SoftBCFW(CertifiedSolver):
             "fractional_": self.fractional,
             "soft_rho_": self.rho,
         }
-        if decodes_cheaply(self.compiled.problem):
+        problem = self.compiled.problem
+        if decodes_exactly(problem) and decoding_seconds(problem) <= LOOK_SECONDS:
             margins = Margins(self.compiled, self.form.cap, self.workers, 0.0)
             hinges = margins.look(weights, 1.0).hinges
             half = 0.5 * float(weights @ weights)
