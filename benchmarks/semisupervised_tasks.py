@@ -28,7 +28,6 @@ from hingeline.baselines import CODL, DASO, PosteriorRegularization, Transductiv
 from hingeline.constraints import ChangeOnlyAt, learn_constraints, load_constraints
 from hingeline.evaluation.metrics import span_f1_score
 from hingeline.features import TokenTable
-from hingeline.semisupervised.annealing import PRINTED
 from published import load_citations, load_seminars, load_umass_citations
 
 Words = list[list[str]]
@@ -320,7 +319,7 @@ def semi_supervised(run: Run, C: Any, n_jobs: int, **options: Any) -> SemiSuperv
 
 #: The method as printed: labels without constraints to begin with, and at most 1000 switches.
 AS_PRINTED = {
-    "C_u": PRINTED,
+    "C_u": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0),
     "weights": "given",
     "start": "viterbi",
     "max_sweeps": 1,

@@ -63,7 +63,14 @@ def check_common(estimator: Any) -> None:
     elif estimator.C not in ("auto", "scale")[: 1 + estimator._takes_scale]:
         known = "a number, 'auto'" + (" or 'scale'" if estimator._takes_scale else "")
         raise ValueError(f"C must be {known}, got {estimator.C!r}.")
-    check_violators(estimator.violators, estimator.slack)
+    violators = estimator.violators
+    if violators is not None and estimator.slack != "sum":
+        what = f"violators={violators!r} belongs to slack='sum'"
+        raise ValueError(f"{what}; leave it None for slack={estimator.slack!r}.")
+    if isinstance(violators, str):
+        one_of("violators", violators, ("argmax", "all"))
+    elif violators is not None:
+        positive("violators", violators, integer=True)
     positive("tol", estimator.tol)
     positive("max_iter", estimator.max_iter, integer=True)
     if estimator.max_time is not None:
@@ -116,19 +123,6 @@ def check_nu(estimator: Any) -> None:
         positive("nu", nu)
     elif nu != "auto":
         raise ValueError(f"nu={nu!r} is not known; give a number greater than 0 or 'auto'.")
-
-
-def check_violators(violators: Any, slack: str) -> None:
-    """Refuse ``violators`` where the slack has no use for them, and what is no number of them."""
-    if violators is None:
-        return
-    if slack != "sum":
-        what = f"violators={violators!r} belongs to slack='sum'"
-        raise ValueError(f"{what}; leave it None for slack={slack!r}.")
-    if isinstance(violators, str):
-        one_of("violators", violators, ("argmax", "all"))
-    else:
-        positive("violators", violators, integer=True)
 
 
 def as_callbacks(callbacks: Any) -> list[Any]:

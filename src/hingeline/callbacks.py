@@ -26,8 +26,7 @@ class EarlyStopping:
         Passes without improvement before stopping.
     scoring : callable, optional
         ``scoring(estimator, X, y)``, the higher the better; default: ``estimator.score``.
-    **score_params
-        Passed to ``estimator.score``, e.g. ``lengths``.
+    **score_params : passed to ``estimator.score``, e.g. ``lengths``
 
     Examples
     --------

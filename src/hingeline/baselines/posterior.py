@@ -124,13 +124,8 @@ class PosteriorRegularization(Baseline):
                 learned_from = soft
                 soft = task.project(result.weights, float(T), soft)
                 objective = task.objective(result.weights, soft)
-                rounds.add(
-                    result,
-                    task.find_best_labels(soft),
-                    objective=objective,
-                    penalty=learned_from.penalty,
-                    temperature=float(T),
-                )
+                found = {"objective": objective, "penalty": learned_from.penalty}
+                rounds.add(result, task.find_best_labels(soft), temperature=float(T), **found)
                 if before - objective <= float(self.tol) * abs(before):
                     break
                 before = objective
@@ -192,10 +187,7 @@ class _Task:
         return minimise_log_loss(self.all, weights, target, start=before, **self.limits)
 
     def objective(self, w: Array, soft: SoftLabels) -> float:
-        """What is minimised, for weights and the distributions that belong to them.
-
-        The dual value stands for that of the distributions: it is below by their gap.
-        """
+        """What is minimised; the dual value, below by a gap, stands for the distributions'."""
         log_z = self.labelled.features(w, self.weights)[0]
         fit = float(self.weights @ log_z) - float(w @ self.observed)
         free = self.unlabelled.marginals(w)[0]

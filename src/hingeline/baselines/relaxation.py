@@ -224,8 +224,7 @@ def project(
 ) -> SoftLabels:
     """The distribution of smallest cost, penalty and negative entropy for weights w.
 
-    ``start`` are multipliers to begin with; there are about ``max_passes`` forward-backward passes;
-    ``tol`` is the largest violation of the optimality conditions of a multiplier.
+    ``start`` are multipliers; ``tol`` is the largest violation of their optimality conditions.
     """
     problem = expectations.problem
     T = float(temperature)
@@ -267,12 +266,6 @@ def project(
     if relaxation.pair.any():
         moved = expectations.features(scaled, np.ones(expectations.n), unary, enter)[1]
         linear += float((transitions.padded(moved) * relaxation.pair).sum())
-    return SoftLabels(
-        weights=scaled,
-        unary=unary,
-        enter=enter,
-        multipliers=multipliers,
-        value=-(relaxation.conjugate(multipliers)[0] + T * float(log_z.sum())),
-        nodes=nodes,
-        penalty=linear + relaxation.penalty(relaxation.expected(nodes, starts)),
-    )
+    value = -(relaxation.conjugate(multipliers)[0] + T * float(log_z.sum()))
+    penalty = linear + relaxation.penalty(relaxation.expected(nodes, starts))
+    return SoftLabels(scaled, unary, enter, multipliers, value, nodes, penalty)

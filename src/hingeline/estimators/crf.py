@@ -37,12 +37,10 @@ class ChainCRF(ChainModel, BaseModel):
     Parameters
     ----------
     C : float, default=1.0
-        Weight of a sequence's negative log-likelihood. CRFsuite minimises
-        ``c2·‖w‖² − log-likelihood``, which is this objective divided by C with ``C = 1/(2·c2)``:
-        its default ``c2=1`` is ``C=0.5``. It has neither a constant feature nor weights for the
-        first and last label unless the features say so: ``fit_intercept=False, boundary=False``,
-        and its ``feature.possible_states`` and ``feature.possible_transitions`` make it use all
-        weights, as here.
+        Weight of a sequence's negative log-likelihood. CRFsuite's ``c2`` is ``C = 1/(2·c2)``: its
+        default of 1 is ``C=0.5``. It has neither a constant feature nor weights for the first and
+        last label (``fit_intercept=False, boundary=False``), and uses all weights, as here, with
+        ``feature.possible_states`` and ``feature.possible_transitions``.
     tol : float, default=1e-3
         Certified relative gap at which training stops. The duality gap is ``½‖∇P(w)‖²``, which
         usually is far above the true distance to the optimum.
@@ -84,13 +82,9 @@ class ChainCRF(ChainModel, BaseModel):
         check_jobs(self.n_jobs)
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainCRF:
-        """Train on sequences.
+        """Train on sequences, given as for :meth:`hingeline.ChainSSVM.fit`.
 
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`hingeline.ChainSSVM.fit`
-        sample_weight : array-like, one per sequence, optional
-            Multiplies a sequence's log-likelihood; 0 drops it.
+        ``sample_weight`` multiplies a sequence's log-likelihood; 0 drops it.
         """
         began = time.perf_counter()
         self.check_parameters()
@@ -117,17 +111,10 @@ class ChainCRF(ChainModel, BaseModel):
         return self._pose(matrix, offsets, labels, no_cost, 0.0)
 
     def predict_marginals(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
-        """Probability of every label at every token.
+        """Probability of every label at every token, for input as in :meth:`predict`.
 
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-            Labellings that are not allowed have probability 0.
-
-        Returns
-        -------
-        list of ndarray of shape (tokens, labels)
-            In the order of ``classes_``; rows sum to 1.
+        One array (tokens, labels) per sequence, in the order of ``classes_``; rows sum to 1.
+        Labellings that are not allowed have probability 0.
         """
         problem = self._prepare(X, lengths, allowed)
         with Workers(effective_n_jobs(self.n_jobs), 0) as workers:

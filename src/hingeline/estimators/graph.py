@@ -42,16 +42,12 @@ LOOPY_DEFAULT, CHEAP_SECONDS = "soft-bcfw", 1.0
 
 
 class Decoded(NamedTuple):
-    """Outputs found for some graphs, and what is known of their quality.
-
-    ``bounds`` are upper bounds on the score of any labelling, so that ``bounds − scores`` is how
-    far a labelling can be from the best; ``exact`` says where it is the best.
-    """
+    """Outputs found for some graphs; ``bounds − scores`` is how far they can be from the best."""
 
     labels: Any  # as predict gives them
     scores: Array
-    bounds: Array
-    exact: Array
+    bounds: Array  # on the score of any labelling, from above
+    exact: Array  # where the labelling is the best
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -129,8 +125,7 @@ class GraphModel:
         table: Array = self._layout[name].table(self.weights_)
         return table
 
-    def _compile(self, problem: GraphProblem) -> Compiled:
-        return graph.compile_problem(problem)
+    _compile = staticmethod(graph.compile_problem)
 
     def _fit_graphs(self: Any, problem: GraphProblem, weights: Array) -> None:
         if math.inf == self.C and not decodes_exactly(problem):
@@ -149,16 +144,10 @@ class GraphModel:
         return states, np.maximum(bounds, values), values, tight
 
     def predict(self: Any, X: Any) -> Any:
-        """The best labelling that inference finds.
+        """The best labelling that inference finds, for X as in :meth:`fit`.
 
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-
-        Returns
-        -------
         Of graphs a list of labels by node, one array per graph; of sets of labels indicators
-        (n_samples, n_labels), or classes (n_samples,) if y had one dimension
+        (n_samples, n_labels), or classes (n_samples,) if y had one dimension.
         """
         problem = self._prepare(X)
         return self._as_output(problem, self._decode(problem)[0])
@@ -176,8 +165,8 @@ class GraphModel:
         Returns
         -------
         Decoded
-            ``labels`` as :meth:`predict` gives them, their ``scores``, upper ``bounds`` on the
-            score of any labelling, and ``exact``: where the two meet.
+            Labels as :meth:`predict` gives them, their scores, upper bounds on the score of any
+            labelling, and where the two meet.
         """
         problem = self._prepare(X)
         states, bounds, scores, exact = self._decode(problem)
@@ -300,8 +289,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         Parameters
         ----------
         X : list of Graph
-        y : list of label sequences
-            One label per node.
+        y : list of label sequences, one label per node
         sample_weight : array-like, one per graph, optional
             Multiplies a graph's slack; 0 drops it.
         """
@@ -350,16 +338,15 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self.factor_orders_ = {name: orders[name] for name in sorted(orders)}
 
     def _make(self, graphs: list[Graph], labels: Array, cost: Array) -> GraphProblem:
-        """The problem of these graphs."""
         k = len(self.classes_)
         featured = self.n_edge_features_ > 0
         topologies, node_types, node_weights, factor_templates, values = [], [], [], [], []
         for x in graphs:
             node_types.append(np.zeros(x.n_nodes, int) if x.node_types is None else x.node_types)
             node_weights.append(np.ones(x.n_nodes) if x.node_weights is None else x.node_weights)
-            sets = [x.edges]
             types = np.zeros(x.n_edges, int) if x.edge_types is None else x.edge_types
             factor_templates.append(types)
+            sets = [x.edges]
             if featured and x.n_edges:
                 values.append(x.edge_features.ravel())
             for j, name in enumerate(self.factor_orders_):
@@ -454,11 +441,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     def _prepare(self, X: Any) -> GraphProblem:
         check_is_fitted(self, "weights_")
         graphs, *_ = check_graphs(X, (self.n_features_in_, self.n_edge_features_))
+        known = {"node_types": self.n_node_types_, "edge_types": self.n_edge_types_}
         for i, x in enumerate(graphs):
-            for name, most in (
-                ("node_types", self.n_node_types_),
-                ("edge_types", self.n_edge_types_),
-            ):
+            for name, most in known.items():
                 types = getattr(x, name)
                 if types is not None and len(types) and types.max() >= most:
                     raise ValueError(
@@ -481,27 +466,16 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     def decision_function(self, X: Any) -> list[Array]:
         """Score of every label of every node, the other nodes being as predicted.
 
-        Parameters
-        ----------
-        X : list of Graph
-
-        Returns
-        -------
-        list of ndarray of shape (nodes, labels)
-            What does not depend on the node's label is left out.
+        One array (nodes, labels) for each graph of X. What does not depend on the node's label is
+        left out.
         """
         scores, start = self._conditional_scores(self._prepare(X))
         return [own.reshape(-1, len(self.classes_)) for own in np.split(scores, start[1:-1])]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the nodes that are labelled rightly, void ones left out.
+        """Share of the nodes that are labelled rightly, void ones left out; as for ``fit``.
 
         Nodes count by ``Graph.node_weights``, so that with pixels it is pixel accuracy.
-
-        Parameters
-        ----------
-        X, y : as for :meth:`fit`
-        sample_weight : array-like, one per graph, optional
         """
         found = self.predict(X)
         weights = check_sample_weight(sample_weight, len(found))

@@ -176,8 +176,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
             del self.feature_names_in_
         return checked
 
-    def _compile(self, problem: Any) -> Any:
-        return multiclass.compile_problem(problem)
+    _compile = staticmethod(multiclass.compile_problem)
+    _roomy_stride = staticmethod(multiclass.roomy_stride)
 
     def _make(
         self, matrix: sp.csr_matrix, offsets: Array | None, labels: Array, stride: int | None = None
@@ -198,12 +198,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         constant = bool(self.fit_intercept)
         return multiclass.layout(n_features, n_labels, constant=constant, stride=stride)
 
-    def _roomy_stride(self, n_labels: int) -> int:
-        return multiclass.roomy_stride(n_labels)
-
     @property
     def _layout(self) -> Layout:
-        """Where the blocks of ``weights_`` lie."""
         return self._make_layout(int(self.n_features_in_), len(self.classes_))
 
     @property

@@ -106,11 +106,7 @@ def mutual_information(indicator: Array, weights: Array) -> Array:
 
 
 def chow_liu(indicator: Array, weights: Array) -> Array:
-    """The maximum spanning tree of mutual information, as pairs (labels − 1, 2).
-
-    C. Chow, C. Liu, *Approximating discrete probability distributions with dependence trees*
-    (1968).
-    """
+    """The maximum spanning tree of mutual information (Chow and Liu 1968), (labels − 1, 2)."""
     # SciPy's tree is the least one, and 0 stands for no edge.
     tree = minimum_spanning_tree(-1.0 - mutual_information(indicator, weights)).tocoo()
     pairs = np.sort(np.column_stack([tree.row, tree.col]), axis=1)
@@ -155,10 +151,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     edges_ : ndarray of shape (pairs, 2)
     unary_coef_ : ndarray of shape (labels, 2, features)
         Weights of a label's absence and presence.
-    coef_ : ndarray of shape (labels, features)
-        The difference of the two: what speaks for a label.
-    intercept_ : ndarray of shape (labels,)
-        Likewise, of the constant feature.
+    coef_, intercept_ : ndarray of shape (labels, features), and (labels,)
+        The difference of the two, what speaks for a label; of the constant feature likewise.
     pairwise_coef_ : ndarray of shape (pairs, 2, 2)
         ``[indicator of the first label, of the second]``.
 
@@ -257,7 +251,6 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
 
     @property
     def _layout(self) -> Layout:
-        """Where the blocks of ``weights_`` lie."""
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
         return layout(rows, 2 * self.n_labels_, {"pairwise": (len(self.edges_), 4)})
 
@@ -305,15 +298,8 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
 
         It is the label's lead ``x·coef_[l] + intercept_[l]`` plus what its pairs with the
         predicted values of the other labels add. Where inference is exact it is positive for the
-        labels predicted and for no others.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels); (n_samples,) if y had one dimension
+        labels predicted and for no others. (n_samples, n_labels), or (n_samples,) if y had one
+        dimension.
         """
         scores = self._conditional_scores(self._prepare(X))[0].reshape(-1, self.n_labels_, 2)
         leads = np.asarray(scores[:, :, 1] - scores[:, :, 0])

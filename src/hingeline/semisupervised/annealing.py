@@ -35,8 +35,6 @@ from hingeline.structures.chain import ChainProblem
 
 NO_LABELS = np.zeros(0, dtype=np.int32)
 
-#: C_u as printed: 1e-4, 3e-4, …, 1.
-PRINTED = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 #: What is tried by default: C_u/u, the cost of an unlabelled sequence. C_u up to 1 hardly moves the
 #: weights, and what it takes to move them depends on the features, not on C.
 PRICES = (0.01, 0.03, 0.1, 0.3)
@@ -104,7 +102,7 @@ class WarmSolver:
         self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
         if start is not None and len(self.changed):
-            planes = start.multipliers
+            planes = start.planes()
             retarget(problem, start.form, planes, self.changed, self._scratch)
             if len(planes.gram):
                 fill_gram(problem, planes, self.changed, self._scratch)
@@ -250,17 +248,10 @@ class Annealing:
         if self.dev is not None:
             model.weights_ = w
             score = float(model.score(*self.dev))
+        objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
         step = AnnealingStep(
-            C_u=C_u,
-            objective=norm + labelled + unlabelled + (penalty if rounds else 0.0),
-            norm=norm,
-            labelled=labelled,
-            unlabelled=unlabelled,
-            penalty=penalty,
-            gap=result.gap,
-            switches=switches,
-            alternations=rounds,
-            settled=settled,
+            *(C_u, objective, norm, labelled, unlabelled, penalty),
+            *(result.gap, switches, rounds, settled),
             changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
             violations=self._counted.total(plain),
             agreement=float(np.mean(labels == plain)) if len(labels) else math.nan,
@@ -276,12 +267,8 @@ class Annealing:
                 print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
             dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
-            counts = (
-                f"{penalty:.6g}" if rounds else "",
-                step.switches,
-                rounds,
-                "" if settled else "not settled",
-            )
+            paid, remark = f"{penalty:.6g}" if rounds else "", "" if settled else "not settled"
+            counts = (paid, switches, rounds, remark)
             print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
 
     def _predict(self, weights: Array) -> Array:
@@ -289,10 +276,9 @@ class Annealing:
 
 
 def choose_by_violations(steps: Sequence[AnnealingStep]) -> int:
-    """Choose a step without labels: the first that removes 98 % of the violations.
+    """The first step that removes 98 % of the violations that any does, of plain predictions.
 
-    The violations are those of plain predictions; all that any step removes of them, counted from
-    the supervised solution, is the whole. Later steps only move the predictions further.
+    Later steps only move the predictions further.
     """
     costs = np.array([step.violations for step in steps])
     reach = costs.min() + 0.02 * (costs[0] - costs.min())

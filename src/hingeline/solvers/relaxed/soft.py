@@ -104,7 +104,7 @@ UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
 #: Pairs of binary variables in a unit.
 PAIRS_TOGETHER = 64
 #: Seconds of exact decoding that a look at the structured hinge may cost, about.
-LOOK_SECONDS = 0.0063
+LOOK_SECONDS = 0.0105
 #: Iterates of a pass that enter the average.
 AVERAGED_ITERATES = 32
 #: Sweeps before proximal ones: far from the optimum plain steps gain more.
