@@ -198,12 +198,9 @@ class Relaxation:
 
 @dataclass
 class SoftLabels:
-    """A distribution over the labellings of the unlabelled sequences.
+    """A distribution over the labellings of the unlabelled sequences."""
 
-    Its scores, the temperature included, are as :class:`ChainExpectations` takes them.
-    """
-
-    weights: Array
+    weights: Array  # this and the next two with the temperature, as ChainExpectations takes them
     unary: Array
     enter: Array
     multipliers: Array
