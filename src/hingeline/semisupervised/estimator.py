@@ -98,14 +98,12 @@ class FewLabelsEstimator(BaseEstimator):
     def weights_(self) -> Array:
         """The flat weights of the chosen step."""
         check_is_fitted(self, "base_")
-        weights: Array = self.base_.weights_
-        return weights
+        return self.base_.weights_
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Labels of every sequence, without constraints; as :meth:`ChainSSVM.predict`."""
         check_is_fitted(self, "base_")
-        labels: list[Array] = self.base_.predict(X, lengths, allowed)
-        return labels
+        return self.base_.predict(X, lengths, allowed)
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """Share of tokens labelled right; as :meth:`ChainSSVM.score`."""

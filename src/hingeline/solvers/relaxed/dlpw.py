@@ -398,7 +398,7 @@ class DLPW(CertifiedSolver):
         return linear - 0.5 * float(combined @ combined), combined
 
     def _fit_messages(self, weights: Array) -> None:
-        """Rounds of messages for these weights, not those of examples' last visits: no noise."""
+        """Fit messages to these weights: else the noise of steps since a visit would be slack."""
         state = np.eye(4)[TOTAL]
         self._descend(self.active, 0.0, CERTIFYING_ROUNDS, state, weights, np.zeros_like(weights))
 
