@@ -401,6 +401,7 @@ def _start_assistant(fit: Any) -> bool:
         os.environ.get("HINGELINE_COMPILE_PROCESSES") == "1"
         or fit is None
         or fcntl is None
+        or os.getloadavg()[0] > effective_n_jobs(-1) - 0.5  # no core is free
         or effective_n_jobs(-1) == 1
         or multiprocessing.parent_process() is not None  # a worker, one of several
         # An application with Python in it would start itself again.

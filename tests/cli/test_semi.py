@@ -14,7 +14,6 @@ import pytest
 import hingeline
 from cli.commands import conll, conllu, crfsuite, done, refused, run, sentences, svmlight, write
 from hingeline import ChainSSVM, SemiSupervisedSSVM
-from hingeline.cli.check import unknown_labels
 from hingeline.constraints import Penalties, check, load_constraints
 from hingeline.data import read_conll
 from hingeline.features.templates import TokenTemplates
@@ -233,6 +232,16 @@ def test_constraints_work_with_supervised_models(folder, tmp_path):
     assert "--margin, --nbest and --constraints exclude each other" in refused(*both)
 
 
+def labels_in(rule):
+    """All labels that a constraint names, in groups or alone."""
+    todo = [getattr(rule, n, ()) for n in ("labels", "label", "after", "first", "second")]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, tuple):  # labels are; what words come after is a pattern
+            todo += [(a,) if isinstance(a, str) else a for a in part if not isinstance(a, str)]
+            yield from (a for a in part if isinstance(a, str))
+
+
 def test_unknown_labels_are_those_that_compiling_leaves_out():
     for name in ("citations", "seminars"):
         constraints = load_constraints(name)
@@ -241,9 +250,10 @@ def test_unknown_labels_are_those_that_compiling_leaves_out():
             warnings.simplefilter("always")
             Penalties(constraints, [["a", "b"]], classes)
         listed = str(caught[0].message).split(": ")[1].split(";")[0]
-        assert [f"{label!r}" for label in unknown_labels(constraints, classes)] == listed.split(
-            ", "
-        )
+        unknown = Penalties(constraints, [], classes, unknown="ignore").unknown
+        assert [repr(label) for label in unknown] == listed.split(", ")
+        named = {label for rule in constraints for label in labels_in(rule)}
+        assert unknown == sorted(named - set(classes))
 
 
 def test_training_names_labels_that_are_missing(folder, tmp_path):

@@ -20,8 +20,9 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no
 
 
 def run(script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script that believes in two cores, with kernels in ``folder``."""
+    """Run a script that believes in two idle cores, with kernels in ``folder``."""
     cores = "from hingeline import _jit\n_jit.effective_n_jobs = lambda n_jobs: 2\n"
+    cores += "_jit.os.getloadavg = lambda: (0.0, 0.0, 0.0)\n"
     own = {
         "PYTHONPATH": str(Path(hingeline.__file__).parents[1]),
         "HINGELINE_CACHE_DIR": str(folder),
@@ -180,6 +181,7 @@ def test_where_no_second_process_is_started(monkeypatch):
 
     monkeypatch.setattr(_jit.subprocess, "Popen", refuse)
     monkeypatch.setattr(_jit, "effective_n_jobs", lambda n_jobs: 2)
+    monkeypatch.setattr(_jit.os, "getloadavg", lambda: (1.4, 0.0, 0.0))
     monkeypatch.setenv("HINGELINE_COMPILE_PROCESSES", "2")
     assert not _jit._start_assistant("a fit")
     assert len(started) == 1  # tried, and it could not be started
@@ -188,6 +190,7 @@ def test_where_no_second_process_is_started(monkeypatch):
         assert not _jit._start_assistant("a fit")
     for name, value in (
         (("effective_n_jobs",), lambda n_jobs: 1),
+        (("os", "getloadavg"), lambda: (1.6, 0.0, 0.0)),
         (("multiprocessing", "parent_process"), multiprocessing.current_process),
         (("sys", "executable"), "/opt/application"),
     ):

@@ -25,7 +25,7 @@ def test_conjugate_gradients_wait_for_the_planes(
     count = sdm.SMALL if heavy else sdm.SMALL + 1
     solver: Any = SimpleNamespace(
         clock=20,
-        compiled=SimpleNamespace(n=10, size=10 * sdm.SMALL_PLANE + heavy),
+        plane_size=sdm.SMALL_PLANE + heavy,
         multipliers=lambda: SimpleNamespace(mass=np.ones(count)),
         dual=lambda: 1.0,
     )

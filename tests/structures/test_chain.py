@@ -207,19 +207,19 @@ def test_token_tables_do_not_overlap_and_keep_to_their_budget():
         True,
     )
     problem = chain.make_problem(*parts)
-    sizes = lengths * (lengths + 1) // 2
-    starts = problem.gram_start
-    assert starts[1] == -1  # too long for a table
     owner = np.zeros(len(problem.token_gram), dtype=int)
-    for i in (0, 2, 3, 4):
-        owner[starts[i] : starts[i] + sizes[i]] += 1
+    for lo, length in zip(parts[3], lengths, strict=False):
+        most = chain.GRAM_LENGTH if length <= chain.GRAM_LENGTH else chain.GRAM_OF_LONG
+        for s in range(lo, lo + length):
+            owner[problem.gram_row[s] + np.arange(max(lo, s + 1 - most), s + 1)] += 1
     assert (owner == 1).all()
     assert np.isnan(problem.token_gram).all()
     small = chain.make_problem(*parts, cache_mb=56 / 2**20)  # room for seven products
-    assert small.gram_start.tolist() == [0, -1, 6, -1, -1]
+    assert small.gram_row[:4].tolist() == [0, 1, 3, 3]
+    assert (small.gram_row[4:] == -1).all()
     assert len(small.token_gram) == 7
     none = chain.make_problem(*parts, cache_mb=0)
-    assert (none.gram_start == -1).all()
+    assert (none.gram_row == -1).all()
     assert len(none.token_gram) == 0
 
 
@@ -369,7 +369,7 @@ def test_steps_of_zero_change_no_weight(case):
 @given(cases())
 @example(make_case(0, True, whole=True, n_labels=1))
 def test_plane_sqdist_by_token_table_and_by_scattering(case):
-    without = case.problem._replace(gram_start=np.full(3, -1))
+    without = case.problem._replace(gram_row=np.full_like(case.problem.gram_row, -1))
     for i in range(3):
         ys = case.outputs(i, 4)
         ys[0] = case.Y[i]
@@ -395,7 +395,7 @@ def test_plane_sqdist_by_token_table_and_by_scattering(case):
 @given(cases(whole=True))
 def test_plane_sqdist_is_exact_for_counts(case):
     """Indicators and counts are whole numbers, which float32 holds: repeated features too."""
-    without = case.problem._replace(gram_start=np.full(3, -1))
+    without = case.problem._replace(gram_row=np.full_like(case.problem.gram_row, -1))
     for i in range(3):
         y, z = case.outputs(i, 2)
         expected = ((case.feature(i, y) - case.feature(i, z)) ** 2).sum()
@@ -411,12 +411,12 @@ def test_the_token_table_holds_inner_products():
         for a, b in ((0, 1), (1, 2), (0, 2)):
             y, z = np.full(T, a, dtype=np.int32), np.full(T, b, dtype=np.int32)
             plane_sqdist(case.problem, i, y, z, case.scratch())
-        start = case.problem.gram_start[i]
+        start = case.problem.gram_row[lo := case.problem.offsets[i]] + lo
         table = case.problem.token_gram[start : start + T * (T + 1) // 2]
         np.testing.assert_array_equal(table, (case.X[i] @ case.X[i].T)[np.tril_indices(T)])
 
 
-def test_a_long_chain_scatters_without_a_table():
+def test_a_long_chain_scatters_where_tokens_are_far_apart():
     rng = np.random.default_rng(5)
     T, L, d = chain.GRAM_LENGTH + 10, 3, 4
     x = rng.normal(size=(T, d)) * (rng.random((T, d)) < 0.5)
@@ -425,14 +425,24 @@ def test_a_long_chain_scatters_without_a_table():
     problem = chain.make_problem(
         rows.indptr, rows.indices, rows.data, np.array([0, T]), labels, d, 1.0 - np.eye(L), True
     )
-    assert problem.gram_start[0] == -1
     scratch = np.zeros(chain.compile_problem(problem).scratch_size)
-    y = rng.integers(L, size=T).astype(np.int32)
     z = problem.labels.copy()
-    apart = chain_joint_feature(x, y, L, True) - chain_joint_feature(x, z, L, True)
-    for way in PLANE_SQDIST:
-        assert way(problem, 0, y, z, scratch) == pytest.approx((apart**2).sum(), rel=1e-12)
-        assert not scratch.any()
+    # Anywhere; within the reach of a token's row, and just outside it.
+    reach = chain.GRAM_OF_LONG
+    for wrong in (
+        np.arange(T),
+        np.arange(0),
+        [T - 1],
+        [50, 51 + reach // 2, 49 + reach],
+        [50, 50 + reach],
+    ):
+        y = z.copy()
+        y[wrong] = (z[wrong] + rng.integers(1, L, size=len(wrong))) % L
+        apart = chain_joint_feature(x, y, L, True) - chain_joint_feature(x, z, L, True)
+        for way in PLANE_SQDIST:
+            assert way(problem, 0, y, z, scratch) == pytest.approx((apart**2).sum(), rel=1e-12)
+            assert not scratch.any()
+    assert np.isfinite(problem.token_gram).any()
 
 
 # Dispatch ---------------------------------------------------------------------------------------

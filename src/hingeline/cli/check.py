@@ -17,9 +17,6 @@ from hingeline.evaluation.metrics import align
 
 BROKEN = 1
 
-#: Attributes of constraints that hold labels, or groups of them.
-_LABELS = ("labels", "label", "after", "first", "second")
-
 
 def read_constraints(
     source: str, y: Any, classes: Iterable[Any], where: str, say: Callable[[str], Any]
@@ -28,30 +25,15 @@ def read_constraints(
 
     Shares of labels are those in y. ``say`` is told of labels that ``where`` does not have.
     """
-    from hingeline.constraints import load_constraints
+    from hingeline.constraints import Penalties, load_constraints
 
     with blame("--constraints"):
         found = load_constraints(source, y)
-    unknown = unknown_labels(found, classes)
+    unknown = Penalties(found, [], list(classes), unknown="ignore").unknown
     if unknown:
         names = ", ".join(unknown)
         say(f"{source} names labels that are not in {where}: {names}; they are left out")
     return found, unknown
-
-
-def unknown_labels(constraints: Iterable[Any], classes: Iterable[Any]) -> list[str]:
-    """Labels that constraints name and a model does not know."""
-    named: set[str] = set()
-    for constraint in constraints:
-        for name in _LABELS:
-            found = getattr(constraint, name, None)
-            if isinstance(found, tuple):  # labels are; what words come after is a pattern
-                named.update(_flatten(found))
-    return sorted(named - set(classes))
-
-
-def _flatten(labels: Any) -> list[str]:
-    return [a for part in labels for a in _flatten(part)] if isinstance(labels, tuple) else [labels]
 
 
 def constraints_for(estimator: Any, samples: files.Samples, source: str, y: Any) -> list[Any]:

@@ -103,7 +103,6 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
 
 
 def _print_sets(samples: files.Samples, predicted: Any, every: bool, as_json: bool) -> None:
-    """Print the measures of label sets, and with ``every`` those of every label."""
     y = samples.y
     scores = files.score_sets(y, predicted)._asdict()
     right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline.cli.app import blame, split_names
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import open_text
@@ -130,9 +130,8 @@ def holds_sets(model: Any) -> bool:
 
 def refuse_sets(command: str, model: Any) -> None:
     """Refuse models of sets of labels, which only some commands know."""
-    if holds_sets(model):
-        what = f"hingeline {command} cannot take models of sets of labels (MultilabelSSVM)"
-        raise ValueError(f"{what}: use hingeline evaluate or hingeline info.")
+    what = f"hingeline {command} cannot take models of sets of labels (MultilabelSSVM)"
+    require(not holds_sets(model), f"{what}: use hingeline evaluate or hingeline info.")
 
 
 def predict_sets(model: Any, X: Any) -> Array:
@@ -255,8 +254,7 @@ def read_training(
         if (n := data.Y.shape[1]) > _MAX_LABELS:
             what = f"{path} has a label {n - 1}, and at most {_MAX_LABELS:,} labels are learnt"
             raise ValueError(f"{what}: number them from 0.")
-        if n == 0:
-            raise ValueError(f"{path} has no labels to learn from.")
+        require(n != 0, f"{path} has no labels to learn from.")
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
     if y is None:
         what = f"{path} has no labels to learn from: put the file of labels beside it"
@@ -281,13 +279,10 @@ def _tokens_to_train(
         label = table.names[table.position(column_of(label))]
     if chosen is None:
         chosen = ["form"] if format == "conllu" else [c for c in table.names if c != label]
-    if not chosen:
-        raise ValueError(f"{path} has a single column, the labels: add a column with the words.")
-    if label in chosen:
-        raise ValueError(f"--use names the column of the labels, {label!r}: leave it out.")
-    if _is_blank(table, label, format):
-        what = f"{path} has no labels to learn from: {label} is _ everywhere"
-        raise ValueError(f"{what}; name another column with --label.")
+    require(chosen, f"{path} has a single column, the labels: add a column with the words.")
+    require(label not in chosen, f"--use names the column of the labels, {label!r}: leave it out.")
+    what = f"{path} has no labels to learn from: {label} is _ everywhere"
+    require(not _is_blank(table, label, format), f"{what}; name another column with --label.")
     names = [] if format == "conllu" else list(table.names)
     layout = Layout(format, "tokens", chosen, label, names)
     return Samples(table.select(chosen), table.sentences(label), layout, data)
@@ -383,8 +378,7 @@ def _read(file: File, **options: Any) -> Any:
         known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
         data = read_any(source, found.name, **known)[1]
         inputs = data if found.kind in ("tokens", "trees") else data[0]
-    if _length(inputs) == 0:
-        raise ValueError(f"{path} is empty: there is nothing to read.")
+    require(_length(inputs) != 0, f"{path} is empty: there is nothing to read.")
     return data
 
 

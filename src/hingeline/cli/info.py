@@ -106,7 +106,6 @@ def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
 
 
 def _rows(rows: Any) -> list[list[Any]]:
-    """Rows as lists of text and numbers."""
     return [[v if isinstance(v, float) else str(v) for v in row] for row in rows]
 
 

@@ -60,8 +60,11 @@ def predict(
             found = estimator.predict(samples.X)
             leads = _leads(estimator, samples.X, found) if margin else None
     with blame("--output"):
-        if samples.layout.format in files.SETS:
-            _write_sets(output, samples.layout.labels, found)
+        if samples.layout.format in files.SETS:  # an empty line for the empty set
+            names = samples.layout.labels
+            with atomic_text(output) as file:
+                rows = ([names[k] for k in np.flatnonzero(row)] for row in found)
+                csv.writer(file, lineterminator="\n").writerows(rows)
         elif nbest > 1:
             _write_nbest(output, samples, found)
         else:
@@ -112,11 +115,3 @@ def _write_nbest(output: str, samples: files.Samples, found: list[Any]) -> None:
                 for token, label in zip(tokens, labels.tolist(), strict=True):
                     file.write(f"{token}\t{label}\n" if token else f"{label}\n")
                 file.write("\n")
-
-
-def _write_sets(output: str, labels: list[str], sets: Any) -> None:
-    """The names of each row's labels, separated by commas; an empty line for the empty set."""
-    with atomic_text(output) as file:
-        rows = csv.writer(file, lineterminator="\n")
-        for row in sets:
-            rows.writerow([labels[k] for k in np.flatnonzero(row)])

@@ -72,8 +72,7 @@ class FitProgress(Progress):
         ends the command.
         """
         task = self.add_task(title, total=1.0, state="")
-        watcher = _Watcher(self, title, task, estimator.tol)
-        estimator.set_params(callbacks=[watcher, *callbacks])
+        estimator.set_params(callbacks=[_Watcher(self, title, task, estimator.tol), *callbacks])
         began = time.perf_counter()
         try:
             with self.show_warnings():

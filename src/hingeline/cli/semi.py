@@ -73,10 +73,8 @@ def semi(
         raise ValueError("--select dev chooses by the score on held-out data: pass --dev FILE.")
     rule = select or ("violations" if dev is None else "dev")
     if constraints is None and rule == "violations":
-        raise ValueError(
-            "without --constraints there are no violations to choose a step by: pass --constraints "
-            "FILE or --dev FILE."
-        )
+        what = "without --constraints there are no violations to choose a step by"
+        raise ValueError(f"{what}: pass --constraints FILE or --dev FILE.")
     file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
         "scale" if C is None else C,
@@ -160,7 +158,6 @@ def semi(
 
 
 def _stack(parts: list[files.Samples]) -> TokenTable:
-    """The sentences of several files of the same columns."""
     tables = [part.X for part in parts]
     columns = {
         name: [value for table in tables for value in table.column(name).tolist()]

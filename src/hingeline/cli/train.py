@@ -14,7 +14,7 @@ from sklearn.base import clone
 from typer import Option
 
 from hingeline import ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM, PassState
-from hingeline._checks import positive
+from hingeline._checks import positive, require
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_sources, check_target, given, split_numbers
 from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
@@ -176,8 +176,7 @@ def _check_checkpoint(
     """Refuse a file that is no checkpoint: it would be replaced, and removed at the end."""
     if resume and path is None:
         raise ValueError("--resume goes on from a checkpoint: pass --checkpoint FILE.")
-    if not math.isfinite(every):
-        raise ValueError(f"--checkpoint-every: must be a number of seconds, got {every}.")
+    require(math.isfinite(every), f"--checkpoint-every: must be a number of seconds, got {every}.")
     if path is None:
         return
     check_target("--checkpoint", path, model, data, dev)
@@ -186,9 +185,8 @@ def _check_checkpoint(
             kind = read_header(path)[0].get("kind")
         except (ModelFileError, OSError):
             kind = None
-        if kind != "checkpoint":
-            what = f"--checkpoint: {path} exists and is not a checkpoint"
-            raise ValueError(f"{what}: name another file, or remove it.")
+        what = f"--checkpoint: {path} exists and is not a checkpoint"
+        require(kind == "checkpoint", f"{what}: name another file, or remove it.")
 
 
 def make_encoder(

@@ -32,8 +32,7 @@ class Kind(StrEnum):
 #: an empty cache on a busy machine of two cores.
 _SECONDS = {"chain": 12, "multiclass": 5, "graph": 25}
 _ESTIMATORS = {"chain": "ChainSSVM", "multiclass": "MulticlassSSVM", "graph": "GraphSSVM"}
-#: Arrays of numbers are float64, encoded features float32.
-_NUMBERS = ("float64", "float32")
+_NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded features float32.
 
 
 def compile_for(kind: str, numbers: str) -> tuple[str, int]:

@@ -18,22 +18,17 @@ from itertools import groupby
 from numbers import Real
 from typing import Any, ClassVar
 
+from hingeline._checks import require
+
 #: A token of punctuation marks alone, as a pattern for :class:`ChangeOnlyAt` and others.
 PUNCTUATION = r"[^\w\s]+"
-
-#: The weight r = 1000 that the paper prints.
-WEIGHT = 1000.0
-
+WEIGHT = 1000.0  # The weight r = 1000 that the paper prints.
 #: What a unit of violation of a hard constraint costs inside the compiled constraints. It outweighs
 #: every sensible soft penalty and is finite, so that differences never meet ``inf − inf``;
 #: weights must stay below it. Elsewhere a broken hard constraint costs ``inf``.
 HARD = 1e10
-
-#: How many tokens before a word the pattern ``after`` may look at.
-AFTER_TOKENS = 10
-
-#: Shares and averages are ratios: a violation below this is rounding.
-VIOLATION_ROUNDING = 1e-9
+AFTER_TOKENS = 10  # How many tokens before a word the pattern ``after`` may look at.
+VIOLATION_ROUNDING = 1e-9  # Shares and averages are ratios: a violation below this is rounding.
 
 Group = tuple[Hashable, ...]
 Labels = tuple[Hashable | Group, ...]
@@ -60,12 +55,10 @@ class Constraint:
 
     #: Fields that take a label or several; they become tuples.
     _label_fields: ClassVar[tuple[str, ...]] = ()
-    #: Fields that say which tokens match.
-    _match_fields: ClassVar[tuple[str, ...]] = ()
+    _match_fields: ClassVar[tuple[str, ...]] = ()  # Fields that say which tokens match.
     #: Fields that take one of these words.
     _choices: ClassVar[tuple[tuple[str, str], ...]] = (("penalty", "'linear' or 'squared'"),)
-    #: The constraint in words; fields stand in braces.
-    _words: ClassVar[str] = ""
+    _words: ClassVar[str] = ""  # The constraint in words; fields stand in braces.
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
@@ -136,16 +129,14 @@ class CorpusConstraint(Constraint):
     at_least: float | None = None
     at_most: float | None = None
     scale: float = 1.0
-    #: The largest value there can be.
-    top: ClassVar[float] = math.inf
+    top: ClassVar[float] = math.inf  # The largest value there can be.
 
     def __post_init__(self) -> None:
         super().__post_init__()
         kind = type(self).__name__
         _ = self.bounds  # which refuses what makes no sense
         check_number(kind, "scale", self.scale)
-        if not self.scale > 0:
-            raise ValueError(f"{kind}: scale must be positive, got {self.scale!r}.")
+        require(self.scale > 0, f"{kind}: scale must be positive, got {self.scale!r}.")
         for name in ("equals", "at_least", "at_most"):
             bound = getattr(self, name)
             if bound is not None and bound > self.top:
@@ -177,20 +168,16 @@ def as_group(item: Any) -> Group:
     """A label, or a tuple (list, set) of labels that counts as one label."""
     if isinstance(item, tuple | list | set | frozenset):
         group = tuple(sorted(item, key=str) if isinstance(item, set | frozenset) else item)
-        if not group:
-            raise ValueError("a group of labels must not be empty.")
+        require(group, "a group of labels must not be empty.")
         return group
     return (item,)
 
 
 def flatten_labels(kind: str, labels: Any) -> Group:
     """The labels of a constraint that asks for one of them."""
-    if not isinstance(labels, tuple | list | set | frozenset):
-        return (labels,)
-    group = tuple(label for item in labels for label in as_group(item))
-    if not group:
-        raise ValueError(f"{kind} needs at least one label.")
-    return group
+    some = not isinstance(labels, tuple | list | set | frozenset) or labels
+    require(some, f"{kind} needs at least one label.")
+    return tuple(label for item in as_group(labels) for label in as_group(item))
 
 
 def write_label(item: Any) -> str:
@@ -215,8 +202,7 @@ def check_match(kind: str, where: Any, argument: str) -> Match:
     if callable(where):
         return where
     if isinstance(where, Collection) and all(isinstance(word, str) for word in where):
-        if not where:
-            raise ValueError(f"{kind}: {argument} is an empty list of words.")
+        require(where, f"{kind}: {argument} is an empty list of words.")
         return tuple(sorted(where)) if isinstance(where, set | frozenset) else tuple(where)
     what = "must be a regular expression, a list of words or a function of a token"
     raise TypeError(f"{kind}: {argument} {what}, got {where!r}.")
@@ -287,8 +273,7 @@ def check_bounds(rule: Any) -> tuple[float, float]:
         check_number(kind, name, value)
         if not value >= 0:
             raise ValueError(f"{kind}: {name} must not be negative, got {value!r}.")
-    if not given:
-        raise ValueError(f"{kind} needs equals=, at_least= or at_most=.")
+    require(given, f"{kind} needs equals=, at_least= or at_most=.")
     if "equals" in given and len(given) > 1:
         raise ValueError(f"{kind}: pass equals= or at_least= and at_most=, not both.")
     low, high = (given.get("equals", given.get(name)) for name in names[1:])

@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import positive
+from hingeline._checks import positive, require
 from hingeline._jit import helper, kernel
 from hingeline.constraints.base import Constraint, InstanceConstraint
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator, as_constraints
 from hingeline.constraints.switches import Array, CompiledConstraints
 
-#: Sweeps of hill climbing, at most.
-SWEEPS = 100
-#: A switch must gain more than this, which rounding could explain.
-LEAST_GAIN = 1e-9
+SWEEPS = 100  # Sweeps of hill climbing, at most.
+LEAST_GAIN = 1e-9  # A switch must gain more than this, which rounding could explain.
 
 Floors = tuple[Array, Array]
 
@@ -277,8 +275,7 @@ def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
 
 def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}, expected {shape}.")
+    require(array.shape == shape, f"{name} has shape {array.shape}, expected {shape}.")
     if not np.all(np.isfinite(array)):
         what = f"{name} must be finite"
         raise ValueError(f"{what}; forbid labels by a hard constraint instead of an infinity.")

@@ -88,9 +88,8 @@ class _File:
             found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
             line = int(found[1]) if found else max(len(self.lines), 1)
             reason = str(error).split(" (at ")[0]
-            raise self.error(
-                line, f"this is not TOML: {reason}; strings want quotes, lists square brackets."
-            ) from None
+            what = f"this is not TOML: {reason}; strings want quotes, lists square brackets."
+            raise self.error(line, what) from None
 
     def error(self, line: int, message: str) -> ValueError:
         return ValueError(f"{self.name}:{line}: {message}")
@@ -128,10 +127,9 @@ class _File:
             raise self.error(line, "defaults must be one table: write [defaults] on a line.")
         for key in table:
             if key not in _COMMON:
-                raise self.error(
-                    self.find_line("defaults", 0, key),
-                    f"[defaults] knows {', '.join(_COMMON)}, not {key!r}{_suggest(key, _COMMON)}.",
-                )
+                known, near = ", ".join(_COMMON), _suggest(key, _COMMON)
+                line = self.find_line("defaults", 0, key)
+                raise self.error(line, f"[defaults] knows {known}, not {key!r}{near}.")
         return table
 
     def make(

@@ -22,12 +22,9 @@ import numpy as np
 
 from hingeline.constraints.base import Constraint, CorpusConstraint, InstanceConstraint
 
-#: Violations, and the sequences they are in, that are added to those counted.
-PRIOR = 0.1, 5.0
-#: Fewer sequences tell nothing of a standard error.
-FEWEST = 3
-#: Values of the jackknife, at most.
-MOST_BLOCKS = 40
+PRIOR = 0.1, 5.0  # Violations, and the sequences they are in, that are added to those counted.
+FEWEST = 3  # Fewer sequences tell nothing of a standard error.
+MOST_BLOCKS = 40  # Values of the jackknife, at most.
 
 
 def learn_constraints(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, one_of
+from hingeline._checks import Array, one_of, require
 from hingeline._jit import kernel
 from hingeline.constraints import base, rules, switches
 from hingeline.constraints.switches import CompiledConstraints, State
@@ -31,8 +31,7 @@ class _Builder:
         self.words = words
         self.classes = classes
         self.index = {label: k for k, label in enumerate(classes)}
-        if len(self.index) != len(classes):
-            raise ValueError("classes must be distinct.")
+        require(len(self.index) == len(classes), "classes must be distinct.")
         lengths = [len(x) for x in words]
         self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         some = self.offsets[1:] > self.offsets[:-1]
@@ -225,6 +224,7 @@ class Penalties:
     ----------
     compiled : CompiledConstraints; those that have a compiled form: all but Python predicates
     predicates : list of Predicate; with them everything is slower
+    unknown : list of labels that are named and not among ``classes``
     """
 
     def __init__(
@@ -245,8 +245,9 @@ class Penalties:
         for constraint in self.constraints:
             if not isinstance(constraint, rules.Predicate):
                 builder.add(constraint)
-        if builder.unknown and unknown != "ignore":
-            names = ", ".join(map(repr, sorted(builder.unknown, key=str)))
+        self.unknown = sorted(builder.unknown, key=str)
+        if self.unknown and unknown != "ignore":
+            names = ", ".join(map(repr, self.unknown))
             text = (
                 f"constraints name labels that are not among the classes: {names}; they are left "
                 "out. Check the spelling, or pass unknown='ignore'."
@@ -286,8 +287,7 @@ class SwitchEvaluator:
         self.labels = np.array(labels, dtype=np.int32)
         self._compiled, self._n_labels = penalties.compiled, len(penalties.classes)
         n = self._compiled.unary.shape[0]
-        if self.labels.shape != (n,):
-            raise ValueError(f"labels has shape {self.labels.shape} for {n} tokens.")
+        require(self.labels.shape == (n,), f"labels has shape {self.labels.shape} for {n} tokens.")
         if n and not 0 <= self.labels.min() <= self.labels.max() < self._n_labels:
             raise ValueError(f"labels must be numbers from 0 to {self._n_labels - 1}.")
         self._state = penalties.state(self.labels)
@@ -414,8 +414,7 @@ def check(
     """
     found = as_constraints(constraints)
     words, labels = base.pick_words(X, token), [list(y) for y in Y]
-    if len(words) != len(labels):
-        raise ValueError(f"X has {len(words)} sequences but Y has {len(labels)}.")
+    require(len(words) == len(labels), f"X has {len(words)} sequences but Y has {len(labels)}.")
     for i, (x, y) in enumerate(zip(words, labels, strict=True)):
         if len(x) != len(y):
             raise ValueError(f"sequence {i} has {len(x)} tokens but {len(y)} labels.")

@@ -26,65 +26,47 @@ from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.constraints.base import VIOLATION_ROUNDING
 
-#: Kinds of corpus constraints.
-SHARE, SEGMENTS, CHANGES, ALL_SEGMENTS = 0, 1, 2, 3
+SHARE, SEGMENTS, CHANGES, ALL_SEGMENTS = 0, 1, 2, 3  # Kinds of corpus constraints.
 
 
 class CompiledConstraints(NamedTuple):
     """Constraints over given sequences and labels; n sequences, N tokens, K labels, G groups."""
 
-    #: (n + 1,) where sequences begin.
-    offsets: Array
-    #: (N, K) cost of a label at a token: words, first and last tokens.
-    unary: Array
-    #: (N,) cost of a change of label between a token and its predecessor.
-    change: Array
-    #: (K, K) cost of a label (second index) directly after another.
-    pair: Array
-    #: (G, K) whether a label belongs to a group, and the same as lists.
-    member: Array
+    offsets: Array  # (n + 1,) where sequences begin.
+    unary: Array  # (N, K) cost of a label at a token: words, first and last tokens.
+    change: Array  # (N,) cost of a change of label between a token and its predecessor.
+    pair: Array  # (K, K) cost of a label (second index) directly after another.
+    member: Array  # (G, K) whether a label belongs to a group, and the same as lists:
     member_ptr: Array
     member_labels: Array
-    #: (G,) whether a group's own counts cost anything (they may matter to repeats alone).
-    counted: Array
-    #: (G, longest + 2) cost of a number of tokens or of segments in a sequence.
-    token_cost: Array
-    segment_cost: Array
-    #: (G, longest minimum + 1) cost of a segment of that length (the last: or longer).
-    length_cost: Array
-    #: (R, G) and (R, G + 1): groups that may not repeat, cost of a number of groups that do.
-    repeat_member: Array
-    repeat_cost: Array
-    #: (P, 2) groups of which the first must stand before the second, (P,) cost of a breach.
-    order: Array
-    order_cost: Array
-    #: (M, N) whether a change at a token counts for a share of changes.
-    bad_change: Array
-    #: (C,) corpus constraints: kind, group or row of ``bad_change``; (C, 2) the free interval;
-    #: (C, 3) scale of the violation, weight of the penalty, and whether it is squared (1 or 0).
-    corpus_kind: Array
-    corpus_target: Array
-    corpus_bounds: Array
-    corpus_price: Array
+    counted: Array  # (G,) whether a group's counts cost anything, or matter to repeats alone.
+    token_cost: Array  # (G, longest + 2) cost of a number of tokens in a sequence,
+    segment_cost: Array  # and of segments.
+    length_cost: Array  # (G, longest minimum + 1) cost of a segment so long; the last: or longer.
+    repeat_member: Array  # (R, G) groups that may not repeat,
+    repeat_cost: Array  # (R, G + 1) cost of a number of groups that do.
+    order: Array  # (P, 2) groups of which the first must stand before the second,
+    order_cost: Array  # (P,) cost of a breach.
+    bad_change: Array  # (M, N) whether a change at a token counts for a share of changes.
+    corpus_kind: Array  # (C,) kinds of corpus constraints,
+    corpus_target: Array  # (C,) group or row of ``bad_change``,
+    corpus_bounds: Array  # (C, 2) the free interval,
+    corpus_price: Array  # (C, 3) scale of the violation, weight, whether it is squared (1 or 0).
 
 
 class State(NamedTuple):
     """Counts of a labelling: what the constraints need to know of it."""
 
-    #: (n, G) tokens and segments of each group in each sequence.
-    tokens: Array
+    tokens: Array  # (n, G) of each group in each sequence, as the next three:
     segments: Array
-    #: (n, G) first and last position of each group; the length and -1 where it is absent.
-    first: Array
-    last: Array
-    #: (n, R) number of groups with more than one segment.
-    repeats: Array
+    first: Array  # position; the length where the group is absent
+    last: Array  # position; -1 where it is absent
+    repeats: Array  # (n, R) number of groups with more than one segment.
     #: (G,) tokens and segments in the corpus; (1 + M,) changes, and those that count.
     all_tokens: Array
     all_segments: Array
     changes: Array
-    #: (1,) penalty of the instance constraints.
-    penalty: Array
+    penalty: Array  # (1,) penalty of the instance constraints.
 
 
 @kernel

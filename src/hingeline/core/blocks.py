@@ -125,17 +125,23 @@ def copy_planes(old: WorkingSet, new: WorkingSet) -> None:
 
     Inner products that ``old`` does not have are left zero, for :func:`fill_gram`.
     """
-    n = len(old.used)
-    new.used[:n] = old.used
-    here, there = spread(old.slot, old.used), spread(new.slot[:n], old.used)
-    for name in ("alpha", "offset", "scale", "sqnorm", "drift", "stamp"):
-        getattr(new, name)[there] = getattr(old, name)[here]
-    sizes = old.used * old.length
-    new.y[spread(new.y_start[:n], sizes)] = old.y[spread(old.y_start, sizes)]
+    every = np.arange(len(old.used))
+    copy_without_grams(old, every, new, every)
     if len(new.gram) and len(old.gram):
         for i in np.flatnonzero(old.used).tolist():
             m = old.used[i]
             _gram_of(new, i)[:m, :m] = _gram_of(old, i)[:m, :m]
+
+
+def copy_without_grams(old: WorkingSet, source: Array, new: WorkingSet, target: Array) -> None:
+    """Take over the planes of some examples, which may have other numbers now."""
+    used = old.used[source]
+    new.used[target] = used
+    here, there = spread(old.slot[source], used), spread(new.slot[target], used)
+    for name in ("alpha", "offset", "scale", "sqnorm", "drift", "stamp"):
+        getattr(new, name)[there] = getattr(old, name)[here]
+    sizes = used * old.length[source]
+    new.y[spread(new.y_start[target], sizes)] = old.y[spread(old.y_start[source], sizes)]
 
 
 def _gram_of(ws: WorkingSet, i: int) -> Array:
@@ -143,16 +149,20 @@ def _gram_of(ws: WorkingSet, i: int) -> Array:
     return ws.gram[at : at + room * room].reshape(room, room)
 
 
+def mark_full(ws: WorkingSet, clock: int, patience: int) -> None:
+    """Raise ``wanted`` also where a new plane would find neither a free slot nor an idle one."""
+    idle = (ws.alpha == 0.0) & (ws.drift == 0.0) & (ws.stamp <= clock + 1 - patience)
+    owners = np.repeat(np.arange(len(ws.used)), ws.capacity)
+    n_idle = np.bincount(owners[idle], minlength=len(ws.used))
+    ws.wanted[(ws.used == ws.capacity) & (n_idle == 0)] = 1
+
+
 def make_room(ws: WorkingSet, clock: int, patience: int, most: int | None = None) -> WorkingSet:
     """The same planes, with twice the room for every example whose slots are all in use.
 
     ``most`` is the largest number of slots that an example is given.
     """
-    # Also where the next new plane would find neither a free slot nor an idle one.
-    idle = (ws.alpha == 0.0) & (ws.drift == 0.0) & (ws.stamp <= clock + 1 - patience)
-    owners = np.repeat(np.arange(len(ws.used)), ws.capacity)
-    n_idle = np.bincount(owners[idle], minlength=len(ws.used))
-    ws.wanted[(ws.used == ws.capacity) & (n_idle == 0)] = 1
+    mark_full(ws, clock, patience)
     if most is not None:
         ws.wanted[ws.capacity >= most] = 0
     if not ws.wanted.any():
@@ -299,7 +309,7 @@ def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
         and np.array_equal(ws.slot, ends - ws.capacity)
         and np.array_equal(ws.y_start, np.cumsum(ws.capacity * ws.length) - ws.capacity * ws.length)
         and np.array_equal(ws.gram_start, np.cumsum(squares) - squares)
-        and all(getattr(ws, n).shape == (ends[-1],) for n in WorkingSet._fields[7:13])
+        and all(getattr(ws, n).shape == (ws.capacity.sum(),) for n in WorkingSet._fields[7:13])
         and ws.y.shape == (int((ws.capacity * ws.length).sum()),)
         and ws.gram.shape == (int(squares.sum()),)
         and (len(ws.y) == 0 or ws.y.min() >= 0)

@@ -173,6 +173,10 @@ class Compiled:
     threads: bool = True
     #: ``(order, w, out)``: a bound from above on the sum of all positive hinges of these examples
     summed_slack: Callable[[Array, Array, Array], None] | None = None
+    #: ``(problem, starts)``: stretches of outputs from these positions on as examples, where
+    #: outputs fall apart at every position that is right (:mod:`.parts`)
+    stretch: Callable[[Any, Array], Any] | None = None
+    truths: Array | None = None  # then also: the true outputs one after the other, int32
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     @property

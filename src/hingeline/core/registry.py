@@ -21,7 +21,7 @@ from hingeline.core.formulations import RESCALINGS, SLACKS
 #: Solver -> the modules of ``hingeline.solvers`` that declare it. ``"auto"`` is the first solver
 #: here that solves the slack.
 MODULES = {
-    "sdm": ("sdm", "enumerated", "nu"),
+    "sdm": ("sdm", "parts", "enumerated", "nu"),
     "sdcd": ("sdcd",),
     "fsmo": ("fsmo",),
     "one-slack": ("one_slack",),
@@ -46,16 +46,17 @@ def declared(name: str) -> Iterator[Any]:
         yield from (known for known in _classes(module) if known.name == name)
 
 
-def find(name: str, slack: str, all_outputs: bool = False) -> Any:
-    """The solver class for a slack; ``all_outputs``: one that works on all of them, if there is."""
+def find(name: str, slack: str, all_outputs: bool = False, in_parts: bool = False) -> Any:
+    """The solver class for a slack; one that works on all outputs or parts of them, if there is."""
     one_of("slack", slack, SLACKS)
     one_of("solver", name, ("auto", *MODULES))
     for known in MODULES if name == "auto" else (name,):
         other = None
         for solver in declared(known):
-            if slack in solver.slacks and solver.all_outputs == all_outputs:
+            kind = (solver.all_outputs, solver.in_parts)
+            if slack in solver.slacks and kind == (all_outputs, in_parts):
                 return solver
-            if slack in solver.slacks and not solver.all_outputs:
+            if slack in solver.slacks and not any(kind):
                 other = solver
         if other is not None:
             return other

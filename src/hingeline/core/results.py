@@ -9,6 +9,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline.core.formulations import Formulation
+from hingeline.core.parts import PartSet, join_parts
 from hingeline.core.primitives import Compiled
 
 
@@ -109,6 +110,12 @@ class DualMemory:
     multipliers: Any  # what the solver's memory() gave; None: it keeps none
     weights: Array = field(default_factory=lambda: np.empty(0))  # of the examples, as given
     settings: Mapping[str, Any] = field(default_factory=dict)  # what they were found under
+
+    def planes(self) -> Any:
+        """The multipliers, those of parts joined to whole outputs."""
+        if isinstance(self.multipliers, PartSet):
+            self.multipliers = join_parts(self.compiled, self.form, self.multipliers)
+        return self.multipliers
 
     def same_kind(self, form: Formulation) -> bool:
         """Whether multipliers mean the same under another formulation."""

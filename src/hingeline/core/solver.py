@@ -80,6 +80,7 @@ class CertifiedSolver(ABC):
     slacks: ClassVar[tuple[str, ...]]
     rescalings: ClassVar[tuple[str, ...]] = RESCALINGS
     soft_only: ClassVar[str] = ""  # why it needs a finite C, where it does
+    in_parts: ClassVar[bool] = False  # works on parts of outputs that fall apart
     all_outputs: ClassVar[bool] = False  # works on all outputs of an example, which must be few
     by_example: ClassVar[bool] = False  # keeps multipliers of single examples, as streams need
     Options: ClassVar[type[SolverOptions]] = SolverOptions
@@ -214,10 +215,19 @@ class CertifiedSolver(ABC):
         stands in for the last iterate.
         """
         known = self.multipliers()
-        known.mass[:] = cut_back(self.form, known.mass, known.owners)
+        known.mass[:] = cut_back(self.by_block(self.form), known.mass, known.owners)
         self.w = aligned_zeros(self.compiled.n_weights)
         self.add(known.mass, 1.0, self.w)
         self.restart_average()
+
+    def by_block(self, form: Formulation) -> Formulation:
+        """A formulation by blocks of multipliers: by example, unless outputs fall apart."""
+        return form
+
+    @property
+    def plane_size(self) -> float:
+        """What a look at one plane costs, in numbers read."""
+        return self.compiled.size / self.compiled.n
 
     def finished(self) -> str | None:
         """A reason why no further pass can help, if there is one."""
@@ -430,7 +440,7 @@ class PlaneSolver(CertifiedSolver):
 
         There may be more examples. Planes of another rescaling or loss are other planes.
         """
-        old = before.multipliers
+        old = before.planes()
         if not isinstance(old, WorkingSet) or not before.same_planes(compiled, form):
             return None
         capacity = np.full(compiled.n, FIRST_CAPACITY)
@@ -453,12 +463,30 @@ class PlaneSolver(CertifiedSolver):
         copy_planes(start, ws)
         if gram:
             fill = self.compiled.bind(fill_gram)
-            fill(self.compiled.problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])
+            fill(self.block_problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])
         return ws
 
     @property
     def n_planes(self) -> int:
         return self.ws.n_planes
+
+    @property
+    def block_problem(self) -> Any:
+        """The problem whose examples have the planes: the whole one, unless outputs fall apart."""
+        return self.compiled.problem
+
+    @property
+    def active_blocks(self) -> Array:
+        """The blocks of multipliers that may have mass."""
+        return self.active
+
+    def blocks_of(self, examples: Array) -> Array:
+        """The blocks to visit after these examples were decoded."""
+        return examples
+
+    def make_room(self) -> None:
+        """More slots for the blocks that have found no room for a plane."""
+        self.ws = make_room(self.ws, self.clock, self.patience)
 
     @property
     def patience(self) -> int:
@@ -481,7 +509,7 @@ class PlaneSolver(CertifiedSolver):
     ) -> tuple[float, float]:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
         results: tuple[float, float] = self.compiled.bind(move_mass)(
-            *(self.compiled.problem, form, self.ws, self.rule, order, self.w),
+            *(self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w),
             *(self.visits, float(averaged), self.clock, gaps),
         )
         self.visits += len(order) * averaged
@@ -525,25 +553,24 @@ class PlaneSolver(CertifiedSolver):
         for part in self.cut_into_blocks(order):
             for _ in range(self.repeats):
                 self.find(part, self.patience)
-                self.move(part, stage, self.gaps)
+                self.move(self.blocks_of(part), stage, self.gaps)
                 self.oracle_calls += len(part)
                 part = part[self.violation[part] > 0.0]
-        self.ws = make_room(self.ws, self.clock, self.patience)
         estimate = float(self.gaps.sum())
+        self.make_room()
         passes = options.cached_passes
-        found = self.n_planes - known
-        if 20 * found <= len(order):  # decoding hardly finds anything any more
+        blocks, found = self.active_blocks, self.n_planes - known
+        if 20 * found <= len(blocks):  # decoding hardly finds anything any more
             passes *= 5
         for _ in range(passes):
-            worth = self.gaps > options.skip * self.gaps[self.active].mean()
+            worth = self.gaps > options.skip * self.gaps[blocks].sum() / max(len(blocks), 1)
             if not worth.any():
                 break
             part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
             self.move(part, stage, self.gaps)
         if stage is self.form and self.clock > 1:
-            per_plane = self.compiled.size / self.compiled.n
-            work = 2.0 * per_plane * max(self.n_planes, 1) * (1 + passes)
-            growth = found / len(order)
+            work = 2.0 * self.plane_size * max(self.n_planes, 1) * (1 + passes)
+            growth = found / max(len(blocks), 1)
             if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
@@ -566,13 +593,13 @@ class PlaneSolver(CertifiedSolver):
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
-        self.compiled.bind(add_planes)(self.compiled.problem, self.ws, masses, factor, out)
+        self.compiled.bind(add_planes)(self.block_problem, self.ws, masses, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
         wanted = np.zeros_like(self.ws.alpha)
         wanted[support] = 1.0
         out = np.zeros_like(self.ws.alpha)
-        self.compiled.bind(score_planes)(self.compiled.problem, self.ws, wanted, vector, out)
+        self.compiled.bind(score_planes)(self.block_problem, self.ws, wanted, vector, out)
         return np.asarray(out[support])
 
     def planes_in_use(self) -> tuple[Array, Array]:
@@ -584,7 +611,7 @@ class PlaneSolver(CertifiedSolver):
         slots = support[parts.free]
         owners = self.multipliers().owners[slots]
         rows = np.zeros((len(slots), len(self.w)))
-        self.compiled.bind(write_planes)(self.compiled.problem, self.ws, owners, slots, rows)
+        self.compiled.bind(write_planes)(self.block_problem, self.ws, owners, slots, rows)
         return parts.multiply_rows(rows, owners), None
 
     def _sums(self) -> Array:

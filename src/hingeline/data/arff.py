@@ -56,8 +56,7 @@ def read_mulan_labels(source: File) -> list[str]:
             what = f"the XML is malformed ({expat.ErrorString(error.code)}); correct it."
             raise text.error(what, error.lineno) from None
         if not names:
-            what = "there is no <label name=…>; is this Mulan's list of labels?"
-            raise text.error(what, 0)
+            raise text.error("there is no <label name=…>; is this Mulan's list of labels?", 0)
         return names
 
 

@@ -59,8 +59,7 @@ def load_digit_dates(
 
     images, digits = load_digits(return_X_y=True)
     images = images / 16.0  # full ink
-    random = check_random_state(random_state)
-    train_seed, test_seed = random.randint(2**31 - 1, size=2)
+    train_seed, test_seed = check_random_state(random_state).randint(2**31 - 1, size=2)
     rows = np.arange(len(digits))
     train = _compose(images, digits, rows[:FIRST_TEST_IMAGE], n_train, noise, train_seed)
     test = _compose(images, digits, rows[FIRST_TEST_IMAGE:], n_test, noise, test_seed)

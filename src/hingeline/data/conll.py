@@ -14,8 +14,7 @@ _DOCSTART = b"-DOCSTART-"
 _BLANKS = re.compile(r"[ \t\n\r\v\f]")
 #: What a block must not have for its spaces to be counted instead of its lines split.
 _IRREGULAR = (b"  ", b" \n", b"\n ", b"\t", b"\r", b"\v", b"\f")
-#: More columns than this are taken for a file of another kind.
-_MAX_COLUMNS = 1000
+_MAX_COLUMNS = 1000  # More columns than this are taken for a file of another kind.
 
 
 def read_conll(

@@ -168,8 +168,7 @@ def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
 def write_conllu_table(target: File, table: TokenTable) -> None:
     """Columns by CoNLL-U's names, else the first as form, the second as upos, others in misc."""
     if "form" in table.names:
-        known = [name for name in table.names if name in COLUMNS]
-        write_conllu(target, table.select(known))
+        write_conllu(target, table.select([name for name in table.names if name in COLUMNS]))
         return
     columns = {
         name: table.column(column).tolist()

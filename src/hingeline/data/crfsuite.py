@@ -16,8 +16,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 #: An attribute: escaped or plain characters, then perhaps a colon and a value.
 _ITEM = re.compile(r"([^\\:]*(?:\\.[^\\:]*)*)(?::([^\\:]*))?", re.DOTALL)
 _WRITE = r"write \: for a colon and \\ for a backslash inside a name"
-#: Bytes of memory that a sequence and a text seen first take.
-_SEQUENCE, _TEXT = 160, 300
+_SEQUENCE, _TEXT = 160, 300  # Bytes of memory that a sequence and a text seen first take.
 
 
 def read_crfsuite(source: File) -> LabelledSequences:

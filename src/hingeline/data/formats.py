@@ -192,8 +192,7 @@ _SVM = re.compile(r"(?: (?![0-9]+:[^: ]+(?: |$))([^ ]+))?( qid:[0-9]+)?((?: [0-9
 _NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
 _LABEL_SET = re.compile(r"[0-9]+(,[0-9]+)*")
 _ATTRIBUTE = re.compile(r"=|\[|\\:|:[-+]?[0-9.]+$")
-#: Columns of numbers beyond which a table is no sentence.
-_MANY = 30
+_MANY = 30  # Columns of numbers beyond which a table is no sentence.
 
 
 def detect_format(source: File) -> str:
@@ -289,7 +288,6 @@ def _svm_format(text: TextSource, lines: list[str]) -> str | None:
 
 
 def _token_format(text: TextSource, lines: list[str]) -> str:
-    """CoNLL columns or CRFsuite's attributes."""
     lines = [line for line in lines if not line.startswith("-DOCSTART-")] or lines
     tabs = "\t" in lines[0]
     rows = [line.split("\t") if tabs else _BLANKS.split(line.strip()) for line in lines]

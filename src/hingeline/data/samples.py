@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline.data.text import File, atomic_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
@@ -47,8 +47,7 @@ class LabelledSequences(NamedTuple):
 
 def check_lengths(lengths: Sequence[int], y: Sequence[Sequence[Any]]) -> None:
     """Refuse labels that do not fit sequences of these lengths."""
-    if len(y) != len(lengths):
-        raise ValueError(f"X has {len(lengths)} sequences and y has {len(y)}.")
+    require(len(y) == len(lengths), f"X has {len(lengths)} sequences and y has {len(y)}.")
     for i, (n, labels) in enumerate(zip(lengths, y, strict=True)):
         if len(labels) != n or not n:
             what = f"X[{i}] has {n} tokens and y[{i}] has {len(labels)} labels"

@@ -8,13 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline.data.samples import (
-    FlatData,
-    LabelledSequences,
-    MultilabelData,
-    SparseRows,
-    check_lengths,
-)
+from hingeline.data import samples
+from hingeline.data.samples import LabelledSequences, SparseRows
 from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 from hingeline.features.tables import SparseSequences
 
@@ -76,7 +71,7 @@ def write_svmhmm(
     SVM^hmm itself wants tags that are numbers from 1. There is one note per token, written after
     ``#`` where it is not empty.
     """
-    check_lengths(X.lengths.tolist(), y)
+    samples.check_lengths(X.lengths.tolist(), y)
     heads = []
     for i, labels in enumerate(y):
         for label in map(str, labels):
@@ -202,7 +197,7 @@ class _Rows(SparseRows):
 
 def read_svmlight(
     source: File, *, n_features: int | None = None, zero_based: ZeroBased = "auto"
-) -> FlatData:
+) -> samples.FlatData:
     r"""Read ``label index:value …``, the format of SVMlight, LIBSVM and LIBLINEAR.
 
     A line may have ``qid:N`` after the label and a comment after ``#``. A label or item that is
@@ -233,11 +228,10 @@ def read_svmlight(
             y = y.astype(np.int64)
         qids = np.array(rows.qids, dtype=np.int64) if rows.qids else None
         comments = rows.comments if any(rows.comments) else None
-        return FlatData(rows.features(zero_based, n_features), y, qids, comments)
+        return samples.FlatData(rows.features(zero_based, n_features), y, qids, comments)
 
 
 def _number(text: bytes) -> float:
-    """A number, nan where there is none."""
     try:
         return float("nan") if b"_" in text else float(text)
     except ValueError:
@@ -250,7 +244,7 @@ def read_multilabel(
     n_features: int | None = None,
     n_labels: int | None = None,
     zero_based: ZeroBased = "auto",
-) -> MultilabelData:
+) -> samples.MultilabelData:
     """Read ``1,3,5 index:value …``, LIBSVM's format for sets of labels.
 
     A line that begins with a feature has no labels. Label k is column k of Y. ``n_labels`` is the
@@ -270,7 +264,7 @@ def read_multilabel(
             found = sorted({int(part) for part in parts})
             sets.add(found, [1.0] * len(found))
         width = max(sets.indices, default=-1) + 1 if n_labels is None else n_labels
-        return MultilabelData(
+        return samples.MultilabelData(
             rows.features(zero_based, n_features), sets.matrix(width).astype(np.uint8)
         )
 

@@ -19,15 +19,13 @@ from hingeline._files import replacing
 #: readers also take a :class:`TextSource`.
 File = Any
 
-#: Bytes of the longest line that is read.
-MAX_LINE = 2**20
+MAX_LINE = 2**20  # Bytes of the longest line that is read.
 #: Largest ratio of decompressed to compressed bytes; files of text stay below 20.
 MAX_EXPANSION = 50
 
 _BLOCK = 2**18
 _FETCH = 2**16
-#: Decompressed bytes that are harmless whatever their ratio.
-_FREE = 2**20
+_FREE = 2**20  # Decompressed bytes that are harmless whatever their ratio.
 #: Bytes of memory that a reader may take for any gzip file, and for a larger one for each of its
 #: bytes; files of text and of features stay below 200.
 _FREE_MEMORY = 80 * 10**6

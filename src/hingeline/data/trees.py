@@ -156,8 +156,7 @@ def _close(text: TextSource, label: str | None, part: list[Tree] | str | None, d
         return Tree(label, word=part) if isinstance(part, str) else Tree(label, tuple(part))
     assert not isinstance(part, str)  # the first text of a node is its label
     if depth or len(part) > 1:
-        what = "a node has no label; only a bracket around a whole tree may have none."
-        raise text.error(what)
+        raise text.error("a node has no label; only a bracket around a whole tree may have none.")
     return part[0]
 
 

@@ -110,7 +110,8 @@ def assist() -> None:
         estimator, numbers, params, first = pickle.loads(message)
         calls = find_calls(lambda: fit_tiny(estimator, numbers, **params))
         files = list(calls)
-        for file in files[: files.index(first) : -1]:  # none, where the first is not among them
+        later = files[files.index(first) + 1 :]  # an error, if it calls something else: the end
+        for file in [*later[:1], *later[:0:-1]]:  # what is next may be large; then the last first
             kernel, types = calls[file]
             kernel.compile(types)
     finally:

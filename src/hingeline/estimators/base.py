@@ -355,7 +355,9 @@ class BaseSSVM:
             )
         )
         few = few and self.violators in (None, "all")
-        return registry.find(self.solver, self.slack, all_outputs=few)
+        parts = compiled is not None and compiled.stretch is not None
+        parts = parts and (self.slack, self.rescale) == ("max", "margin") and math.inf != self.C
+        return registry.find(self.solver, self.slack, few, parts)
 
     def _check_values(self) -> None:  # without a solver, which would be imported for it
         check_common(self)

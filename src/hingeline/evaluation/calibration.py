@@ -23,8 +23,7 @@ from hingeline.schemes import is_tag, span_arrays
 from hingeline.structures import chain_batch as kernels
 
 METHODS = ("isotonic", "sigmoid")
-#: Parts of the held-out sequences for the estimate of the calibration error.
-FOLDS = 5
+FOLDS = 5  # Parts of the held-out sequences for the estimate of the calibration error.
 
 
 def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
@@ -55,8 +54,7 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
     require(p.ndim == 1 and p.shape == truth.shape, f"{text}: both must be vectors of one length.")
     if len(p) == 0:
         return float("nan")
-    rank = np.searchsorted(np.sort(p), p)
-    bins = rank * int(n_bins) // len(p)
+    bins = np.searchsorted(np.sort(p), p) * int(n_bins) // len(p)
     return float(np.abs(np.bincount(bins, p - truth)).sum() / len(p))
 
 

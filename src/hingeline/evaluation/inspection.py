@@ -363,11 +363,9 @@ def _numbers(against: Any, blocks: Blocks, length: int) -> list[int]:
             raise TypeError(f"against must be a sequence of labels, got {against!r}.")
         against = [against]
     labels = plain_labels(against)
-    text = f"against has {len(labels)} labels, but x has {length} tokens."
-    require(len(labels) == length, text)
+    require(len(labels) == length, f"against has {len(labels)} labels, but x has {length} tokens.")
     for t, label in enumerate(labels):
-        known = label in blocks.labels
-        require(known, f"against[{t}] is {label!r}, which is not among classes_.")
+        require(label in blocks.labels, f"against[{t}] is {label!r}, which is not among classes_.")
     return [blocks.labels.index(label) for label in labels]
 
 
@@ -392,11 +390,7 @@ def _find_runner_up(
 
 
 def _contributions(
-    matrix: sp.csr_matrix,
-    blocks: Blocks,
-    names: Sequence[str] | None,
-    chosen: list[int],
-    other: list[int],
+    matrix: sp.csr_matrix, blocks: Blocks, names: Any, chosen: list[int], other: list[int]
 ) -> list[Contribution]:
     labels = [str(label) for label in blocks.labels]
     rows: list[Contribution] = []

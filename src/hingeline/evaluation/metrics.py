@@ -16,8 +16,7 @@ from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arra
 
 AVERAGES = ("micro", "macro", "weighted")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
-#: Weights drawn at a time for intervals, which bounds the memory.
-_BLOCK = 2_000_000
+_BLOCK = 2_000_000  # Weights drawn at a time for intervals, which bounds the memory.
 
 
 def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
@@ -50,8 +49,7 @@ class LabelPairs:
 
     def count_right(self) -> Array:
         """How many tokens of each sequence are labelled right."""
-        total = np.concatenate([[0], np.cumsum(self.right)])
-        return np.diff(total[self.offsets])
+        return np.diff(np.concatenate([[0], np.cumsum(self.right)])[self.offsets])
 
 
 def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
@@ -78,7 +76,6 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
 
 
 def _lists(y: Any, name: str) -> list[list[Any]]:
-    """Label sequences as lists of lists."""
 
     def is_list(value: Any) -> bool:
         return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
@@ -222,10 +219,9 @@ def span_f1_score(
     one_of("average", average, AVERAGES)
     found = evaluate(y_true, y_pred, scheme=scheme, mode=mode)
     if found.spans is None:
-        raise ValueError(
-            f"the labels are not span tags of one scheme ({', '.join(map(str, found.labels[:5]))}"
-            f"{', ...' if len(found.labels) > 5 else ''}): use evaluate, which scores tokens."
-        )
+        shown = ", ".join(map(str, found.labels[:5])) + (", ..." if len(found.labels) > 5 else "")
+        what = f"the labels are not span tags of one scheme ({shown})"
+        raise ValueError(f"{what}: use evaluate, which scores tokens.")
     return float(getattr(found.spans, average).f1)
 
 

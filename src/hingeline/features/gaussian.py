@@ -29,10 +29,9 @@ class Sequences:
         parts = [part if sp.issparse(part) else np.asarray(part) for part in parts]
         for i, part in enumerate(parts):
             if part.ndim != 2 or part.shape[1] != parts[0].shape[1]:
-                raise ValueError(
-                    f"X[{i}] has shape {part.shape}, but X[0] has {parts[0].shape}: a sequence is "
-                    "an array (tokens, features), all with the same features."
-                )
+                what = f"X[{i}] has shape {part.shape}, but X[0] has {parts[0].shape}"
+                form = "an array (tokens, features), all with the same features"
+                raise ValueError(f"{what}: a sequence is {form}.")
         sparse = any(sp.issparse(part) for part in parts)
         self.tokens = sp.vstack(parts, format="csr") if sparse else np.concatenate(parts)
         self.offsets = np.cumsum([0, *(part.shape[0] for part in parts)])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, numeric_rows
+from hingeline._checks import Array, numeric_rows, require
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,19 +51,15 @@ class Graph:
     def __post_init__(self) -> None:
         features = numeric_rows(self.node_features, "node_features")
         n = features.shape[0]
-        if n == 0:
-            raise ValueError("node_features has no rows: a graph needs at least one node.")
-        edges = check_pairs(self.edges, "edges", n, "nodes")
+        require(n != 0, "node_features has no rows: a graph needs at least one node.")
+        edges = check_pairs(self.edges, "edges", n)
         self._set("node_features", features)
         self._set("edges", edges)
         if self.edge_features is not None:
             own = numeric_rows(self.edge_features, "edge_features")
             own = own.toarray() if sp.issparse(own) else own
-            if len(own) != len(edges):
-                raise ValueError(
-                    f"edge_features has {len(own)} rows, but there are {len(edges)} edges: give "
-                    "one row per edge."
-                )
+            what = f"edge_features has {len(own)} rows, but there are {len(edges)} edges"
+            require(len(own) == len(edges), f"{what}: give one row per edge.")
             self._set("edge_features", own.astype(np.float64))
         if self.node_weights is not None:
             self._set("node_weights", _weights(self.node_weights, n))
@@ -72,17 +68,13 @@ class Graph:
                 self._set(name, _types(getattr(self, name), name, count))
         factors = {} if self.factors is None else self.factors
         if not isinstance(factors, Mapping):
-            raise TypeError(
-                "factors must be a dict of {name: sets of nodes}, got "
-                f"{type(factors).__name__}: those under one name share their weights."
-            )
+            what = f"a dict of {{name: sets of nodes}}, got {type(factors).__name__}"
+            raise TypeError(f"factors must be {what}: those under one name share their weights.")
         for name in factors:
             if not isinstance(name, str):
                 raise TypeError(f"factors has the name {name!r}: use text.")
-        found = {
-            name: _sets(v, f"factors[{name!r}]", n, None, "nodes") for name, v in factors.items()
-        }
-        self._set("factors", found)
+        sets = ((name, _sets(v, f"factors[{name!r}]", n)) for name, v in factors.items())
+        self._set("factors", dict(sets))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)  # frozen for everyone else
@@ -115,10 +107,7 @@ class Graph:
             some(self.node_weights, kept),
             some(self.node_types, kept),
             some(self.edge_types, whole),
-            {
-                name: number[scopes[kept[scopes].all(axis=1)]]
-                for name, scopes in self.factors.items()
-            },
+            {name: number[s[kept[s].all(axis=1)]] for name, s in self.factors.items()},
         )
 
     def __repr__(self) -> str:
@@ -127,22 +116,20 @@ class Graph:
         return f"Graph({self.n_nodes} nodes, {width} features, {self.n_edges} edges{more})"
 
 
-def check_pairs(values: Any, name: str, n: int, members: str) -> Array:
+def check_pairs(values: Any, name: str, n: int, members: str = "nodes") -> Array:
     """Pairs of numbers below n, each pair once; ``members`` says what is numbered."""
-    pairs = _sets(values, name, n, 2, members)
+    pairs = _sets(values, name, n, members, 2)
     ordered = np.sort(pairs, axis=1)
     _, first = np.unique(ordered[:, 0] * n + ordered[:, 1], return_index=True)
     if len(first) < len(pairs):
         k = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
-        raise ValueError(
-            f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as a pair before it does: give each "
-            "pair once, in one direction."
-        )
+        what = f"{name}[{k}] joins {tuple(pairs[k].tolist())}, as a pair before it does"
+        raise ValueError(f"{what}: give each pair once, in one direction.")
     return pairs
 
 
-def _sets(values: Any, name: str, n: int, width: int | None, members: str) -> Array:
-    """Sets of numbers below n, one a row, all different."""
+def _sets(values: Any, name: str, n: int, members: str = "nodes", width: int = 0) -> Array:
+    """Sets of numbers below n, one a row, all different, of any ``width`` where that is 0."""
     try:
         sets = np.asarray(values)
     except ValueError as error:
@@ -150,23 +137,21 @@ def _sets(values: Any, name: str, n: int, width: int | None, members: str) -> Ar
     if sets.size == 0:
         return np.zeros((0, width or (sets.shape[1] if sets.ndim == 2 else 0)), dtype=np.int64)
     shape = "(m, 2)" if width == 2 else "(count, order)"
-    if sets.ndim != 2 or (width is not None and sets.shape[1] != width):
+    if sets.ndim != 2 or (width and sets.shape[1] != width):
         raise ValueError(f"{name} has shape {sets.shape}, expected {shape}.")
     if sets.dtype.kind not in "iu":
         raise TypeError(f"{name} has dtype {sets.dtype}, expected integers: numbers of {members}.")
     wrong = np.flatnonzero(((sets < 0) | (sets >= n)).any(axis=1))
     if len(wrong):
         k = int(wrong[0])
-        raise ValueError(
-            f"{name}[{k}] is {tuple(sets[k].tolist())}, but the {members} are 0 to {n - 1}."
-        )
+        what = f"{name}[{k}] is {tuple(sets[k].tolist())}"
+        raise ValueError(f"{what}, but the {members} are 0 to {n - 1}.")
     ordered = np.sort(sets, axis=1)
     twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     if len(twice):
         k = int(twice[0])
-        raise ValueError(
-            f"{name}[{k}] is {tuple(sets[k].tolist())}: give {members} that are different."
-        )
+        what = f"{name}[{k}] is {tuple(sets[k].tolist())}"
+        raise ValueError(f"{what}: give {members} that are different.")
     return sets.astype(np.int64)
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, check_dtype, check_min_count, numeric_matrix
+from hingeline._checks import Array, check_dtype, check_min_count, numeric_matrix, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.features.tables import SparseSequences, TokenTable
 
@@ -20,8 +20,7 @@ def check_lengths(lengths: Any, n_tokens: int) -> Array:
     array = np.asarray(lengths)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError("lengths must be a vector of integers, one per sequence.")
-    if len(array) == 0:
-        raise ValueError("lengths is empty: there are no sequences.")
+    require(len(array) != 0, "lengths is empty: there are no sequences.")
     if (array <= 0).any():
         where = int(np.flatnonzero(array <= 0)[0])
         raise ValueError(f"lengths[{where}] is {array[where]}: drop empty sequences.")
@@ -39,8 +38,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         empty = np.flatnonzero(np.diff(X.offsets) <= 0)
         if len(empty):
             raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
-        if not len(X):
-            raise ValueError("X is empty: there are no sequences.")
+        require(len(X), "X is empty: there are no sequences.")
         return numeric_matrix(X.matrix, "X"), X.offsets
     if lengths is not None:
         matrix = numeric_matrix(X, "X")
@@ -51,8 +49,7 @@ def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
         raise ValueError(f"{what} {'matrices' if sp.issparse(X) else 'arrays'}, one per sequence.")
     if isinstance(X, (str, bytes, dict)) or not hasattr(X, "__len__"):
         raise TypeError(f"X must be a list of arrays, one per sequence, got {type(X).__name__}.")
-    if len(X) == 0:
-        raise ValueError("X is empty: there are no sequences.")
+    require(len(X) != 0, "X is empty: there are no sequences.")
     at_once = _stack_at_once(X)
     if at_once is not None:
         return at_once
@@ -123,9 +120,8 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
     y = y.to_list() if hasattr(y, "to_list") else y
-    if len(y) != len(offsets) - 1:
-        what = f"X has {len(offsets) - 1} sequences and y has {len(y)}"
-        raise ValueError(f"{what}: there must be as many.")
+    what = f"X has {len(offsets) - 1} sequences and y has {len(y)}"
+    require(len(y) == len(offsets) - 1, f"{what}: there must be as many.")
     flat = []
     for i, labels in enumerate(y):
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
@@ -273,7 +269,6 @@ def _are_columns(sentences: Any, width: int) -> bool:
 
 
 def _cut(X: Any, lengths: Any) -> Any:
-    """Stacked tokens cut into sequences."""
     if lengths is None:
         return X
     if isinstance(X, (TokenTable, SparseSequences)):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 
 
 def choose(offsets: Array, which: Any) -> tuple[Array, Array]:
@@ -175,9 +175,8 @@ class TokenTable(_Cut):
     def position(self, column: str | int) -> int:
         """The number of a column given by name or number (from the end if negative)."""
         if isinstance(column, str):
-            if column not in self.names:
-                what = f"there is no column {column!r}"
-                raise ValueError(f"{what}: there are {', '.join(map(repr, self.names))}.")
+            what = f"there is no column {column!r}"
+            require(column in self.names, f"{what}: there are {', '.join(map(repr, self.names))}.")
             return self.names.index(column)
         if not -len(self.names) <= column < len(self.names):
             raise ValueError(f"there is no column {column}: there are {len(self.names)} columns.")
@@ -212,17 +211,15 @@ class TokenTable(_Cut):
         """
         flat: list[Any] = list(values)
         if not all(isinstance(value, str) for value in flat):
-            if len(flat) != len(self):
-                what = f"values has {len(flat)} sequences"
-                raise ValueError(f"{what}, but there are {len(self)} sentences.")
+            what = f"values has {len(flat)} sequences"
+            require(len(flat) == len(self), f"{what}, but there are {len(self)} sentences.")
             for i, (sequence, n) in enumerate(zip(flat, self.lengths.tolist(), strict=True)):
                 if isinstance(sequence, str) or len(sequence) != n:
                     what = f"values[{i}] must have {n} values"
                     raise ValueError(f"{what}, one per token of sentence {i}.")
             flat = [str(value) for sequence in flat for value in sequence]
-        if len(flat) != self.n_tokens:
-            what = f"values has {len(flat)} entries"
-            raise ValueError(f"{what}, but there are {self.n_tokens} tokens.")
+        what = f"values has {len(flat)} entries"
+        require(len(flat) == self.n_tokens, f"{what}, but there are {self.n_tokens} tokens.")
         added = TokenTable.from_columns({name: flat}, self.offsets)
         k = self.names.index(name) if name in self.names else len(self.names)
         codes = np.concatenate([self.codes[:k], added.codes, self.codes[k + 1 :]])
@@ -317,8 +314,7 @@ def from_frame(
             if name is not None and name not in names:
                 what = f"{argument} asks for {name!r}, which the frame does not have"
                 raise ValueError(f"{what}; it has {', '.join(map(repr, names))}.")
-    if not read:
-        raise ValueError("no columns are left to read besides group and label: name them.")
+    require(read, "no columns are left to read besides group and label: name them.")
     order, offsets = _gather(_values(frame, group))
     y = None
     if label is not None:

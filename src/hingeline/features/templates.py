@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline.features.input import Encoder, check_kind, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
@@ -27,8 +27,7 @@ from hingeline.features.vocabulary import Hasher, Vocabulary
 Value = str | None
 Function = Callable[[str], Value]
 
-#: Column numbers are int32.
-MOST_BITS = 30
+MOST_BITS = 30  # Column numbers are int32.
 
 
 class _Classes(dict[int, str]):
@@ -110,8 +109,7 @@ class Call:
 
 def check_call(name: str, argument: str | int | None) -> Call:
     """A call with its argument checked; a ``ValueError`` says what is wrong with it."""
-    if name not in FUNCTIONS:
-        raise ValueError(f"there is no function {name!r}: there are {', '.join(FUNCTIONS)}")
+    require(name in FUNCTIONS, f"there is no function {name!r}: there are {', '.join(FUNCTIONS)}")
     wanted = FUNCTIONS[name][0]
     if wanted is None and argument is not None:
         raise ValueError(f"{name} takes no second argument, got {argument!r}")
@@ -129,8 +127,7 @@ def check_call(name: str, argument: str | int | None) -> Call:
     return Call(name, argument)
 
 
-#: Templates look at most this far from their token.
-FARTHEST = 1000
+FARTHEST = 1000  # Templates look at most this far from their token.
 
 
 @dataclass(frozen=True)
@@ -176,8 +173,7 @@ def parse_templates(templates: str | Sequence[str], names: Sequence[str]) -> lis
                 raise TypeError(f"templates[{k}] must be a string, got {text!r}.")
             parsed.append(_parse_python(text, f"templates[{k}]", names))
         what = 'templates is empty: list strings such as "word[0]".'
-    if not parsed:
-        raise ValueError(what)
+    require(parsed, what)
     first: dict[tuple[str, ...], Template] = {}
     for template in parsed:
         other = first.setdefault(template.literals, template)
@@ -529,10 +525,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         if len(table.names) == len(self.column_names_):
             return table
         missing = next(name for name in wanted if name not in table.names)
-        raise ValueError(
-            f"X has the columns {', '.join(map(repr, table.names))}, but the templates were fitted "
-            f"on {', '.join(map(repr, self.column_names_))} and read {missing!r}."
-        )
+        here, then = (", ".join(map(repr, t)) for t in (table.names, self.column_names_))
+        what = f"X has the columns {here}, but the templates were fitted on {then}"
+        raise ValueError(f"{what} and read {missing!r}.")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -541,9 +536,8 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
             if not isinstance(bits, numbers.Integral) or not 1 <= bits <= MOST_BITS:
                 what = f"hash_bits must be None or an integer from 1 to {MOST_BITS}"
                 raise ValueError(f"{what}, got {bits!r}.")
-            if self.min_count != 1:
-                what = "min_count needs the vocabulary that hash_bits does without"
-                raise ValueError(f"{what}: set one of them.")
+            what = "min_count needs the vocabulary that hash_bits does without"
+            require(self.min_count == 1, f"{what}: set one of them.")
         if not isinstance(self.templates, (str, list, tuple)):
             what = "templates must be 'default', the text of a template file or a list of strings"
             raise TypeError(f"{what}, got {self.templates!r}.")

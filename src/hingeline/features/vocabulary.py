@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 Edges = tuple[list[Array], list[Array]]
 
-#: Keys stay below this.
-LIMIT = 2**62
+LIMIT = 2**62  # Keys stay below this.
 #: A direct table may have this many entries, or this many times those it is made from.
 SMALL_TABLE = 2**16
 TABLE_RATIO = 16

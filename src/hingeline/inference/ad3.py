@@ -23,15 +23,8 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import (
-    Scored,
-    Topology,
-    joint_index,
-    meets,
-    most_states,
-    table_size,
-    top_sum,
-)
+from hingeline.inference import factor_graph
+from hingeline.inference.factor_graph import Scored, Topology
 from hingeline.inference.messages import (
     MET,
     ROUNDING_SWEEPS,
@@ -41,8 +34,7 @@ from hingeline.inference.messages import (
     sweep,
 )
 
-#: Iterations between two bounds, and between two changes of the penalty.
-_CHECK = 10
+_CHECK = 10  # Iterations between two bounds, and between two changes of the penalty.
 #: Moves of weight within one factor in the first iteration, and iterations until one more.
 _MOVES = 5
 _MORE_AFTER = 10
@@ -160,7 +152,7 @@ def _first_weights(graph: Topology, state: _State, y: Array) -> None:
     for p in range(graph.scope.shape[0]):
         state.near[state.starts[p] + y[graph.scope[p]]] = 1.0
     for c in range(state.weight_start.shape[0] - 1):
-        state.weight[state.weight_start[c] + joint_index(graph, c, y)] = 1.0
+        state.weight[state.weight_start[c] + factor_graph.joint_index(graph, c, y)] = 1.0
 
 
 @helper
@@ -241,7 +233,7 @@ def alternating_directions(
     weight_start[0] = 0
     constant = 0.0
     for c in range(m):
-        weight_start[c + 1] = weight_start[c] + table_size(graph, c)
+        weight_start[c + 1] = weight_start[c] + factor_graph.table_size(graph, c)
         if graph.scope_start[c + 1] == graph.scope_start[c]:
             constant += tables[table_start[c]]
     near = np.zeros(count)
@@ -251,7 +243,7 @@ def alternating_directions(
     polished = messages.copy()
     beliefs = np.empty(graph.unary_start[n])
     mean = unary.copy()  # variables without factors keep this
-    out = np.empty(most_states(graph))
+    out = np.empty(factor_graph.most_states(graph))
     trial = np.empty(n, dtype=np.int32)
     rho = 0.5 * _mean_range(tables, table_start, weight_start)
     score = -np.inf
@@ -262,16 +254,16 @@ def alternating_directions(
                 polished[e] = current[e]
             node_beliefs(graph, unary, polished, starts, beliefs)
             sweep(scored, polished, starts, beliefs, k % (2 * _CHECK) != 0, out)
-            bound = constant + top_sum(graph, beliefs, trial)
+            bound = constant + factor_graph.top_sum(graph, beliefs, trial)
             for source in range(2 if k > 0 else 1):  # round the beliefs, then the means
                 if source == 1:
-                    top_sum(graph, mean, trial)
+                    factor_graph.top_sum(graph, mean, trial)
                 score = keep_better(scored, trial, ROUNDING_SWEEPS, score, y)
             if bound < best:
                 best = bound
                 for e in range(count):
                     messages[e] = polished[e]
-            if meets(scored, y, best, MET) or max(primal, dual) <= tol * tol * count:
+            if factor_graph.meets(scored, y, best, MET) or max(primal, dual) <= tol * tol * count:
                 break
             if k == 0:
                 _first_weights(graph, state, y)

@@ -169,8 +169,7 @@ def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) 
 # are taken in the same order, rounding is monotone (a bound stays one when it is rounded), and a
 # tie with the floor counts as lost.
 
-#: With fewer labels the full table is quicker.
-MANY_LABELS = 64
+MANY_LABELS = 64  # With fewer labels the full table is quicker.
 #: Predecessors are chosen at first if their promise is within this share of the spread of the
 #: rows' maxima from the best one: enough to be right at once more often than not.
 _FIRST_WIDTH = 0.6

@@ -57,10 +57,8 @@ from hingeline.inference.chain import continuations
 
 
 EPS = 2.0**-52
-#: Scores that are multiples of 1/GRAIN are added without rounding.
-GRAIN = 2.0**20
-#: Masses are kept below this, and what is more reported as infinite.
-CAP = 1e290
+GRAIN = 2.0**20  # Scores that are multiples of 1/GRAIN are added without rounding.
+CAP = 1e290  # Masses are kept below this, and what is more reported as infinite.
 
 
 @helper
@@ -371,8 +369,7 @@ def better_paths(
         space[side, k, :, first[side, k] + 1 : last[side, k] + 2] = 0.0
 
 
-#: Scaled sums below this are not trusted.
-SMALL = 1e-100
+SMALL = 1e-100  # Scaled sums below this are not trusted.
 
 
 @strict_helper

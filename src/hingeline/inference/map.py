@@ -22,21 +22,11 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
+from hingeline.inference import factor_graph
 from hingeline.inference.ad3 import alternating_directions
 from hingeline.inference.cut import graph_cut, is_submodular
 from hingeline.inference.enumeration import enumerate_best
-from hingeline.inference.factor_graph import (
-    Scored,
-    Topologies,
-    are_binary_pairs,
-    are_forests,
-    assignment_score,
-    improve,
-    log2_assignments,
-    meets,
-    table_size,
-    top_sum,
-)
+from hingeline.inference.factor_graph import Scored, Topologies
 from hingeline.inference.messages import block_descent, keep_better, message_start
 from hingeline.inference.trees import max_product
 
@@ -51,16 +41,13 @@ INFERENCE = {
     "icm": ICM,
 }
 
-#: ``"auto"`` enumerates up to two to the power of this many assignments.
-LOG2_FEW = 16
-#: ``"enumeration"`` refuses more than this.
-LOG2_MOST = 24
+LOG2_FEW = 16  # ``"auto"`` enumerates up to two to the power of this many assignments.
+LOG2_MOST = 24  # ``"enumeration"`` refuses more than this.
 #: Passes of block descent, and the relative fall of the bound that ends them.
 DESCENT_PASSES, DESCENT_TOL = 100, 1e-5
 #: Passes before alternating directions, their iterations, and the residual that ends them.
 FIRST_PASSES, AD3_ITERATIONS, AD3_RESIDUAL = 10, 500, 1e-4
-#: Sweeps of single changes that ``"icm"`` makes.
-ICM_SWEEPS = 100
+ICM_SWEEPS = 100  # Sweeps of single changes that ``"icm"`` makes.
 #: A bound this near to a score, as a share of the size of both, proves that the labels are best.
 AGREEMENT = 1e-9
 
@@ -90,15 +77,15 @@ NO_ORACLE = Oracle(np.empty(0, dtype=np.int32), *[Unused()] * 6)
 
 
 def _are_enumerable(graphs: Topologies, most: float = LOG2_MOST) -> Array:
-    return log2_assignments(graphs) <= most + 1e-6
+    return factor_graph.log2_assignments(graphs) <= most + 1e-6
 
 
 #: What methods need of all graphs. Whether scores are submodular is not known before they are:
 #: graphs that could be cut are accepted, and :func:`best_assignment` refuses scores that cannot.
 _NEEDS = {
-    "max-product": (are_forests, "needs a graph without cycles"),
+    "max-product": (factor_graph.are_forests, "needs a graph without cycles"),
     "enumeration": (_are_enumerable, f"is for up to {2**LOG2_MOST} assignments"),
-    "graph-cut": (are_binary_pairs, "needs binary variables and pairs"),
+    "graph-cut": (factor_graph.are_binary_pairs, "needs binary variables and pairs"),
 }
 
 
@@ -110,9 +97,9 @@ def make_oracle(graphs: Topologies, inference: int) -> Oracle:
             raise ValueError(f"graph {wrong}: inference={name!r} {need}; use 'auto'.")
     methods = np.full(len(graphs.node_ptr) - 1, inference, dtype=np.int32)
     if inference == AUTO:
-        methods[~are_binary_pairs(graphs)] = LP
+        methods[~factor_graph.are_binary_pairs(graphs)] = LP
         methods[_are_enumerable(graphs, LOG2_FEW)] = ENUMERATION
-        methods[are_forests(graphs)] = MAX_PRODUCT
+        methods[factor_graph.are_forests(graphs)] = MAX_PRODUCT
     found = set(methods.tolist())
     codes = {GRAPH_CUT, AD3} if found == {AUTO} else found
     if not (found == {AUTO} or found <= {MAX_PRODUCT, ENUMERATION, LP}):
@@ -139,13 +126,13 @@ def _where_used(search: Callable[..., float]) -> Callable[..., float]:
 @_where_used
 def _search_forest(use: Used, scored: Scored, y: Array) -> float:
     max_product(scored, y)
-    return assignment_score(scored, y)
+    return factor_graph.assignment_score(scored, y)
 
 
 @_where_used
 def _search_all(use: Used, scored: Scored, y: Array) -> float:
     enumerate_best(scored, y)
-    return assignment_score(scored, y)
+    return factor_graph.assignment_score(scored, y)
 
 
 @_where_used
@@ -156,20 +143,20 @@ def _search_cut(use: Used, scored: Scored, y: Array) -> float:
             "which cuts where it can."
         )
     graph_cut(scored, y)
-    return assignment_score(scored, y)
+    return factor_graph.assignment_score(scored, y)
 
 
 @_where_used
 def _search_single_changes(use: Used, scored: Scored, y: Array) -> float:
     """From the best state of every variable alone; the bound is the sum of all best entries."""
-    bound = top_sum(scored.graph, scored.unary, y)
+    bound = factor_graph.top_sum(scored.graph, scored.unary, y)
     for c in range(scored.graph.scope_start.shape[0] - 1):
         at = scored.table_start[c]
         best = scored.tables[at]
-        for k in range(1, table_size(scored.graph, c)):
+        for k in range(1, factor_graph.table_size(scored.graph, c)):
             best = max(best, scored.tables[at + k])
         bound += best
-    improve(scored, y, ICM_SWEEPS)
+    factor_graph.improve(scored, y, ICM_SWEEPS)
     return bound
 
 
@@ -183,10 +170,10 @@ def _search_relaxed(use: Used, scored: Scored, y: Array) -> float:
 def _search_relaxed_further(use: Used, scored: Scored, y: Array) -> float:
     messages = np.zeros(message_start(scored.graph)[-1])
     bound = block_descent(scored, messages, y, FIRST_PASSES, DESCENT_TOL)
-    if not meets(scored, y, bound, AGREEMENT):
+    if not factor_graph.meets(scored, y, bound, AGREEMENT):
         trial = y.copy()
         bound = alternating_directions(scored, messages, trial, AD3_ITERATIONS, AD3_RESIDUAL)
-        keep_better(scored, trial, 0, assignment_score(scored, y), y)
+        keep_better(scored, trial, 0, factor_graph.assignment_score(scored, y), y)
     return bound
 
 

@@ -24,22 +24,11 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper
-from hingeline.inference.factor_graph import (
-    Scored,
-    Topology,
-    assignment_score,
-    improve,
-    measure,
-    meets,
-    most_states,
-    table_size,
-    top_sum,
-)
+from hingeline.inference import factor_graph
+from hingeline.inference.factor_graph import Scored, Topology
 
-#: Passes between two roundings improved by single changes.
-_ROUND_EVERY = 8
-#: Sweeps of single changes for one rounding.
-ROUNDING_SWEEPS = 10
+_ROUND_EVERY = 8  # Passes between two roundings improved by single changes.
+ROUNDING_SWEEPS = 10  # Sweeps of single changes for one rounding.
 #: A bound this near to the score of labels, as a share of the size of both, ends the search.
 MET = 1e-12
 
@@ -82,7 +71,7 @@ def _max_marginal(
     n_own = starts[start + slot + 1] - own
     for s in range(n_own):
         out[s] = -np.inf
-    for k in range(table_size(graph, c)):
+    for k in range(factor_graph.table_size(graph, c)):
         rest = k
         value = scored.tables[at + k]
         s = 0
@@ -107,13 +96,7 @@ def _largest_difference(a: Array, b: Array) -> float:
 
 @finite_helper
 def _update_pair(
-    scored: Scored,
-    c: int,
-    messages: Array,
-    starts: Array,
-    beliefs: Array,
-    reverse: bool,
-    out: Array,
+    scored: Scored, c: int, messages: Array, starts: Array, beliefs: Array, back: bool, out: Array
 ) -> None:
     """:func:`_update_factor` for two variables."""
     graph, tables, at = scored.graph, scored.tables, scored.table_start[c]
@@ -131,7 +114,7 @@ def _update_pair(
         g01 = tables[at + 1] + a0 + c1
         g10 = tables[at + 2] + a1 + c0
         g11 = tables[at + 3] + a1 + c1
-        if reverse:
+        if back:
             v0 = 0.5 * max(g00, g10)
             v1 = 0.5 * max(g01, g11)
             u0 = max(g00 - v0, g01 - v1)
@@ -162,7 +145,7 @@ def _update_pair(
         messages[q + t] = -beliefs[j + t]
     for step in range(3):
         share = 0.5 if step == 0 else 1.0
-        if (step == 1) == reverse:
+        if (step == 1) == back:
             for s in range(n_first):
                 best = _largest_difference(
                     tables[at + s * n_second : at + (s + 1) * n_second], messages[q : q + n_second]
@@ -187,13 +170,7 @@ def _update_pair(
 
 @helper
 def _update_factor(
-    scored: Scored,
-    c: int,
-    messages: Array,
-    starts: Array,
-    beliefs: Array,
-    reverse: bool,
-    out: Array,
+    scored: Scored, c: int, messages: Array, starts: Array, beliefs: Array, back: bool, out: Array
 ) -> None:
     """Make the messages of factor c the best ones given all others; beliefs follow."""
     graph = scored.graph
@@ -207,7 +184,7 @@ def _update_factor(
     for step in range(2 * order - 1):
         j = step if step < order else 2 * order - 2 - step
         share = 1.0 / (order - j) if step < order else 1.0
-        slot = order - 1 - j if reverse else j
+        slot = order - 1 - j if back else j
         _max_marginal(scored, c, slot, messages, starts, out)
         first = starts[start + slot]
         for s in range(starts[start + slot + 1] - first):
@@ -220,25 +197,25 @@ def _update_factor(
 
 @helper
 def sweep(
-    scored: Scored, messages: Array, starts: Array, beliefs: Array, reverse: bool, out: Array
+    scored: Scored, messages: Array, starts: Array, beliefs: Array, back: bool, out: Array
 ) -> None:
     """Update every factor once, in order or in reverse."""
     scope_start = scored.graph.scope_start
     m = scope_start.shape[0] - 1
     for k in range(m):
-        c = m - 1 - k if reverse else k
+        c = m - 1 - k if back else k
         if scope_start[c + 1] - scope_start[c] == 2:
-            _update_pair(scored, c, messages, starts, beliefs, reverse, out)
+            _update_pair(scored, c, messages, starts, beliefs, back, out)
         else:
-            _update_factor(scored, c, messages, starts, beliefs, reverse, out)
+            _update_factor(scored, c, messages, starts, beliefs, back, out)
 
 
 @helper
 def keep_better(scored: Scored, trial: Array, sweeps: int, best: float, y: Array) -> float:
     """Improve ``trial``, and copy it to ``y`` if it scores more than ``best``; the larger score."""
     if sweeps > 0:
-        improve(scored, trial, sweeps)
-    score = assignment_score(scored, trial)
+        factor_graph.improve(scored, trial, sweeps)
+    score = factor_graph.assignment_score(scored, trial)
     if score > best:
         for i in range(y.shape[0]):
             y[i] = trial[i]
@@ -258,7 +235,7 @@ def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, to
     n = graph.n_states.shape[0]
     starts = message_start(graph)
     beliefs = np.empty(graph.unary_start[n])
-    out = np.empty(most_states(graph))
+    out = np.empty(factor_graph.most_states(graph))
     constant = 0.0
     for c in range(graph.scope_start.shape[0] - 1):
         if graph.scope_start[c + 1] == graph.scope_start[c]:
@@ -269,13 +246,13 @@ def block_descent(scored: Scored, messages: Array, y: Array, max_passes: int, to
     for k in range(max_passes):
         node_beliefs(graph, scored.unary, messages, starts, beliefs)  # afresh: no errors add up
         sweep(scored, messages, starts, beliefs, k % 2 == 1, out)
-        bound = constant + top_sum(graph, beliefs, trial)
+        bound = constant + factor_graph.top_sum(graph, beliefs, trial)
         fall = before - bound
         before = bound
-        size = max(measure(scored, trial)[1], abs(bound))
+        size = max(factor_graph.measure(scored, trial)[1], abs(bound))
         last = k == max_passes - 1 or fall < tol * size
         sweeps = ROUNDING_SWEEPS if last or k % _ROUND_EVERY == 0 else 0
         best = keep_better(scored, trial, sweeps, best, y)
-        if last or meets(scored, y, bound, MET):
+        if last or factor_graph.meets(scored, y, bound, MET):
             break
     return max(bound, best)

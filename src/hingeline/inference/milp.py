@@ -12,13 +12,8 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from hingeline._checks import Array
-from hingeline.inference.factor_graph import (
-    Scored,
-    Topology,
-    assignment_score,
-    starts_of,
-    table_size,
-)
+from hingeline.inference import factor_graph
+from hingeline.inference.factor_graph import Scored, Topology
 
 
 def map_milp(scored: Scored) -> tuple[float, Array]:
@@ -29,7 +24,7 @@ def map_milp(scored: Scored) -> tuple[float, Array]:
     starts = scored.graph.unary_start
     parts = np.split(result.x[: starts[-1]], starts[1:-1])
     y = np.array([np.argmax(part) for part in parts], dtype=np.int32)
-    return float(assignment_score(scored, y)), y
+    return float(factor_graph.assignment_score(scored, y)), y
 
 
 def solve(scored: Scored, whole: bool) -> Any:
@@ -38,7 +33,7 @@ def solve(scored: Scored, whole: bool) -> Any:
     The marginals of variables are whole numbers, or any: the relaxation.
     """
     graph = scored.graph
-    sizes = [table_size(graph, c) for c in range(len(graph.scope_start) - 1)]
+    sizes = [factor_graph.table_size(graph, c) for c in range(len(graph.scope_start) - 1)]
     starts = zip(scored.table_start, sizes, strict=True)
     nodes = int(graph.unary_start[-1])
     scores = np.concatenate([scored.unary[:nodes], *(scored.tables[a : a + k] for a, k in starts)])
@@ -64,7 +59,7 @@ def _constraints(graph: Topology, sizes: list[int]) -> tuple[Any, Array]:
     """Every variable has one state; factors agree with their variables."""
     n = len(graph.n_states)
     nodes = int(graph.unary_start[-1])
-    starts = starts_of(graph.n_states[graph.scope])
+    starts = factor_graph.starts_of(graph.n_states[graph.scope])
     rows = [np.repeat(np.arange(n), graph.n_states)]
     columns = [np.arange(nodes)]
     values = [np.ones(nodes)]

@@ -59,8 +59,7 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
 #: Arrays of what ``partial_fit`` goes on from have names that begin with this.
 STATE = "state/"
 _COUNTS = ("passes", "oracle_calls", "planes")
-#: More threads than this are a mistake in a file, and would take memory.
-MAX_JOBS = 4096
+MAX_JOBS = 4096  # More threads than this are a mistake in a file, and would take memory.
 
 
 class NotStorable(TypeError):
@@ -210,8 +209,7 @@ def save(
         arrays.update({STATE + name: array for name, array in kept[1].items()})
     header["versions"] = versions()
     header["metadata"] = dict(metadata or {})
-    n_bytes = write_model(path, header, arrays)
-    return {"bytes": n_bytes, **report, "left_out": left_out}
+    return {"bytes": write_model(path, header, arrays), **report, "left_out": left_out}
 
 
 def why_not(model: Any) -> str:
@@ -259,10 +257,9 @@ def classes_to_json(classes: Array) -> dict[str, Any]:
     kind = "str" if classes.dtype.kind in "UT" else classes.dtype.name
     for label in classes.tolist():
         if type(label) not in LABEL_TYPES["object"]:
-            raise TypeError(
-                f"the model cannot be stored, because classes_ holds {label!r:.60}, of type "
-                f"{type(label).__name__}: train with labels that are text, numbers or booleans."
-            )
+            what = f"classes_ holds {label!r:.60}, of type {type(label).__name__}"
+            how = "train with labels that are text, numbers or booleans"
+            raise TypeError(f"the model cannot be stored, because {what}: {how}.")
     return {"kind": kind, "labels": to_json(classes.tolist(), {}, "classes")}
 
 

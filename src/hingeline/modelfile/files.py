@@ -241,10 +241,9 @@ def _prepare(name: str, array: Array) -> Array:
     array = np.asarray(array)
     dtype = array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype
     if dtype not in DTYPE_NAMES or array.ndim > MAX_DIMENSIONS:
-        raise TypeError(
-            f"array {name!r} has dtype {array.dtype} and {array.ndim} dimensions: only numbers "
-            f"and booleans of at most {MAX_DIMENSIONS} dimensions can be stored."
-        )
+        what = f"array {name!r} has dtype {array.dtype} and {array.ndim} dimensions"
+        fine = f"numbers and booleans of at most {MAX_DIMENSIONS} dimensions"
+        raise TypeError(f"{what}: only {fine} can be stored.")
     return np.asarray(array, dtype=dtype, order="C")
 
 
@@ -298,8 +297,7 @@ def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         # Before opening: to open a pipe would wait for a writer.
         kind = "a folder" if os.path.isdir(path) else "not a regular file"
-        regular = stat.S_ISREG(os.stat(path).st_mode)
-        _demand(regular, f"is {kind}: give the path of a model file.")
+        _demand(stat.S_ISREG(os.stat(path).st_mode), f"is {kind}: give the path of a model file.")
         with open(path, "rb", buffering=0) as file:
             yield file
     except ModelFileError as error:

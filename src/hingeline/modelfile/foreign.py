@@ -152,8 +152,7 @@ def _names(lines: Lines, section: str, count: int) -> dict[str, int]:
         lines.demand(name not in found, f"{name[:40]!r} occurs twice in {section}.", first)
         found[name] = number
     line = lines.take()
-    text = f"{section} should end after {count} entries, got {line[:40]!r}."
-    lines.demand(line == "}", text)
+    lines.demand(line == "}", f"{section} should end after {count} entries, got {line[:40]!r}.")
     return found
 
 
@@ -234,8 +233,7 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
         rows.append(row)
     while lines.peek() is not None:
         line = lines.take()
-        text = f"the model should end before this line, got {line[:40]!r}."
-        lines.demand(not line.strip(), text)
+        lines.demand(not line.strip(), f"the model should end before this line, got {line[:40]!r}.")
     try:
         table = np.array(rows, dtype=np.float64).reshape(len(rows), n_vectors)
         if not np.isfinite(table).all():
@@ -262,7 +260,6 @@ def import_liblinear(source: str | os.PathLike[str]) -> MulticlassSSVM:
 
 
 def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
-    """Labels, features, bias and vectors."""
     known: dict[str, str] = {}
     needed = ("solver_type", "nr_class", "label", "nr_feature", "bias")
     while (line := lines.take().strip()) != "w":
@@ -290,7 +287,6 @@ def _liblinear_header(lines: Lines) -> tuple[list[int], int, float, int]:
 
 
 def _finish(model: Any, blocks: dict[str, Array], program: str) -> None:
-    """Weights without a certificate."""
     model.weights_ = model._layout.join(blocks)
     model._drop_certificate(f"weights were imported from {program}")
     model.dual_objective_ = math.nan

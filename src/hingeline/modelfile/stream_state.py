@@ -30,15 +30,13 @@ _TYPES: dict[str, tuple[str, ...]] = {
 #: an example are tens, and a small file must not ask for much memory.
 _PRODUCTS = 256
 _FREE_PRODUCTS = 2**20
-#: Sums of multipliers may exceed their bound by this share, which is rounding.
-_EXCESS = 1e-9
+_EXCESS = 1e-9  # Sums of multipliers may exceed their bound by this share, which is rounding.
 
 
 def state_to_arrays(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """The state of an estimator, which from now on goes on from exactly what is stored."""
     remedy = "train with partial_fit, or with fit and warm_start=True"
-    known = model.n_examples_ > 0
-    require(known, f"state=True, but the model remembers no examples: {remedy}.")
+    require(model.n_examples_ > 0, f"state=True, but the model remembers no examples: {remedy}.")
     text = "state=True, but multipliers of slack='nu' belong to a C that was searched for"
     remedy = "train with slack='max' and C=model.C_ to keep a state"
     require(model.slack != "nu", f"{text}: {remedy}.")
@@ -143,8 +141,7 @@ class StoredState:
         require(known, "the outputs of the state have labels that the model does not have")
         fine = np.isfinite(mass).all() and (mass >= 0).all() and np.isfinite(drift).all()
         require(fine, "the multipliers of the state are out of range")
-        averaged = self.visits > 0 or not drift.any()
-        require(averaged, "the state has an average of no iterates")
+        require(self.visits > 0 or not drift.any(), "the state has an average of no iterates")
         labels, at, first = self.arrays["labels"], 0, 0
         for count, length in zip(used.tolist(), lengths.tolist(), strict=True):
             seen = {labels[first : first + length].tobytes()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline._files import check_target, replacing
 from hingeline.core.results import HistoryRow
 from hingeline.estimators.paths import Path as ModelPath
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: File formats of pictures, by the ending of the name.
-FORMATS = ("png", "svg")
+FORMATS = ("png", "svg")  # File formats of pictures, by the ending of the name.
 
 _TEXT, _MUTED, _LINE, _BACK = "#1c2126", "#5a6570", "#d9dfe5", "#ffffff"
 _ORANGE, _BLUE = "#c44e06", "#0a5fa5"
@@ -49,10 +48,8 @@ _SETTINGS = {
     "font.size": 12.0,
     "path.simplify": True,
 }
-#: A curve of more points than this has no markers.
-MOST_MARKERS = 40
-#: Values that differ by more than this factor are shown on a logarithmic scale.
-_LOG_FROM = 100.0
+MOST_MARKERS = 40  # A curve of more points than this has no markers.
+_LOG_FROM = 100.0  # Values that differ by more than this factor are shown on a logarithmic scale.
 #: Larger values have no place on an axis, smaller ones than its inverse none on a logarithmic one.
 _LARGEST = 1e200
 
@@ -62,9 +59,8 @@ def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib: install hingeline[plot] (pip install 'hingeline[plot]')."
-        ) from error
+        how = "install hingeline[plot] (pip install 'hingeline[plot]')"
+        raise ImportError(f"plots need matplotlib: {how}.") from error
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
@@ -242,7 +238,6 @@ def _draw_line(
 
 
 def _say(axes: Axes, message: str) -> str:
-    """Say why there is nothing to draw."""
     axes.set_yticks([])
     axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", color=_MUTED)
     return message
@@ -306,8 +301,7 @@ def plot_path(
     target : path of a ``.png`` or ``.svg`` file to write, optional
     title : str, optional
     """
-    if len(path) == 0:
-        raise ValueError("the path is empty: pass what nu_path or C_path returned.")
+    require(len(path) != 0, "the path is empty: pass what nu_path or C_path returned.")
     file_name = check_picture_path(target)
     figure = new_figure()
     risks, gaps = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
@@ -338,8 +332,7 @@ _COLOURS = (
     "#eeca3b", "#72b7b2", "#9d755d", "#ff9da6", "#79706e",
 )  # fmt: skip
 _VOID = (0.0, 0.0, 0.0)
-#: Weights are printed in the cells of matrices up to this size.
-_MOST_NUMBERS = 12
+_MOST_NUMBERS = 12  # Weights are printed in the cells of matrices up to this size.
 
 
 def label_colours(n: int) -> Array:
@@ -441,9 +434,8 @@ def plot_affinities(
     """
     table = np.asarray(weights, dtype=np.float64)
     n = len(labels)
-    if table.shape != (n, n):
-        what = f"weights has shape {table.shape}, expected ({n}, {n})"
-        raise ValueError(f"{what}: one row and one column for each label.")
+    what = f"weights has shape {table.shape}, expected ({n}, {n})"
+    require(table.shape == (n, n), f"{what}: one row and one column for each label.")
     target = check_picture_path(path)
     side = min(max(2.4 + 0.32 * n, 4.2), 14.0)
     figure = new_figure(side + 0.9, side)
@@ -479,15 +471,13 @@ def label_affinities(model: Any) -> Array:
 
 
 def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | None) -> Array:
-    """Labels as an image."""
     labels = np.asarray(values)
     if regions is not None:
         regions = np.asarray(regions)
         if regions.ndim != 2 or regions.dtype.kind not in "iu" or regions.size == 0:
-            raise ValueError(
-                f"regions has shape {regions.shape} and dtype {regions.dtype}, expected whole "
-                "numbers of shape (rows, columns): the node of each pixel."
-            )
+            found = f"regions has shape {regions.shape} and dtype {regions.dtype}"
+            wanted = "whole numbers of shape (rows, columns): the node of each pixel"
+            raise ValueError(f"{found}, expected {wanted}.")
     has = f"{name} has {len(labels)} labels" if labels.ndim else ""
     if labels.ndim == 1 and regions is not None:
         low, high = int(regions.min()), int(regions.max())
@@ -500,10 +490,8 @@ def _label_map(values: Any, name: str, regions: Any, shape: tuple[int, int] | No
             raise ValueError(f"{has}, but shape={tuple(shape)} has {size} pixels.")
         return labels.reshape(shape)
     if labels.ndim != 2 or labels.size == 0:
-        raise ValueError(
-            f"{name} has shape {labels.shape}: give labels of shape (rows, columns), or one for "
-            "each node with regions=… or shape=…."
-        )
+        what = f"{name} has shape {labels.shape}: give labels of shape (rows, columns)"
+        raise ValueError(f"{what}, or one for each node with regions=… or shape=….")
     return labels
 
 

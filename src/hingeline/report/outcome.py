@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, check_loss
+from hingeline._checks import Array, check_loss, require
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate, pair_labels
 from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
 from hingeline.report.words import brief, count, count_of, decimal, find_direction, percent
 
-#: Most rows of scores, and most pairs of confused labels.
-MOST_SCORES, MOST_PAIRS = 50, 12
-#: A sequence of more tokens than this is shown near its errors only,
-LONG = 80
-#: with so many tokens before and after each,
-NEAR = 6
-#: and no more tokens than this in all.
-MOST_TOKENS = 240
+MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of confused labels.
+LONG = 80  # A sequence of more tokens than this is shown near its errors only,
+NEAR = 6  # with so many tokens before and after each,
+MOST_TOKENS = 240  # and no more tokens than this in all.
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,7 @@ def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
     table = np.pad(cost, (0, 1), constant_values=most)
     number = np.array([index.get(label, n) for label in pairs.labels], dtype=np.int64)
     losses = table[number[pairs.true], number[pairs.predicted]] * ~pairs.right
-    total = np.concatenate([[0.0], np.cumsum(losses)])
-    return np.diff(total[pairs.offsets])
+    return np.diff(np.concatenate([[0.0], np.cumsum(losses)])[pairs.offsets])
 
 
 def _finish(
@@ -113,11 +108,9 @@ def _compare_structure(
     model: Any, evaluation: Evaluation | None, y_true: Any, y_pred: Any, tokens: Any
 ) -> Outcome:
     """Outputs of a user's own structure: by their loss, and by label where they have labels."""
-    if len(y_true) != len(y_pred):
-        what = f"y_true has {len(y_true)} examples and y_pred has {len(y_pred)}"
-        raise ValueError(f"{what}: they must have one length.")
-    if len(y_true) == 0:
-        raise ValueError("y_true is empty: there are no outputs to compare.")
+    what = f"y_true has {len(y_true)} examples and y_pred has {len(y_pred)}"
+    require(len(y_true) == len(y_pred), f"{what}: they must have one length.")
+    require(len(y_true) != 0, "y_true is empty: there are no outputs to compare.")
     structure = model.structure
     packed = [[structure.pack(y) for y in side] for side in (y_true, y_pred)]
     losses = np.array([float(structure.loss(a, b)) for a, b in zip(*packed, strict=True)])
@@ -154,9 +147,8 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     if not _is_list(tokens):
         raise TypeError(f"tokens must be a list, one entry per sequence, got {tokens!r:.60}.")
     found = list(tokens)
-    if len(found) != len(true):
-        what = f"tokens has {len(found)} entries and y_true has {len(true)}"
-        raise ValueError(f"{what}: they must have one length.")
+    what = f"tokens has {len(found)} entries and y_true has {len(true)}"
+    require(len(found) == len(true), f"{what}: they must have one length.")
     if single:
         return [" ".join(map(str, t)) if isinstance(t, (list, tuple)) else t for t in found]
     for i, (entry, labels) in enumerate(zip(found, true, strict=True)):
@@ -234,7 +226,6 @@ def _scores(caption: str, by: str, scores: Sequence[Score], averages: Sequence[S
 
 
 def _pairs(found: Evaluation) -> Table | None:
-    """The most frequent confusions."""
     support = dict(zip(found.labels, found.confusion.sum(axis=1), strict=True))
     rows = [
         [true, predicted, count(n), percent(n / support[true], 1)]
@@ -266,8 +257,7 @@ def _confusion(found: Evaluation) -> Matrix:
         kind = "" if plain else pick_shade(share[a, b], "b" if a == b else "o")
         return count(n) if n else "·", f"{kind} d".strip() if a == b else kind
 
-    every = range(len(names))
-    rows = [(name, [cell(a, b) for b in every]) for a, name in enumerate(names)]
+    rows = [(name, [cell(a, b) for b in range(len(names))]) for a, name in enumerate(names)]
     note = (
         "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
         "The shade is the share of the row, on a scale of square roots."

@@ -14,8 +14,7 @@ from hingeline.report import outcome as outcomes
 from hingeline.report import sections
 from hingeline.report.words import SPACE, count_of, decimal, percent, reveal, show
 
-#: Endings of the names of reports.
-FORMATS = ("html", "htm")
+FORMATS = ("html", "htm")  # Endings of the names of reports.
 
 
 def write_report(path: str | os.PathLike[str], model: Any, **details: Any) -> Path:
@@ -115,9 +114,8 @@ def _load_template() -> Any:
         import matplotlib  # noqa: F401
         from markupsafe import Markup
     except ImportError as error:
-        raise ImportError(
-            f"a report needs {error.name}: install hingeline[plot] (pip install 'hingeline[plot]')."
-        ) from error
+        how = "install hingeline[plot] (pip install 'hingeline[plot]')"
+        raise ImportError(f"a report needs {error.name}: {how}.") from error
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -131,7 +129,6 @@ def _load_template() -> Any:
 
 
 def _describe_size(model: Any) -> str:
-    """How large the model is, in words."""
     parts = []
     if hasattr(model, "classes_"):
         parts.append(count_of(len(model.classes_), "class", "classes"))

@@ -25,10 +25,8 @@ Content = dict[str, Any]
 
 #: Most of each that is shown: classes, certificates, labels of a matrix, labels with features.
 MOST_CLASSES, MOST_ROWS, MOST_IN_MATRIX, MOST_LABELS = 100, 24, 30, 60
-#: Steps of shading, 0 (none) to this.
-LEVELS = 9
-#: Matrices wider than this, in characters, are printed on a page laid sideways.
-SIDEWAYS = 105
+LEVELS = 9  # Steps of shading, 0 (none) to this.
+SIDEWAYS = 105  # Matrices wider than this, in characters, are printed on a page laid sideways.
 
 
 @dataclass(frozen=True)
@@ -455,6 +453,5 @@ def hash_files(data: Any) -> list[tuple[str, str, int | None, str]]:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 found.append((role, name, file.tell(), digest))
         except OSError as error:
-            what = f"{where}: cannot read {name}: {error.strerror or error}."
-            raise type(error)(what) from None
+            raise type(error)(f"{where}: cannot read {name}: {error.strerror or error}.") from None
     return found

@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-#: Between a number and its unit: lines do not break here.
-SPACE = "\N{NO-BREAK SPACE}"
-#: Longest text of one label, token or name; longer ones are cut.
-LONGEST = 200
+SPACE = "\N{NO-BREAK SPACE}"  # Between a number and its unit: lines do not break here.
+LONGEST = 200  # Longest text of one label, token or name; longer ones are cut.
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Controls, line and paragraph separators, embeddings and overrides of the direction of writing,

@@ -102,7 +102,7 @@ class WarmSolver:
         self.changed = np.flatnonzero(np.logical_or.reduceat(differs, problem.offsets[:-1]))
         start, self._memory = self._memory, None
         if start is not None and len(self.changed):
-            planes = start.multipliers
+            planes = start.planes()
             retarget(problem, start.form, planes, self.changed, self._scratch)
             if len(planes.gram):
                 fill_gram(problem, planes, self.changed, self._scratch)

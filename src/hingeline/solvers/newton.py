@@ -143,7 +143,7 @@ def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool,
     ``width`` says how far hinges must move to take an example from no mass to as much as those
     with mass have on average: σ is that mass over the width.
     """
-    form, known = solver.form, solver.multipliers()
+    form, known = solver.by_block(solver.form), solver.multipliers()
     support, counts = solver.planes_in_use()
     first = np.concatenate([[0], np.cumsum(counts)])
     offset = known.offset[support]

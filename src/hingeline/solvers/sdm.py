@@ -14,7 +14,8 @@ there (type II), in which examples with little left to gain are skipped. S. Keer
 sequential dual method for large scale multi-class linear SVMs* (2008); P. Balamurugan et al.,
 *A sequential dual method for structural SVMs* (2011).
 
-The schedule is :meth:`hingeline.core.solver.PlaneSolver.sweep`, the rule is :class:`Pair`.
+The schedule is :meth:`hingeline.core.solver.PlaneSolver.sweep`, the rule is :class:`Pair`. Where
+outputs fall apart, their parts take the place of examples: :mod:`hingeline.solvers.parts`.
 """
 
 import math
@@ -202,9 +203,10 @@ class Accelerator:
             return self._take_newton_steps(solver)
         if solver.clock <= 4:
             return False
-        compiled = solver.compiled
-        light = compiled.size <= SMALL_PLANE * compiled.n
-        if light and np.count_nonzero(solver.multipliers().mass) <= SMALL:
+        if (
+            solver.plane_size <= SMALL_PLANE
+            and np.count_nonzero(solver.multipliers().mass) <= SMALL
+        ):
             rounds = 0
             while rounds < ROUNDS and _ascend(solver, self.iterations):
                 rounds += 1
@@ -259,7 +261,7 @@ def _ascend(solver: CertifiedSolver, iterations: int) -> bool:
     The whole step, cut back to the feasible set, may gain most or lose; the part of it up to the
     first bound gains for certain, and takes a multiplier off the face or makes a sum tight.
     """
-    form, known = solver.form, solver.multipliers()
+    form, known = solver.by_block(solver.form), solver.multipliers()
     masses, owners = known.mass, known.owners
     inside = masses > 0.0
     if form.summed:

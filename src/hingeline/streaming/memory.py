@@ -18,14 +18,8 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import (
-    FREE_SLOTS_ONLY,
-    WorkingSet,
-    add_planes,
-    empty_working_set,
-    insert,
-    spread,
-)
+from hingeline.core import blocks
+from hingeline.core.blocks import WorkingSet, add_planes
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.solvers.enumerated import add_all
@@ -43,18 +37,18 @@ def choose_planes(multipliers: Multipliers, chosen: Array, room: int = 0) -> Mul
     if isinstance(multipliers, np.ndarray):
         return multipliers[chosen]
     ws, used = multipliers, multipliers.used[chosen]
-    slots = spread(ws.slot[chosen], used)
+    slots = blocks.spread(ws.slot[chosen], used)
     kept = (ws.alpha[slots] != 0.0) | (ws.drift[slots] != 0.0)
     owners, slots = np.repeat(np.arange(len(chosen)), used)[kept], slots[kept]
     used, lengths = np.bincount(owners, minlength=len(chosen)), ws.length[chosen]
-    new = empty_working_set(lengths, np.maximum(used + room, 1), gram=False)
+    new = blocks.empty_working_set(lengths, np.maximum(used + room, 1), gram=False)
     new.used[:] = used
-    there = spread(new.slot, used)
+    there = blocks.spread(new.slot, used)
     for name in ("alpha", "offset", "scale", "sqnorm", "drift"):
         getattr(new, name)[there] = getattr(ws, name)[slots]
     places = slots - ws.slot[chosen][owners]
     starts = ws.y_start[chosen][owners] + places * lengths[owners]
-    new.y[spread(new.y_start, used * lengths)] = ws.y[spread(starts, lengths[owners])]
+    new.y[blocks.spread(new.y_start, used * lengths)] = ws.y[blocks.spread(starts, lengths[owners])]
     return new
 
 
@@ -67,7 +61,7 @@ def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Mul
     def join(name: str) -> Array:
         return np.concatenate([getattr(ws, name) for ws in sets])
 
-    layout = empty_working_set(join("length"), join("capacity"), gram=False)
+    layout = blocks.empty_working_set(join("length"), join("capacity"), gram=False)
     contents = ("used", "wanted", "alpha", "offset", "scale", "sqnorm", "drift", "stamp", "y")
     return layout._replace(**{name: join(name) for name in contents})
 
@@ -92,8 +86,8 @@ def list_planes(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:
         mass = multipliers[rows, y]
         return used.astype(np.int64), y.astype(np.int32), mass, np.zeros(len(mass))
     ws = multipliers
-    slots = spread(ws.slot, ws.used)
-    y = ws.y[spread(ws.y_start, ws.used * ws.length)]
+    slots = blocks.spread(ws.slot, ws.used)
+    y = ws.y[blocks.spread(ws.y_start, ws.used * ws.length)]
     return ws.used.copy(), y, ws.alpha[slots], ws.drift[slots]
 
 
@@ -131,7 +125,7 @@ def insert_all(
     for i in range(used.shape[0]):
         for j in range(used[i]):
             plane = y[at : at + ws.length[i]]
-            if insert(problem, form, ws, i, plane, 0, FREE_SLOTS_ONLY, scratch) != j:
+            if blocks.insert(problem, form, ws, i, plane, 0, blocks.FREE_SLOTS_ONLY, scratch) != j:
                 return False
             at += ws.length[i]
     return True
@@ -141,11 +135,11 @@ def restore_planes(
     compiled: Compiled, form: Formulation, used: Array, y: Array, mass: Array, drift: Array
 ) -> WorkingSet:
     """A working set from what :func:`list_planes` returned: everything else is computed anew."""
-    ws = empty_working_set(compiled.lengths, np.maximum(used, 1))
+    ws = blocks.empty_working_set(compiled.lengths, np.maximum(used, 1))
     scratch = np.zeros(compiled.scratch_size)
     if not insert_all(compiled.problem, form, ws, used, y, scratch):
         raise ValueError("a plane of the stored state is there twice, or is not a plane")
-    slots = spread(ws.slot, ws.used)
+    slots = blocks.spread(ws.slot, ws.used)
     ws.alpha[slots] = mass
     ws.drift[slots] = drift
     return ws

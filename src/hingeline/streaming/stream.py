@@ -78,7 +78,7 @@ class Stream:
         self.fresh = 0  # examples at the end that only the last call has visited
         kept = vars(owner).get("_dual")
         if kept is not None:
-            clear_drift(kept.multipliers)
+            clear_drift(kept.planes())
             self.blocks = [owner.__dict__.pop("_dual")]
         elif "_stored" in vars(owner):
             if owner._stored is None:
@@ -121,10 +121,8 @@ class Stream:
             if name in before and getattr(self.owner, name) != before[name]:
                 lasting = name in ("fit_intercept", "boundary")
                 remedy = "call fit on all examples." if lasting else CARRY_OVER
-                raise ValueError(
-                    f"{name} was {before[name]!r} for the examples before and is "
-                    f"{getattr(self.owner, name)!r} now: {remedy}"
-                )
+                what = f"{name} was {before[name]!r} for the examples before and is"
+                raise ValueError(f"{what} {getattr(self.owner, name)!r} now: {remedy}")
 
     @contextlib.contextmanager
     def undo_on_error(self) -> Iterator[None]:
@@ -176,7 +174,7 @@ class Stream:
             self._visit_all(problem, weights, whole, passes)
             return
         dual = self.owner._train(problem, weights, None if fresh_planes else whole)
-        clear_drift(dual.multipliers)
+        clear_drift(dual.planes())
         if not self.owner.warm_start:  # planes that lost their mass would add up from call to call
             dual.multipliers = choose_planes(dual.multipliers, np.arange(len(weights)))
         self.blocks, self.live, self.visits, self.fresh = [dual], None, 0.0, 0
@@ -257,8 +255,7 @@ class Stream:
 
     def _make_form(self, weights: Array, labels: Array) -> Formulation:
         owner = self.owner
-        weighted = owner._weigh(weights, labels)
-        return make_formulation(owner.C_, owner.slack, owner.rescale, weighted)
+        return make_formulation(owner.C_, owner.slack, owner.rescale, owner._weigh(weights, labels))
 
     @staticmethod
     def _refuse_other_costs(before: Array, now: Array) -> None:
@@ -339,7 +336,6 @@ class Stream:
         return LiveWeights(self.owner, self.owner.n_features_in_, len(self.owner.classes_))
 
     def _add(self, block: DualMemory, live: LiveWeights, factor: float) -> None:
-        """Add the multipliers of a block to the weights."""
         self._pose(block, live)
         for flat, drift in ((live.w, False), (live.u, True)):
             problem = block.compiled.problem
@@ -379,8 +375,7 @@ class Stream:
             gone[: max(n - int(keep_last), 0)] = True
         else:
             gone[read_choice(which, n)] = True
-        text = f"which= names all {n} examples: leave at least one, or fit anew."
-        require(not gone.all(), text)
+        require(not gone.all(), f"which= names all {n} examples: leave at least one, or fit anew.")
         if gone.any():
             self._drop(gone)
             self.go_live()
@@ -395,8 +390,7 @@ class Stream:
         if len(mass) <= room:
             return
         gone = np.zeros(len(mass), dtype=bool)
-        order = np.argsort(mass > 0.0, kind="stable")
-        gone[order[: len(mass) - room]] = True
+        gone[np.argsort(mass > 0.0, kind="stable")[: len(mass) - room]] = True
         if gone.all():
             self.blocks, self.live, self.visits, self.fresh = [], None, 0.0, 0
             return
@@ -430,7 +424,6 @@ class Stream:
         self.blocks = left
 
     def _choose(self, block: DualMemory, chosen: Array) -> DualMemory:
-        """Some examples of a block."""
         owner, problem = self.owner, block.compiled.problem
         stride = problem.stride if problem.stride >= len(owner.classes_) else None
         small = owner._make(*choose_examples(problem, chosen), stride)
@@ -462,10 +455,8 @@ def read_choice(which: Any, n: int) -> Array:
 def check_columns(now: int, before: int, name: str) -> None:
     """Refuse fewer features than before; more of them come behind those known."""
     if now < before:
-        raise ValueError(
-            f"X has {now} features, but {name} is expecting {before} features as input, or more "
-            "where new ones have come behind them."
-        )
+        what = f"X has {now} features, but {name} is expecting {before} features as input"
+        raise ValueError(f"{what}, or more where new ones have come behind them.")
 
 
 def add_classes(classes: Array, labels: Sequence[Any]) -> Array:
@@ -532,7 +523,7 @@ def without_tables(compiled: Compiled) -> Compiled:
     problem = compiled.problem
     if not hasattr(problem, "token_gram"):
         return compiled
-    none = np.full(len(problem.gram_start), -1, dtype=np.int64)
+    none = np.full(len(problem.gram_row), -1, dtype=np.int64)
     return dataclasses.replace(
-        compiled, problem=problem._replace(token_gram=np.empty(0), gram_start=none)
+        compiled, problem=problem._replace(token_gram=np.empty(0), gram_row=none)
     )

@@ -33,8 +33,10 @@ from hingeline.inference.chain import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Sequences up to this length keep the inner products of their tokens (Gram table).
+#: Tokens keep their inner products with so many before them (Gram table); with fewer where
+#: sequences are longer than this, because their planes seldom differ so far apart.
 GRAM_LENGTH = 128
+GRAM_OF_LONG = 32
 #: Rows at least this long are not read as a whole.
 LONG_ROW = MANY_LABELS
 
@@ -54,7 +56,7 @@ class ChainProblem(NamedTuple):
     labels: Array  # (tokens,) int32
     cost: Array  # (labels, stride) float64
     token_gram: Array  # NaN where not yet computed
-    gram_start: Array  # (n,) int64, −1 where a sequence has no table
+    gram_row: Array  # (tokens,) int64: ``x_s·x_t`` is at ``gram_row[s] + t``; −1: s has no row
     end_masks: Array  # (2, stride): first and last label; or (0, stride)
     move_mask: Array  # (labels, stride); or (0, stride)
     token_mask: Array  # (tokens, stride); or (0, stride)
@@ -123,12 +125,23 @@ def transition(problem: ChainProblem, w: Array) -> Array:
 
 def compile_problem(problem: ChainProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
+    masked = len(problem.end_masks) + len(problem.move_mask) + len(problem.token_mask) > 0
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
         n_weights=layout_of(problem).size,
         scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
+        stretch=None if masked or isinstance(problem, ZeroOneChain) else stretch,
+        truths=problem.labels,
     )
+
+
+def stretch(problem: ChainProblem, starts: Array) -> ChainProblem:
+    """Stretches of tokens as sequences, for planes: they end where their planes do.
+
+    A label that is right on either side keeps start and end weights out, and splits the moves.
+    """
+    return problem._replace(offsets=starts)
 
 
 def make_problem(
@@ -154,10 +167,11 @@ def make_problem(
     padded_cost = np.zeros((n_labels, stride))
     padded_cost[:, :n_labels] = cost
     lengths = np.diff(offsets)
-    sizes = np.where(lengths <= GRAM_LENGTH, lengths * (lengths + 1) // 2, 0)
-    ends = np.cumsum(sizes)
-    kept = (sizes > 0) & (ends * 8 <= cache_mb * 2**20)
-    gram_start = np.where(kept, ends - sizes, -1)
+    tokens = np.arange(offsets[-1])
+    most = np.where(lengths <= GRAM_LENGTH, GRAM_LENGTH, GRAM_OF_LONG)
+    before = tokens - np.repeat(offsets[:-1], lengths)
+    ends = np.cumsum(np.minimum(before + 1, np.repeat(most, lengths)))
+    kept = ends * 8 <= cache_mb * 2**20
     kind = PlainChain if stride < LONG_ROW else ChainProblem
     return (ZeroOneChain if cost[0, 0] > 0.0 else kind)(
         indptr=np.ascontiguousarray(indptr, dtype=np.int64),
@@ -167,7 +181,7 @@ def make_problem(
         labels=np.ascontiguousarray(labels, dtype=np.int32),
         cost=padded_cost,
         token_gram=np.full(int(ends[kept].max(initial=0)), np.nan),
-        gram_start=gram_start.astype(np.int64),
+        gram_row=np.where(kept, ends - 1 - tokens, -1),
         end_masks=np.zeros((0, stride)),
         move_mask=np.zeros((0, stride)),
         token_mask=np.zeros((0, stride)),
@@ -237,26 +251,25 @@ def _token_dot(problem: ChainProblem, s: int, t: int) -> float:
 
 @helper
 def _emission_sqdist_gram(problem: ChainProblem, i: int, y: Array, z: Array, where: Array) -> float:
-    """``‖Σ_t x_t ⊗ (e_{y_t} − e_{z_t})‖²`` from the sequence's table of token products.
+    """``‖Σ_t x_t ⊗ (e_{y_t} − e_{z_t})‖²`` from the table of token products.
 
     ``where`` lists the positions at which y and z differ.
     """
     lo = problem.offsets[i]
     gram = problem.token_gram
-    base = problem.gram_start[i]
     total = 0.0
     for p in range(where.shape[0]):
         s = where[p]
+        row = problem.gram_row[lo + s] + lo
         for q in range(p + 1):
             t = where[q]
             sign = int(y[s] == y[t]) + int(z[s] == z[t]) - int(y[s] == z[t]) - int(z[s] == y[t])
             if sign == 0:
                 continue
-            at = base + s * (s + 1) // 2 + t
-            value = gram[at]
+            value = gram[row + t]
             if np.isnan(value):
                 value = _token_dot(problem, lo + s, lo + t)
-                gram[at] = value
+                gram[row + t] = value
             total += sign * value if p == q else 2 * sign * value
     return total
 
@@ -287,6 +300,19 @@ def _emission_sqdist_scatter(
 
 
 @helper
+def _has_products(problem: ChainProblem, lo: int, where: Array) -> bool:
+    """Whether the row of the last of these tokens reaches back to the first."""
+    if where.shape[0] == 0:
+        return True
+    first = lo + where[0]
+    last = lo + where[-1]
+    rows = problem.gram_row
+    if first == last:
+        return rows[last] >= 0
+    return rows[last] >= 0 and rows[last] + first > rows[last - 1] + last - 1
+
+
+@helper
 def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Array) -> float:
     """``‖f(x_i, y) − f(x_i, z)‖²``; ``scratch`` is zero before and after."""
     length = y.shape[0]
@@ -298,7 +324,7 @@ def plane_sqdist(problem: ChainProblem, i: int, y: Array, z: Array, scratch: Arr
             where[count] = t
             count += 1
     where = where[:count]
-    if problem.gram_start[i] >= 0:
+    if _has_products(problem, problem.offsets[i], where):
         total = _emission_sqdist_gram(problem, i, y, z, where)
     else:
         total = _emission_sqdist_scatter(problem, i, y, z, where, scratch)

@@ -6,27 +6,13 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import kernel, strict_helper
-from hingeline.inference.chain import (
-    best_without_span,
-    continuations,
-    max_marginals,
-    max_sum,
-    n_best,
-)
-from hingeline.inference.chain_sums import (
-    better_paths,
-    log_sums,
-    off_and_diagonal,
-    scaled_sums,
-    workspace,
-)
+from hingeline.inference import chain, chain_sums
 from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores, promises
 
 # Slack summed over all outputs, for many sequences; parts of ``order`` may run in threads.
 
 
-#: Bins of a certificate: what the bound exceeds the sum by is mostly below 1e-4 of it.
-BINS = 1000
+BINS = 1000  # Bins of a certificate: what the bound exceeds the sum by is mostly below 1e-4 of it.
 
 
 def summed_slack_above(problem: ChainProblem) -> Callable[[Array, Array, Array], None]:
@@ -58,12 +44,12 @@ def summed_slack_all(
     longest = 0
     for i in order:
         longest = max(longest, problem.offsets[i + 1] - problem.offsets[i])
-    space = workspace(longest, problem.n_labels, bins)
+    space = chain_sums.workspace(longest, problem.n_labels, bins)
     found = np.empty(4)
     for i in order:
         truth = problem.labels[problem.offsets[i] : problem.offsets[i + 1]]
         scores = position_scores(problem, i, w, 1.0)
-        better_paths(scores, A, problem.n_labels, truth, bins, space, found)
+        chain_sums.better_paths(scores, A, problem.n_labels, truth, bins, space, found)
         lower[i] = found[0]
         upper[i] = found[1]
         count_lower[i] = found[2]
@@ -96,33 +82,20 @@ def expect_all(
 ) -> None:
     """Probabilities of labels and moves in the sequences ``lo ≤ i < hi``.
 
-    Parameters
-    ----------
-    problem : ChainProblem
-    lo, hi : int
-    w : (n_weights,)
-    weights : (n,)
-        Of the sequences; every probability is multiplied by its sequence's.
-    unary : (tokens, stride) or (0, stride)
-        Added to the score of a token's label.
-    enter : (tokens, stride) or (0, stride)
-        Added to the score where a token's label differs from the one before.
-    first : int
-        The token of the first row of ``nodes`` and ``stays``.
-    nodes, stays : (tokens of a block, stride), out
-        See :func:`hingeline.inference.chain_sums.log_sums`; ``stays`` may have no rows.
-    moved : (labels, stride)
-        Gains the expected numbers of moves.
-    ends : (2, stride)
-        Gains the probabilities of first and last labels.
-    log_z : (n,), out
+    Every probability is multiplied by the entry of its sequence in ``weights`` (n,). ``unary``
+    (tokens, stride), or without rows, is added to the score of a token's label, and ``enter``
+    likewise where that differs from the one before. ``first`` is the token of the first row of
+    ``nodes`` and ``stays`` (tokens of a block, stride), which are written as by
+    :func:`hingeline.inference.chain_sums.log_sums`; ``stays`` may have no rows. ``moved`` (labels,
+    stride) gains the expected numbers of moves, ``ends`` (2, stride) the probabilities of first
+    and last labels; ``log_z`` (n,) is written.
     """
     A = moves(problem, w)
     n_labels, stride = problem.n_labels, problem.stride
     off = np.zeros((n_labels, stride))
     diagonal = np.zeros(stride)
     back = np.zeros((n_labels, stride))
-    top = off_and_diagonal(A, n_labels, off, back, diagonal)
+    top = chain_sums.off_and_diagonal(A, n_labels, off, back, diagonal)
     for i in range(lo, hi):
         a = problem.offsets[i]
         b = problem.offsets[i + 1]
@@ -134,11 +107,13 @@ def expect_all(
         entered = enter[a:b] if enter.shape[0] > 0 else enter
         own = nodes[a - first : b - first]
         stayed = stays[a - first : b - first] if stays.shape[0] > 0 else stays
-        value = scaled_sums(
+        value = chain_sums.scaled_sums(
             scores, off, back, diagonal, top, entered, n_labels, weights[i], own, stayed, moved
         )
         if np.isnan(value):
-            value = log_sums(scores, A, entered, n_labels, weights[i], own, stayed, moved)
+            value = chain_sums.log_sums(
+                scores, A, entered, n_labels, weights[i], own, stayed, moved
+            )
         log_z[i] = value
         if value == -np.inf:
             continue
@@ -199,7 +174,7 @@ def n_best_all(
         hi = problem.offsets[i + 1]
         ys = paths[n * lo : n * hi].reshape((n, hi - lo))
         scores = position_scores(problem, i, w, 0.0)
-        counts[i] = n_best(scores, A, problem.n_labels, ys, values[i])
+        counts[i] = chain.n_best(scores, A, problem.n_labels, ys, values[i])
 
 
 @kernel
@@ -207,12 +182,8 @@ def max_marginals_all(problem: ChainProblem, order: Array, w: Array, out: Array)
     """Max-marginals of every token; ``out`` is (tokens, labels)."""
     A = moves(problem, w)
     for i in order:
-        max_marginals(
-            position_scores(problem, i, w, 0.0),
-            A,
-            problem.n_labels,
-            out[problem.offsets[i] : problem.offsets[i + 1]],
-        )
+        own = out[problem.offsets[i] : problem.offsets[i + 1]]
+        chain.max_marginals(position_scores(problem, i, w, 0.0), A, problem.n_labels, own)
 
 
 @kernel
@@ -239,10 +210,10 @@ def span_margins_all(
         scores = position_scores(problem, i, w, 0.0)
         forward = scores.copy()
         y = np.empty(scores.shape[0], dtype=np.int32)
-        best = max_sum(forward, A, problem.n_labels, y)
-        behind = continuations(scores, A, problem.n_labels)
+        best = chain.max_sum(forward, A, problem.n_labels, y)
+        behind = chain.continuations(scores, A, problem.n_labels)
         for s in range(bounds[i], bounds[i + 1]):
-            other = best_without_span(
+            other = chain.best_without_span(
                 scores, forward, behind, A, inside, kind_of, spans[s, 0], spans[s, 1], spans[s, 2]
             )
             out[s] = max(best - other, 0.0)  # rounding aside it is not negative

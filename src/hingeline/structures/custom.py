@@ -82,10 +82,9 @@ class Structure:
         except ValueError:  # ragged
             vector = np.empty((0, 0))
         if vector.ndim != 1 or vector.dtype.kind not in "iu":
-            raise TypeError(
-                "an output must be an int or a vector of ints: convert it, or override "
-                f"{type(self).__name__}.pack() and .unpack(); got {type(y).__name__}."
-            )
+            what = "an output must be an int or a vector of ints: convert it, or override"
+            own = f"{type(self).__name__}.pack() and .unpack()"
+            raise TypeError(f"{what} {own}; got {type(y).__name__}.")
         return vector.astype(np.int32)
 
     def unpack(self, vector: Array) -> Any:
@@ -113,10 +112,8 @@ class PythonProblem(NamedTuple):
 def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
     """The structure's methods, checked for the required ones."""
     if not isinstance(structure, Structure):
-        raise TypeError(
-            "structure must be an instance of a subclass of hingeline.Structure, got "
-            f"{structure!r}."
-        )
+        what = "structure must be an instance of a subclass of hingeline.Structure"
+        raise TypeError(f"{what}, got {structure!r}.")
     found = {}
     for name in _REQUIRED + _OPTIONAL:
         method = getattr(structure, name, None)
@@ -124,10 +121,8 @@ def methods_of(structure: Structure) -> dict[str, Callable[..., Any]]:
             found[name] = method
     missing = [name for name in _REQUIRED if name not in found]
     if missing:
-        raise TypeError(
-            f"{type(structure).__name__} lacks {', '.join(missing)}: a structure needs "
-            f"{', '.join(_REQUIRED)}."
-        )
+        what = f"{type(structure).__name__} lacks {', '.join(missing)}"
+        raise TypeError(f"{what}: a structure needs {', '.join(_REQUIRED)}.")
     return found
 
 
@@ -227,25 +222,21 @@ def _primitives(
     def plane_sqdist(problem: Any, i: int, y: Array, z: Array, scratch: Array) -> float:
         return square(get(problem, i), y, z)
 
+    own_by_loss: Any = methods.get("decode_by_loss")
+    own_best: Any = methods.get("decode_best")
+
+    def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
+        losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
+        return losses, ys.astype(np.int32)
+
+    def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
+        rows = own_best(get(problem, i), w, gold(problem, i), loss_scale, ys.shape[0])
+        for k in range(len(rows)):
+            ys[k] = rows[k]
+        return len(rows)
+
     made = [output_length, decode, plane_loss, truth, plane_score, plane_add, plane_sqdist]
-    if "decode_by_loss" in methods:
-        own_by_loss = methods["decode_by_loss"]
-
-        def decode_by_loss(problem: Any, i: int, w: Array) -> Any:
-            losses, ys = own_by_loss(get(problem, i), w, gold(problem, i))
-            return losses, ys.astype(np.int32)
-
-        made.append(decode_by_loss)
-    if "decode_best" in methods:
-        own_best = methods["decode_best"]
-
-        def decode_best(problem: Any, i: int, w: Array, loss_scale: float, ys: Array) -> int:
-            rows = own_best(get(problem, i), w, gold(problem, i), loss_scale, ys.shape[0])
-            for k in range(len(rows)):
-                ys[k] = rows[k]
-            return len(rows)
-
-        made.append(decode_best)
+    made += [own for own in (decode_by_loss, decode_best) if own.__name__ in methods]
     return {function.__name__: wrap(function) for function in made}
 
 
@@ -345,14 +336,8 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         size = len(methods["joint_feature"](arrays[0], Y[0]))
     else:
         problem = PythonProblem(list(X), list(Y))
-
-        def get(problem: PythonProblem, i: int) -> Any:
-            return problem.x[i]
-
-        def gold_object(problem: PythonProblem, i: int) -> Array:
-            return problem.y[i]
-
-        own = _primitives(methods, get, gold_object, lambda function: function)
+        parts = (lambda problem, i: problem.x[i]), (lambda problem, i: problem.y[i])
+        own = _primitives(methods, *parts, lambda function: function)
         size = len(methods["joint_feature"](X[0], Y[0]))
         bind = _make_binder(own, compiled=False)
     return Compiled(

@@ -10,46 +10,28 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import rows_add, rows_dot
-from hingeline.core.primitives import Compiled, register
-from hingeline.inference.factor_graph import (
-    Scored,
-    Topology,
-    assignment_score,
-    conditional_scores,
-    joint_index,
-    meets,
-    table_size,
-    topology,
-)
+from hingeline.core.primitives import PRIMITIVES, Compiled, register
+from hingeline.inference import factor_graph
+from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
 from hingeline.inference.map import GRAPH_CUT, best_assignment
-from hingeline.structures.graph_blocks import (
-    GraphProblem,
-    decodes_exactly,
-    factor_scores,
-    find_row,
-    find_table,
-    group_end,
-    variable_scores,
-)
+from hingeline.structures import graph_blocks
+from hingeline.structures.graph_blocks import GraphProblem, find_row, find_table, group_end
 
-#: Rows are read as a whole where at least one column in so many is wanted.
-SPARSE_COLUMNS = 6
-#: A share of the size of the scores below which an excess is rounding.
-EXCESS_ROUNDING = 1e-12
-#: A bound within this share of it shows that an output is the best one.
-TIGHT = 1e-6
+SPARSE_COLUMNS = 6  # Rows are read as a whole where at least one column in so many is wanted.
+EXCESS_ROUNDING = 1e-12  # A share of the size of the scores below which an excess is rounding.
+TIGHT = 1e-6  # A bound within this share of it shows that an output is the best one.
 
 
 def compile_problem(problem: GraphProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
+    in_tables = problem.n_weights - problem.n_features * problem.n_columns
+    all_cut = bool((problem.oracle.method == GRAPH_CUT).all())
     return Compiled(
         problem,
         lengths=np.diff(problem.node_offset),
         n_weights=problem.n_weights,
-        scratch_size=problem.n_features
-        + problem.n_weights
-        - problem.n_features * problem.n_columns,
-        exact=decodes_exactly(problem) or bool((problem.oracle.method == GRAPH_CUT).all()),
+        scratch_size=problem.n_features + in_tables,
+        exact=graph_blocks.decodes_exactly(problem) or all_cut,
     )
 
 
@@ -321,7 +303,7 @@ def unary_scores(problem: GraphProblem, i: int, w: Array, loss_scale: float) -> 
         last = group_end(problem, i, v, n)
         column, begin, end = find_row(problem, i, v)
         if last == v + 1 and 2 * graph.n_states[v] <= stride:  # most columns are others' own
-            variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
+            graph_blocks.variable_scores(problem, i, v, graph.n_states[v], w, sums[column:])
         else:
             rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
         for u in range(v, last):
@@ -350,10 +332,10 @@ def table_scores(problem: GraphProblem, i: int, w: Array) -> tuple[Array, Array]
     size = 0
     for c in range(own.shape[0]):
         own[c] = size
-        size += table_size(graph, c)
+        size += factor_graph.table_size(graph, c)
     tables = np.empty(size)
     for c in range(own.shape[0]):
-        factor_scores(problem, graph, i, c, w, tables[own[c] :])
+        graph_blocks.factor_scores(problem, graph, i, c, w, tables[own[c] :])
     return tables, own
 
 
@@ -384,7 +366,7 @@ def output_length(problem: GraphProblem, i: int) -> int:
 @helper
 def decode(problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     bound, scored = search(problem, i, w, loss_scale, y_out)
-    return max(bound, assignment_score(scored, y_out))
+    return max(bound, factor_graph.assignment_score(scored, y_out))
 
 
 @helper
@@ -392,9 +374,9 @@ def decode_excess(
     problem: GraphProblem, i: int, w: Array, loss_scale: float, y_out: Array
 ) -> float:
     bound, scored = search(problem, i, w, loss_scale, y_out)
-    if meets(scored, y_out, bound, EXCESS_ROUNDING):
+    if factor_graph.meets(scored, y_out, bound, EXCESS_ROUNDING):
         return 0.0
-    return bound - assignment_score(scored, y_out)
+    return bound - factor_graph.assignment_score(scored, y_out)
 
 
 @helper
@@ -445,19 +427,8 @@ def plane_add(problem: GraphProblem, i: int, y: Array, step: float, w: Array) ->
         _tables_add(problem, i, v, gold, y, step, w)
 
 
-register(
-    GraphProblem,
-    output_length=output_length,
-    decode=decode,
-    decode_excess=decode_excess,
-    plane_score=plane_score,
-    plane_add=plane_add,
-    plane_sqdist=plane_sqdist,
-    planes_score=planes_score,
-    planes_add=planes_add,
-    plane_loss=plane_loss,
-    truth=truth,
-)
+# The functions above that have the names of primitives.
+register(GraphProblem, **{name: own for name, own in vars().items() if name in PRIMITIVES})
 
 
 @kernel
@@ -474,8 +445,8 @@ def decode_all(
     for i in order:
         y = y_out[problem.node_offset[i] : problem.node_offset[i + 1]]
         bounds[i], scored = search(problem, i, w, 0.0, y)
-        values[i] = assignment_score(scored, y)
-        tight[i] = meets(scored, y, bounds[i], TIGHT)
+        values[i] = factor_graph.assignment_score(scored, y)
+        tight[i] = factor_graph.meets(scored, y, bounds[i], TIGHT)
 
 
 @kernel
@@ -491,4 +462,5 @@ def conditional_scores_all(
         scored = score_graph(problem, i, w, 0.0)
         y = ys[problem.node_offset[i] : problem.node_offset[i + 1]].copy()
         for v in range(y.shape[0]):
-            conditional_scores(scored, v, y, out[start[i] + scored.graph.unary_start[v] :])
+            at = start[i] + scored.graph.unary_start[v]
+            factor_graph.conditional_scores(scored, v, y, out[at:])

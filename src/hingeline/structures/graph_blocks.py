@@ -34,16 +34,8 @@ from hingeline._checks import Array
 from hingeline._jit import by_reference, helper
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core.primitives import Block, Compiled, Layout, pad_row, stack_blocks
-from hingeline.inference.factor_graph import (
-    Topologies,
-    Topology,
-    factor_orders,
-    joint_index,
-    log2_assignments,
-    places_of_scopes,
-    starts_of,
-    table_size,
-)
+from hingeline.inference import factor_graph
+from hingeline.inference.factor_graph import Topologies, Topology
 from hingeline.inference.map import ENUMERATION, MAX_PRODUCT, Oracle, make_oracle
 
 #: Seconds by method of inference (cuts or AD3, max-product, enumeration, cuts, LP, AD3, ICM): of a
@@ -128,13 +120,13 @@ def make_problem(
         return np.ascontiguousarray(values, dtype=dtype)
 
     graph = as_array(np.arange(len(graphs.node_ptr) - 1) if graph is None else graph, np.int32)
-    node_offset = starts_of(np.diff(graphs.node_ptr)[graph])
+    node_offset = factor_graph.starts_of(np.diff(graphs.node_ptr)[graph])
     n_variables = int(node_offset[-1])
     features = as_array(table_features, np.int64)
     states = as_array(table_states, np.int64)
     n_features = int(matrix.shape[1])
     n_columns = pad_row(int(np.sum(template_states)))
-    table_offset = n_features * n_columns + starts_of(features * states)
+    table_offset = n_features * n_columns + factor_graph.starts_of(features * states)
     owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     with np.errstate(over="ignore"):  # estimators refuse it
         squares = np.square(matrix.data, dtype=np.float64)
@@ -150,13 +142,13 @@ def make_problem(
         indices=as_array(matrix.indices, np.int32),
         values=np.ascontiguousarray(matrix.data),
         row_sqnorm=np.bincount(owner, weights=squares, minlength=matrix.shape[0]),
-        factor_offset=starts_of(np.diff(graphs.factor_ptr)[graph]),
+        factor_offset=factor_graph.starts_of(np.diff(graphs.factor_ptr)[graph]),
         factor_start=as_array(factor_start, np.int64),
         factor_values=as_array(factor_values, np.float64),
         labels=as_array(labels, np.int32),
         node_weight=np.ones(n_variables) if node_weight is None else as_array(node_weight, float),
         cost=as_array(cost, np.float64),
-        column_start=starts_of(np.asarray(template_states))[:-1],
+        column_start=factor_graph.starts_of(np.asarray(template_states))[:-1],
         table_offset=table_offset[:-1],
         table_features=features,
         table_states=states,
@@ -209,18 +201,16 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
     """The blocks of a problem; ValueError for structures that are not graphs."""
     problem = compiled.problem
     if not isinstance(problem, GraphProblem):
-        raise ValueError(
-            f"solver={solver!r} works on the factors of graphs (GraphSSVM, MultilabelSSVM), and "
-            "this structure has none: use solver='sdm'."
-        )
+        what = f"solver={solver!r} works on the factors of graphs (GraphSSVM, MultilabelSSVM)"
+        raise ValueError(f"{what}, and this structure has none: use solver='sdm'.")
     graphs, graph = problem.graphs, problem.graph
-    orders = factor_orders(graphs)
-    states = graphs.n_states[places_of_scopes(graphs)]
+    orders = factor_graph.factor_orders(graphs)
+    states = graphs.n_states[factor_graph.places_of_scopes(graphs)]
     # Products over the scopes; an empty scope has one joint state.
     logs = np.concatenate(([0.0], np.cumsum(np.log(states))))
-    sizes = np.rint(np.exp(np.diff(logs[starts_of(orders)]))).astype(np.int64)
+    sizes = np.rint(np.exp(np.diff(logs[factor_graph.starts_of(orders)]))).astype(np.int64)
     unary, mass, messages = (
-        [starts_of(own) for own in np.split(values, ptr[1:-1])]
+        [factor_graph.starts_of(own) for own in np.split(values, ptr[1:-1])]
         for values, ptr in (
             (graphs.n_states, graphs.node_ptr),
             (sizes - 1, graphs.factor_ptr),
@@ -230,11 +220,11 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
     blocks = np.diff(graphs.node_ptr) + np.diff(graphs.factor_ptr)
     pairs = bool((graphs.n_states == 2).all() and (orders == 2).all())
     return Blocks(
-        unary_at=starts_of(np.array([own[-1] for own in unary])[graph]),
-        mass_at=starts_of(np.array([own[-1] for own in mass])[graph]),
+        unary_at=factor_graph.starts_of(np.array([own[-1] for own in unary])[graph]),
+        mass_at=factor_graph.starts_of(np.array([own[-1] for own in mass])[graph]),
         mass_start=np.concatenate(mass),
-        block_at=starts_of(blocks[graph]),
-        message_at=starts_of(np.array([own[-1] for own in messages])[graph]),
+        block_at=factor_graph.starts_of(blocks[graph]),
+        message_at=factor_graph.starts_of(np.array([own[-1] for own in messages])[graph]),
         message_start=np.concatenate([own[:-1] for own in messages]),
         widest=int(max(sizes.max(initial=1), graphs.n_states.max(initial=1))),
         most_blocks=int(blocks.max(initial=1)),
@@ -246,8 +236,10 @@ def lay_out_blocks(compiled: Compiled, solver: str) -> Blocks:
 def decoding_seconds(problem: GraphProblem) -> float:
     """About what it costs to decode all examples once; 0 for forests."""
     graphs, method = problem.graphs, problem.oracle.method
-    states = starts_of(problem.table_states[problem.factor_template])[graphs.factor_ptr]
-    labellings = np.exp2(np.minimum(log2_assignments(graphs), 60.0))
+    states = factor_graph.starts_of(problem.table_states[problem.factor_template])[
+        graphs.factor_ptr
+    ]
+    labellings = np.exp2(np.minimum(factor_graph.log2_assignments(graphs), 60.0))
     sizes = np.where(method == ENUMERATION, labellings, np.diff(states))
     return float((sizes * SECONDS[method])[problem.graph].sum())
 
@@ -278,8 +270,7 @@ def mean_loss(problem: GraphProblem, cap: Array) -> float:
     """Loss of a wrong state, on average over the variables of examples with weight."""
     owner = np.repeat(np.arange(len(cap)), np.diff(problem.node_offset))
     known = cap[owner] > 0.0
-    states = len(problem.cost)
-    by_label = problem.cost.sum(axis=1) / max(states - 1, 1)
+    by_label = problem.cost.sum(axis=1) / max(len(problem.cost) - 1, 1)
     losses = (problem.node_weight * by_label[problem.labels])[known]
     found = float(losses.mean()) if len(losses) else 0.0
     return found if found > 0.0 else 1.0
@@ -418,7 +409,7 @@ def find_table(problem: GraphProblem, i: int, c: int) -> tuple[int, int, int]:
 def true_joint(problem: GraphProblem, graph: Topology, i: int, c: int) -> int:
     """True joint state of factor c."""
     at = problem.node_offset[i]
-    return joint_index(graph, c, problem.labels[at : at + graph.n_states.shape[0]])
+    return factor_graph.joint_index(graph, c, problem.labels[at : at + graph.n_states.shape[0]])
 
 
 @helper
@@ -426,7 +417,7 @@ def factor_scores(
     problem: GraphProblem, graph: Topology, i: int, c: int, w: Array, out: Array
 ) -> int:
     """Scores of the joint states of factor c; how many there are."""
-    size = table_size(graph, c)
+    size = factor_graph.table_size(graph, c)
     t, at, values = find_table(problem, i, c)
     for s in range(size):
         out[s] = w[at + s] if values < 0 else 0.0

@@ -12,10 +12,10 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import rows_add, rows_dot
+from hingeline.core import primitives
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 
-#: Weight vectors longer than this do not stay in a core's own cache.
-FAR = 65536
+FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
 
 
 @by_reference
@@ -314,22 +314,8 @@ def all_prefetch(problem: MulticlassProblem, i: int, j: int, w: Array) -> None:
                 prefetch(w, first + k)
 
 
+# The functions above that have the names of primitives.
 register(
     MulticlassProblem,
-    output_length=output_length,
-    decode=decode,
-    plane_score=plane_score,
-    plane_add=plane_add,
-    plane_sqdist=plane_sqdist,
-    plane_loss=plane_loss,
-    truth=truth,
-    decode_by_loss=decode_by_loss,
-    decode_best=decode_best,
-    all_losses=all_losses,
-    all_scores=all_scores,
-    all_add=all_add,
-    all_inner=all_inner,
-    all_isotropy=all_isotropy,
-    all_curvature=all_curvature,
-    all_prefetch=all_prefetch,
+    **{name: own for name, own in vars().items() if name in primitives.PRIMITIVES},
 )
