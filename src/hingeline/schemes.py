@@ -190,14 +190,11 @@ def detect_from_arrays(
         return None
     tags = {split_tag(label) for label in classes}
     prefixes = {prefix for prefix, _ in tags} - {"O"}
-    for name in ("IO", "IOB2", "IOE2", "IOBES", "BILOU"):
-        if prefixes and prefixes <= set(RULES[name].opens):
-            break
-    else:
-        return None
-    if name not in ("IOB2", "IOE2"):
+    names = ("IO", "IOB2", "IOE2", "IOBES", "BILOU")
+    name = next((name for name in names if prefixes and prefixes <= set(RULES[name].opens)), None)
+    rival = {"IOB2": "IOB1", "IOE2": "IOE1"}.get(name or "")
+    if name is None or rival is None:
         return name
-    rival = {"IOB2": "IOB1", "IOE2": "IOE1"}[name]
     if codes is None or offsets is None:
         marked = {kind for prefix, kind in tags if prefix in "BE"}
         plainly = {kind for prefix, kind in tags if prefix == "I"}
@@ -287,9 +284,7 @@ def _strict_tables(tags: list[tuple[str, str]], scheme: str | None) -> tuple[Arr
 
 
 def spans(labels: Sequence[Any], scheme: str | None = None, mode: str = "default") -> list[Span]:
-    """Spans of one sequence, as (type, first token, token after the last).
-
-    The type is ``"_"`` where tags have none.
+    """Spans of one sequence, as (type or ``"_"``, first token, token after the last).
 
     Parameters
     ----------
@@ -346,8 +341,6 @@ def convert_scheme(labels: Sequence[Any], source: str, target: str) -> list[Any]
 def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
     """What a scheme of :data:`SCHEMES` forbids in one sequence, a sentence for each wrong label.
 
-    Tokens are counted from 0.
-
     Examples
     --------
     >>> explain_invalid(["B-NP", "O", "I-NP"], "IOB2")
@@ -356,14 +349,10 @@ def explain_invalid(labels: Sequence[Any], scheme: str) -> list[str]:
     name = scheme_name(scheme)
     rules, given = RULES[name], plain(labels)
     tags = [split_tag(label) for label in given]
-    foreign = [
-        f"{given[t]} at token {t} is not a tag of {name}, whose prefixes are "
-        f"{', '.join(rules.opens)} and O."
-        for t, (prefix, _) in enumerate(tags)
-        if prefix != "O" and prefix not in rules.opens
-    ]
+    own = f"a tag of {name}, whose prefixes are {', '.join(rules.opens)} and O."
+    foreign = [t for t, (prefix, _) in enumerate(tags) if prefix not in ("O", *rules.opens)]
     if foreign:
-        return foreign
+        return [f"{given[t]} at token {t} is not {own}" for t in foreign]
     # Exactly the valid sequences stay as they are when their spans are written again.
     wanted = convert_scheme(given, name, name)
     sentences = []

@@ -145,12 +145,10 @@ def _alternate(
     """Label the unlabelled sequences and learn from these labels, in turn, until they settle."""
 
     def decode(w: Array) -> Array:
-        """Labels under the constraints on single sequences."""
         width = int(baseline.beam)
         return ConstrainedLabels(unlabelled, 0, w, 1.0, penalties, workers, width).find()
 
-    solver = WarmSolver(data.model, data.make_problem(0, data.first))
-    supervised = solver.solve(data.weights)
+    supervised = WarmSolver(data.model, data.make_problem(0, data.first)).solve(data.weights)
     labels = decode(supervised.weights)
     rounds.add(supervised, labels)
     for _ in range(int(baseline.max_rounds)):

@@ -50,8 +50,7 @@ class PosteriorRegularization(Baseline):
     ----------
     base : ChainCRF, optional
     constraints : list of constraints, default=()
-        Bounds on expectations of labels and segment starts; "at most one segment" bounds the
-        expected number of starts. What has no such form is named in ``left_out_``.
+        As bounds on expectations of labels and segment starts; others are in ``left_out_``.
     unlabelled_weight : float, default=1.0
         Weight of an unlabelled sequence beside that of a labelled one.
     max_rounds : int, default=10
@@ -65,12 +64,9 @@ class PosteriorRegularization(Baseline):
     Attributes
     ----------
     base_ : ChainCRF
-        With the weights of the round that was kept.
-    rounds_ : list of BaselineRound
+        With the weights of the round ``selected_``: the last, or the best on development data.
+    rounds_, round_weights_ : list of BaselineRound, list of ndarray
         The first is the supervised solution.
-    round_weights_ : list of ndarray
-    selected_ : int
-        The round kept: the last, or the best on development data.
     transduction_ : list of ndarray
         Labels of all training sequences: those given, and the most probable ones.
     left_out_ : list of str

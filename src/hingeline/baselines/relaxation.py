@@ -1,6 +1,5 @@
 """Constraints on expectations, distributions that keep them, and weights for distributions.
 
-Posterior regularisation and DASO give the unlabelled sequences distributions instead of labels.
 With weights w, temperature T and penalties g on expectations the distribution a over labellings
 minimises::
 
@@ -20,9 +19,8 @@ constraints these are taken:
 * numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
   number;
 * numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with segments):
-  to the expected number of positions at which a segment of that label starts. "Each label at most
-  once" (``NoRepeats``) becomes at most one expected start of each label, a surrogate as in Dhillon
-  et al. (2012);
+  to the expected number of its starts. "Each label at most once" (``NoRepeats``) becomes at most
+  one expected start of each label, a surrogate as in Dhillon et al. (2012);
 * corpus constraints: shares and averages of expected numbers. The share of changes is a ratio; it
   is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
 
@@ -198,12 +196,9 @@ class Relaxation:
 
 @dataclass
 class SoftLabels:
-    """A distribution over the labellings of the unlabelled sequences.
+    """A distribution over the labellings of the unlabelled sequences."""
 
-    Its scores, the temperature included, are as :class:`ChainExpectations` takes them.
-    """
-
-    weights: Array
+    weights: Array  # this and the next two with the temperature, as ChainExpectations takes them
     unary: Array
     enter: Array
     multipliers: Array

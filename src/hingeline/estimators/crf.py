@@ -106,7 +106,6 @@ class ChainCRF(ChainModel, BaseModel):
         return self
 
     def _make(self, matrix: sp.csr_matrix, offsets: Array, labels: Array) -> ChainProblem:
-        """The problem of these rows, the constant feature among them."""
         no_cost = np.zeros((len(self.classes_), len(self.classes_)))
         return self._pose(matrix, offsets, labels, no_cost, 0.0)
 

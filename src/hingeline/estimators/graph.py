@@ -104,9 +104,7 @@ class GraphModel:
             problem = compiled.problem
             named = self.inference != "auto" and decodes_exactly(problem)
             loopy = not (math.inf == self.C or named) and decoding_seconds(problem) > CHEAP_SECONDS
-            chosen: type[CertifiedSolver] = registry.find(
-                LOOPY_DEFAULT if loopy else "auto", self.slack
-            )
+            chosen = registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
             super()._check_options(chosen, chosen.name)  # type: ignore[misc]
             return chosen
         return super()._solver_class(compiled)  # type: ignore[misc]
@@ -122,8 +120,7 @@ class GraphModel:
     def _view(self: Any, name: str) -> Array:
         """A block of ``weights_`` (rows, columns)."""
         check_is_fitted(self, "weights_")
-        table: Array = self._layout[name].table(self.weights_)
-        return table
+        return self._layout[name].table(self.weights_)
 
     _compile = staticmethod(graph.compile_problem)
 

@@ -222,22 +222,12 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         return np.asarray(X @ self.coef_.T) + self.intercept_
 
     def decision_function(self, X: Any) -> Array:
-        """Scores (n, classes); for two classes the second's lead over the first, (n,).
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        """
+        """Scores (n, classes); for two classes the second's lead over the first, (n,)."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> Array:
-        """Labels of the highest score.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        """
+        """Labels of the highest score."""
         best = np.argmax(self._scores(X), axis=1)
         return np.asarray(self.classes_[best])
 

@@ -106,7 +106,6 @@ class WarmSolver:
             retarget(problem, start.form, planes, self.changed, self._scratch)
             if len(planes.gram):
                 fill_gram(problem, planes, self.changed, self._scratch)
-        result: Result
         result, self._memory, _ = self.model._solve_with(self.compiled, weights, start)
         return result
 

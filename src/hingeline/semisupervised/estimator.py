@@ -70,13 +70,7 @@ class FewLabelsEstimator(BaseEstimator):
         return self
 
     def check_parameters(self, dev: Any = None) -> Any:
-        """Refuse what :meth:`fit` would refuse of the parameters; the base to fit otherwise.
-
-        Parameters
-        ----------
-        dev : (X_dev, y_dev), optional
-            As for :meth:`fit`; only whether there is one counts.
-        """
+        """Refuse what :meth:`fit` would refuse of the parameters; the base to fit otherwise."""
         kind = self._base_class
         if self.base is not None and not isinstance(self.base, kind):
             raise TypeError(f"base must be a {kind.__name__}, got {self.base!r:.60}.")
@@ -104,14 +98,12 @@ class FewLabelsEstimator(BaseEstimator):
     def weights_(self) -> Array:
         """The flat weights of the chosen step."""
         check_is_fitted(self, "base_")
-        weights: Array = self.base_.weights_
-        return weights
+        return self.base_.weights_
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Labels of every sequence, without constraints; as :meth:`ChainSSVM.predict`."""
         check_is_fitted(self, "base_")
-        labels: list[Array] = self.base_.predict(X, lengths, allowed)
-        return labels
+        return self.base_.predict(X, lengths, allowed)
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """Share of tokens labelled right; as :meth:`ChainSSVM.score`."""
@@ -148,9 +140,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
     weighs there, and an unlabelled one ``C_u/u``.
 
     The problem is not convex and what is found depends on where it begins: the solution for the
-    labelled sequences alone. To use test sequences in training (transduction), pass them
-    with None for their labels; what they were given is in ``transduction_``. Without them training
-    is inductive.
+    labelled sequences alone. For transduction pass test sequences with None for their labels; what
+    they were given is in ``transduction_``.
 
     Parameters
     ----------
@@ -169,20 +160,16 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         no labels; or the last. Violations are those of plain predictions on the unlabelled
         sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
     weights : {"learned", "given"}, default="learned"
-        Whether weights of constraints come from the labelled sequences, by how often these break
-        each, and bounds of corpus-level ones from what the labelled sequences have
-        (:func:`~hingeline.constraints.learn_constraints`; hard constraints stay hard), or, as
-        printed, both are taken as they are.
+        Whether :func:`~hingeline.constraints.learn_constraints` takes weights of constraints, and
+        bounds of corpus-level ones, from the labelled sequences, or, as printed, both are given.
     start : {"beam", "viterbi"}, default="beam"
         Labels of the unlabelled sequences are those of the highest score minus penalty, by beam
         search under the instance-level constraints, or, as printed, begin with those of the
         weights alone, from which single switches seldom reach labels that keep the constraints.
     max_sweeps : int, default=0
-        Sweeps of label switching (Algorithm 2) from there, while any label is switched (printed:
-        1). Python predicates are unknown to it.
+        Sweeps of label switching (Algorithm 2) from there, at most (printed: 1).
     order : {"sequential", "random"}, default="sequential"
-        How labels are switched: every position in turn takes the best label, as printed, or
-        random positions and labels are tried, as the paper's text says.
+        Every position in turn takes the best label, as printed, or random switches are tried.
     max_switches : int, optional
         Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
     max_alternations : int, default=2
@@ -207,17 +194,12 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         With the weights and bounds that were learned.
     steps_ : list of AnnealingStep
         What happened at each C_u; the first, at ``C_u = 0``, is the supervised solution.
-    step_weights_ : list of ndarray
-        The weights of each step.
-    selected_ : int
-        The step chosen.
+    step_weights_, selected_ : list of ndarray, int
+        The weights of each step, and the step chosen.
     transduction_ : list of ndarray
-        Labels of all training sequences: those given, and y* of the chosen step. At the first
-        step these are its predictions.
-    primal_objective_ : float
-        P at the chosen step.
-    duality_gap_ : float
-        ``nan``: a problem that is not convex has no dual bound.
+        Labels of all training sequences: those given, and y* of the chosen step.
+    primal_objective_, duality_gap_ : float
+        P at the chosen step; ``nan``: a problem that is not convex has no dual bound.
     stop_reason_ : str
 
     Examples
@@ -364,10 +346,6 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             constraints, whose weights count in units of the score.
         words : list of lists of str, optional
             What the constraints see, as for :meth:`fit`.
-
-        Returns
-        -------
-        list of ndarray, one per sequence
         """
         check_is_fitted(self, "base_")
         if not constrained:
@@ -389,13 +367,6 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         The file holds ``base_``, the record of the annealing and the learned weights of the
         constraints by their titles; :func:`hingeline.load` and the command line read it as a
         ChainSSVM, without a certificate. Constraints and other steps are left out.
-
-        Parameters
-        ----------
-        path : str or path
-        metadata : dict, optional
-        **options
-            As for :meth:`ChainSSVM.save`.
         """
         check_is_fitted(self, "base_")
         rows = [

@@ -110,16 +110,9 @@ def prepare(
     rows = np.arange(ends[-1]) + np.repeat(offsets[:-1][order] - (ends - sizes), sizes)
     inner = np.concatenate([[0], ends]).astype(np.int64)
     model.scheme_ = choose_scheme(model.scheme, model.classes_, labels, inner[: first + 1])
-    return PartlyLabelled(
-        model,
-        order,
-        first,
-        matrix[rows],
-        inner,
-        labels,
-        check_sample_weight(sample_weight, len(known))[order[:first]],
-        find_words(X, words, order, offsets),
-    )
+    weights = check_sample_weight(sample_weight, len(known))[order[:first]]
+    seen = find_words(X, words, order, offsets)
+    return PartlyLabelled(model, order, first, matrix[rows], inner, labels, weights, seen)
 
 
 def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]]:

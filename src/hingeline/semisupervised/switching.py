@@ -196,13 +196,11 @@ def switch_labels(
     max_sweeps: int = 1,
     rng: np.random.Generator | None = None,
 ) -> Switching:
-    """Algorithm 2 from given labels of the unlabelled sequences.
+    """Algorithm 2 from given labels of the unlabelled sequences, those from number ``first`` on.
 
-    These are the problem's sequences from number ``first`` on; their labels in it count for
-    nothing. ``scale`` is ``C_u/u``, what a unit of slack costs; ``labels`` of all unlabelled tokens
-    are where to start, and are left as they are. ``order`` is "sequential", every position in turn
-    with its best label, or "random", positions and labels drawn from ``rng``. Sweeps are repeated,
-    at most ``max_sweeps`` in all, as long as something was switched. Python predicates are unknown.
+    ``scale`` is ``C_u/u``, the price of slack; ``labels`` of all unlabelled tokens are where
+    to start, and are left as they are. Sweeps are repeated, at most ``max_sweeps`` in all, as long
+    as something was switched. Python predicates are unknown.
     """
     lengths = np.diff(problem.offsets[first:])
     n = len(lengths)

@@ -277,9 +277,8 @@ class ByLabel(CertifiedSolver):
     def _take_newton_steps(self, k: int) -> None:
         from hingeline.solvers import newton  # few fits want it
 
-        rose, fell, steps = newton.move_to_proximal_point(
-            cast(Any, OneLabel(self, k)), self.width[k]
-        )
+        label = cast(Any, OneLabel(self, k))
+        rose, fell, steps = newton.move_to_proximal_point(label, self.width[k])
         self.width[k] *= 1 / 3 if steps <= 6 else 0.7 if steps <= 12 else 1.5 if steps <= 20 else 3
         self.crawls[k] = rose or fell
 
@@ -321,8 +320,7 @@ class ByLabel(CertifiedSolver):
         return 0.5 * float(weights @ weights) + float(slack.sum())
 
     def certify(self) -> float:
-        """Every sweep does."""
-        return float(self.primals.sum())
+        return float(self.primals.sum())  # every sweep certifies
 
     def dual(self) -> float:
         return float(self.duals.sum())

@@ -88,11 +88,7 @@ def quasi_newton(
 
 
 def descend(function: Callable[[Array], tuple[float, Array]], start: Array) -> None:
-    """Minimise until ``function`` raises an exception, or no step goes further down.
-
-    ``w -> (value, gradient)`` sees every point that is tried, keeps the best and decides when to
-    stop.
-    """
+    """Minimise ``w -> (value, gradient)`` until it raises, or no step goes further down."""
     w = np.array(start, dtype=np.float64)
     size = len(w)
     steps, changes = np.empty((MEMORY, size)), np.empty((MEMORY, size))
@@ -157,10 +153,7 @@ def _tokens_of(problem: ChainProblem) -> sp.csr_matrix:
 
 
 class ChainExpectations:
-    """Expectations over all labellings of the sequences of a problem.
-
-    All sums are made in the same order for any number of threads.
-    """
+    """Expectations over all labellings, summed in the same order for any number of threads."""
 
     def __init__(self, problem: ChainProblem, workers: Workers) -> None:
         self.problem = problem
@@ -182,17 +175,10 @@ class ChainExpectations:
             hi = max(hi, lo + 1)
             parts = max(1, min(PARTS, (hi - lo) // LEAST_PART))
             columns = matrix[offsets[lo] : offsets[hi]].tocsc()
-            blocks.append(
-                _Block(
-                    cuts=lo + (hi - lo) * np.arange(parts + 1) // parts,
-                    first=int(offsets[lo]),
-                    n_tokens=int(offsets[hi] - offsets[lo]),
-                    indptr=columns.indptr.astype(np.int64),
-                    tokens=columns.indices.astype(np.int64),
-                    values=columns.data,
-                    features=np.flatnonzero(np.diff(columns.indptr)),
-                )
-            )
+            cuts = lo + (hi - lo) * np.arange(parts + 1) // parts
+            size, present = int(offsets[hi] - offsets[lo]), np.flatnonzero(np.diff(columns.indptr))
+            places = (columns.indptr.astype(np.int64), columns.indices.astype(np.int64))
+            blocks.append(_Block(cuts, int(offsets[lo]), size, *places, columns.data, present))
             lo = hi
         return blocks
 
@@ -298,10 +284,8 @@ def minimise_log_loss(
 ) -> Result:
     """Minimise P by L-BFGS until its certified relative gap is at most ``tol``.
 
-    ``weights`` are the c_i, C times the weights of the sequences; ``target`` is ``Σ_i c_i·f(x_i,
-    y_i)`` or its expectation; ``start`` are weights to begin with. ``max_iter`` counts passes over
-    the data, evaluations of P and its gradient. ``name`` warns where the tolerance is not reached,
-    and the curve counts from the time ``started``.
+    ``weights`` are the c_i, C times the weights of the sequences; ``max_iter`` counts passes over
+    the data, evaluations of P and its gradient. The curve counts from the time ``started``.
     """
     began = time.perf_counter() if started is None else started
     history: list[HistoryRow] = []
@@ -343,17 +327,6 @@ def minimise_log_loss(
         remedy = "raise max_iter, loosen tol, lower C, or scale the features"
         rest = f"its certified relative gap is {rel:.3g}, above tol={tol:g}: {remedy}"
         warn_unfinished(name, len(history), reason, rest)
-    return Result(
-        weights=best,
-        primal=least,
-        dual=dual,
-        gap=gap,
-        relative_gap=rel,
-        n_iter=len(history),
-        converged=rel <= tol,
-        exact=True,
-        bounded=True,
-        restricted=False,
-        stop_reason=reason,
-        history=history,
-    )
+    certificate = (best, least, dual, gap, rel, len(history), rel <= tol)
+    kind: dict[str, Any] = {"exact": True, "bounded": True, "restricted": False}
+    return Result(*certificate, **kind, stop_reason=reason, history=history)

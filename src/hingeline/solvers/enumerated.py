@@ -556,9 +556,8 @@ class EnumeratedSDM(CertifiedSolver):
 
     def _look_at_best(self, form: Formulation, both: bool) -> float:
         """The true primal of the average or of the last iterate, whichever led before."""
-        return self._try_average_or_last(
-            lambda: self._look(form), both, standing=self._average_in_spare
-        )
+        standing = self._average_in_spare
+        return self._try_average_or_last(lambda: self._look(form), both, standing=standing)
 
     @contextlib.contextmanager
     def _average_in_spare(self) -> Iterator[None]:

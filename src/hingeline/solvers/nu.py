@@ -129,8 +129,7 @@ class Margins:
 
     def highest(self) -> float:
         """``Σ s̄_i·max_y l_i(y)``: above it no ν is feasible in (12)."""
-        nothing = np.zeros(self.compiled.n_weights)
-        return self.look(nothing, 1.0).risk
+        return self.look(np.zeros(self.compiled.n_weights), 1.0).risk
 
     def bracket(self, w: Array, rho: float) -> tuple[Look, Look, int]:
         """Two looks on either side of the best ρ for w, at most ``TIE`` apart; and their number.
@@ -167,10 +166,7 @@ class Margins:
 
 
 def best_multiple(lead: float, square: float) -> tuple[float, float]:
-    """The least value of (7) over multiples of weights, and the multiple; (0, 0) is always there.
-
-    ``lead`` is q at a ratio ρ, ``square`` is ``‖w‖²``.
-    """
+    """The least value of (7) over multiples of w, and the multiple; lead is q, square ``‖w‖²``."""
     if lead <= 0.0 or square <= 0.0:
         return 0.0, 0.0
     return -0.5 * lead * lead / square, lead / square
@@ -329,16 +325,16 @@ class Steering:
     rate: float = 0.5  # of what is left of that in the next
 
     def next(self, x: float, level: float, before: float, nu: float, enclosed: bool) -> float:
-        """The logarithm of the next ρ, after a pass at x moved the level from ``before``.
-
-        ``enclosed`` is whether points on both sides of ν are known.
-        """
+        """Log of the next ρ; ``enclosed``: whether points on both sides of ν are known."""
         value = math.log(max(level, 1e-300) / nu)
         if value == 0.0:
             return x
         moved = level - before
         left = level - nu
-        self._note_rate(x, moved)
+        # What is left of the level's movement from one pass to the next.
+        if x == self.visited and moved * self.moved > 0.0:
+            self.rate = min(moved / self.moved, 0.8)
+        self.moved = moved
         # The first pass at a new ρ goes only part of the way.
         settled = SETTLED if x == self.visited else SETTLED / 3.0
         self.visited = x
@@ -350,12 +346,6 @@ class Steering:
             return self._free(x, ahead, enclosed)
         # A level on its way from ν has its side, but does not tell a slope yet.
         return self._settled(x, value, abs(moved) <= settled * abs(left), enclosed)
-
-    def _note_rate(self, x: float, moved: float) -> None:
-        """What is left of the level's movement from one pass to the next."""
-        if x == self.visited and moved * self.moved > 0.0:
-            self.rate = min(moved / self.moved, 0.8)
-        self.moved = moved
 
     def heading(self, level: float, before: float, nu: float) -> float:
         """``log L/ν`` where the level will settle if it goes on as it did."""
@@ -550,11 +540,9 @@ class NuSearch(NuCertificate, CertifiedSolver):
         return kept
 
     def candidate(self) -> Array:
-        """A copy of the averaged weights, in the units of (7)."""
         return self._rho * super().candidate()
 
     def primal_of(self, weights: Array) -> float:
-        """The value of (7) at given weights and the best ρ for them."""
         return self._primal_near(weights, self._rho)
 
 

@@ -417,9 +417,7 @@ class OneSlack(CertifiedSolver):
         def unused(self, slack: str) -> Iterable[str]:
             if self.schedule == "published":
                 yield "step"
-            else:
-                yield from ("kappa1", "kappa2")
-            if slack == "max":
+            if self.schedule != "published" or slack == "max":
                 yield from ("kappa1", "kappa2")
             if slack == "max" or self.violators != "all":
                 yield "max_outputs"

@@ -230,12 +230,9 @@ def sum_violations(
         violation[i] = slack if complete else np.inf
 
 
-# Dual coordinate descent for summed errors where all outputs are the working set.
-#
-# The all-classes mode of P. Balamurugan, S. Shevade, T. Ravindra Babu, *Efficient Algorithms for
-# Linear Summed Error Structural SVMs*, section V.A: V_i holds every output and the violator step
-# is left out. For multi-class this is the SVM of Weston and Watkins, and its certificate is the
-# true one. Passes, shrinking and stages are those of :mod:`.enumerated`.
+# All outputs as the working set (section V.A): V_i holds every output and the violator step is
+# left out. For multi-class this is the SVM of Weston and Watkins, and its certificate is the true
+# one. Passes, shrinking and stages are those of :mod:`.enumerated`.
 #
 # Where all inner products are ``Δf_j·Δf_k = s·(1 + [j = k])``, as in multi-class, an example's
 # multipliers move together to their joint optimum: ``α_k = clip(β_k − T, 0, cap)`` with ``β = α +

@@ -105,8 +105,7 @@ class Subgradient(CertifiedSolver):
         self.state[RHO] = 1.0
 
     def _gain(self) -> float:
-        """Length of ρ's steps."""
-        return 0.0
+        return 0.0  # ρ stays
 
     def mean(self) -> Array:
         """The last iterate, a mean of planes."""
@@ -146,7 +145,7 @@ class Subgradient(CertifiedSolver):
         return self.average()[0]
 
     def certify(self) -> float:
-        weights, _ = self.average()
+        weights = self.candidate()
         primal = self.primal_of(weights)
         self.keep(weights, primal)
         return primal
@@ -203,10 +202,9 @@ class NuSubgradient(NuCertificate, Subgradient):
     def sweep(self) -> float:
         self._run()
         w = self.mean()
-        square = float(w @ w)
         self.mix(w, self._level())
         lead = self.nu * float(self.state[RHO]) - float(self.state[HINGES])
-        return max(best_multiple(lead, square)[0] - self._bound, 0.0)
+        return max(best_multiple(lead, float(w @ w))[0] - self._bound, 0.0)
 
     def certify(self) -> float:
         """The value of (7) at the best multiple of the averaged weights and ρ."""
@@ -221,5 +219,4 @@ class NuSubgradient(NuCertificate, Subgradient):
         return primal
 
     def primal_of(self, weights: Array) -> float:
-        """The value of (7) at given weights and the best ρ for them."""
         return self._primal_near(weights, max(self.average()[1], 1e-300))

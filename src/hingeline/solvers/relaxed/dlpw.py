@@ -303,18 +303,10 @@ class DLPW(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        rounds: int = option(
-            3, "rounds of messages in an example before each step of the weights", least=0
-        )
-        noise: float = option(
-            0.1,
-            "share of the objective at w = 0 that the noise of the first steps may cost; longer "
-            "steps come to weights that predict well sooner, and to the optimum later",
-        )
+        rounds: int = option(3, "rounds of messages before each step of the weights", least=0)
+        noise: float = option(0.1, "share of the objective at w = 0 that first steps may cost")
         messages_by: str = option(
-            "variables",
-            "a block of messages: a variable with all its factors, or a factor (MPLP)",
-            words=("variables", "factors"),
+            "variables", "whose messages make a block", words=("variables", "factors")
         )
         temperature: float = 0.0
 
@@ -359,7 +351,6 @@ class DLPW(CertifiedSolver):
     def _descend(
         self, order: Array, weight: float, rounds: int, state: Array, planes: Array, moments: Array
     ) -> None:
-        """Pass over some examples; with weight 0 only messages move."""
         cap = len(self.active) * self.form.cap
         descend(
             *(self.problem, self.blocks, order, cap, weight, rounds, self.by, self.temperature),
@@ -367,7 +358,6 @@ class DLPW(CertifiedSolver):
         )
 
     def sweep(self) -> float:
-        """One pass in a new random order; its gap is not known."""
         self.clock += 1
         order = self.rng.permutation(self.active)
         weight, rounds = self.state[FIRST] + self.clock - 1.0, int(self.options.rounds)
@@ -380,7 +370,6 @@ class DLPW(CertifiedSolver):
         return np.asarray(self.planes / self.state[TOTAL])
 
     def candidate(self) -> Array:
-        """The average of the iterates."""
         if self.state[MASS] == 0.0:
             return self.last()
         steps = self.state[STEPS] + 1.0
@@ -409,11 +398,7 @@ class DLPW(CertifiedSolver):
         return linear - 0.5 * float(combined @ combined), combined
 
     def _fit_messages(self, weights: Array) -> None:
-        """A few rounds of messages for given weights.
-
-        Those of an example belong to the weights of its last visit, and the noise of the steps in
-        between would count as slack.
-        """
+        """Fit messages to these weights: else the noise of steps since a visit would be slack."""
         state = np.eye(4)[TOTAL]
         self._descend(self.active, 0.0, CERTIFYING_ROUNDS, state, weights, np.zeros_like(weights))
 
@@ -428,11 +413,9 @@ class DLPW(CertifiedSolver):
         return 0.5 * float(weights @ weights) + float(self.form.cap @ self.hinges)
 
     def dual(self) -> float:
-        """The best dual bound so far."""
         return self.bound
 
     def measures(self) -> dict[str, Any]:
-        """What history rows say beside the certificate."""
         return {"relaxed": self._best_primal}
 
     def findings(self, weights: Array) -> dict[str, float]:
@@ -448,6 +431,7 @@ class SmoothDLPW(DLPW):
     """Dual losses with soft maxima; see the head of this module."""
 
     name = "dlpw-smooth"
+    slacks = ("max",)
 
     @dataclass(frozen=True)
     class Options(DLPW.Options):

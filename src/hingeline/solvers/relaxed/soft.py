@@ -95,6 +95,7 @@ from hingeline.structures.graph_blocks import (
     shares_weights,
 )
 
+STEPS, SAMPLING = ("exact", "plain"), ("permutation", "random", "gap")
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
 #: ρ by default, over the mean loss of a wrong label.
@@ -133,19 +134,13 @@ class SoftBCFW(CertifiedSolver):
     @dataclass(frozen=True)
     class Options(SolverOptions):
         rho: float | None = option(
-            None,
-            "softness ρ of the constraints, of an example; where they are hard, the one to begin "
-            "with; None: 0.3 over the mean loss of a wrong label",
+            None, "softness ρ, the first one of hard constraints; None: 0.3 over the mean loss"
         )
         rho_scale: str = option(
-            "example",
-            "'printed': the penalty is multiplied by the total weight of the examples",
-            words=("example", "printed"),
+            "example", "'printed': times the weight of all examples", words=("example", "printed")
         )
         constraints: str = option(
-            "soft",
-            "'hard': until the certified gap of the relaxation itself meets tol",
-            words=("soft", "hard"),
+            "soft", "'hard': tol is for the gap of the relaxation itself", words=("soft", "hard")
         )
         hardening: str = option(
             "centre", "how hard constraints are approached", words=("centre", "rho")
@@ -153,22 +148,13 @@ class SoftBCFW(CertifiedSolver):
         rho_factor: float = option(4.0, "what ρ is divided by when hard constraints are approached")
         schedule: str = option("improved", "what a pass does", words=("improved", "published"))
         steps: str | None = option(
-            None,
-            "exact solution of a block, or a step towards its best state; None: as the schedule",
-            words=("exact", "plain"),
+            None, "solve a block, or step to its best state; None: by schedule", words=STEPS
         )
         sampling: str | None = option(
-            None,
-            "blocks in a random order, drawn evenly, or drawn in proportion to their last gaps; "
-            "None: as the schedule",
-            words=("permutation", "random", "gap"),
+            None, "order of blocks; 'gap': by their last gaps; None: by schedule", words=SAMPLING
         )
         passes: int = option(4, "passes between two evaluations of all blocks")
-        rounds: int = option(
-            1,
-            "rounds over the blocks of each example that fit messages to the weights evaluated",
-            least=0,
-        )
+        rounds: int = option(1, "rounds that fit messages to the weights evaluated", least=0)
         proximal: float | None = option(
             None, "η of proximal passes, 0 for none; None: in proportion to c_i·ρ, up to 9", least=0
         )
@@ -178,7 +164,6 @@ class SoftBCFW(CertifiedSolver):
         total_weight: float | None = None
 
         def unused(self, slack: str) -> Iterable[str]:
-            """What belongs to the other schedule, order or kind of constraints."""
             published = self.schedule == "published"
             order = self.sampling or ("random" if published else "permutation")
             if published:
@@ -188,14 +173,10 @@ class SoftBCFW(CertifiedSolver):
             if self.constraints == "soft":
                 yield from ("hardening", "rho_factor")
 
-    saved_numbers = (
-        *(*CertifiedSolver.saved_numbers, "rho", "value", "relaxed", "soft", "relaxed_bound"),
-        *("fractional", "best_relaxed"),
-    )
-    saved_arrays = (
-        *(*CertifiedSolver.saved_arrays, "mu", "sums", "mass", "gaps", "centre", "centre_sums"),
-        "anchor",
-    )
+    _numbers = ("rho", "value", "relaxed", "soft", "relaxed_bound", "fractional", "best_relaxed")
+    _arrays = ("mu", "sums", "mass", "gaps", "centre", "centre_sums", "anchor")
+    saved_numbers = (*CertifiedSolver.saved_numbers, *_numbers)
+    saved_arrays = (*CertifiedSolver.saved_arrays, *_arrays)
 
     def _begin(self, start: Marginals | None) -> None:
         compiled, form = self.compiled, self.form
@@ -271,12 +252,7 @@ class SoftBCFW(CertifiedSolver):
     def at(self, weights: Array, cap: Array, least: float = 0.0, exact: bool = True) -> Dual:
         """The marginals with these weights, as the kernels take them."""
         arrays = self.mu, self.sums, self.mass, self.gaps, self.centre, self.centre_sums
-        return Dual(self.blocks, exact, least, weights, cap, self.kappa, *arrays)
-
-    @property
-    def kappa(self) -> float:
-        """``1/ρ``, what disagreement is multiplied with to become a message."""
-        return 1.0 / self.rho
+        return Dual(self.blocks, exact, least, weights, cap, 1.0 / self.rho, *arrays)
 
     @property
     def n_planes(self) -> int:
@@ -309,10 +285,9 @@ class SoftBCFW(CertifiedSolver):
         return min(average, last) - self.lower_bound()
 
     def _proximal_passes(self) -> Array | None:
-        """Passes of the problem with ``(η/2)‖w − anchor‖²`` added; its weights.
+        """Passes with ``(η/2)‖w − anchor‖²`` added; the weights ``(Ψμ + η·anchor)/(1 + η)``.
 
-        They are ``(Ψμ + η·anchor)/(1 + η)``, so that the weights of a block move, and bend, by
-        ``c_i/(1 + η)``. ``self.w`` is Ψμ again afterwards.
+        Those of a block move, and bend, by ``c_i/(1 + η)``. ``self.w`` is Ψμ again afterwards.
         """
         eta = self.options.proximal
         if eta is None:  # small problems and hard constraints are as well conditioned without
@@ -385,16 +360,14 @@ class SoftBCFW(CertifiedSolver):
         )
 
     def _objectives(self, weights: Array, rounds: int) -> tuple[float, float]:
-        """``g`` and ``g_ρ`` of weights that were evaluated, with the messages of the marginals.
-
-        With ``rounds`` each example may have messages made for these weights instead.
-        """
+        """``g`` and ``g_ρ`` of evaluated weights; with ``rounds`` messages may be made for them."""
         half = 0.5 * float(weights @ weights)
-        hinge, penalty = self.terms[:, HINGE], 0.5 * self.kappa * self.terms[:, PENALTY]
+        kappa = 1.0 / self.rho
+        hinge, penalty = self.terms[:, HINGE], 0.5 * kappa * self.terms[:, PENALTY]
         if rounds > 0:
             refined = np.zeros_like(self.terms)
             self._evaluate(weights, refined, rounds)
-            other = 0.5 * self.kappa * refined[:, PENALTY]
+            other = 0.5 * kappa * refined[:, PENALTY]
             share = 0.0 if self.constrained else 1.0
             better = refined[:, HINGE] + share * other < hinge + share * penalty
             hinge = np.where(better, refined[:, HINGE], hinge)
@@ -417,8 +390,8 @@ class SoftBCFW(CertifiedSolver):
 
     def _soft_dual(self) -> float:
         """``f_ρ = Σ c_i·μ·l − ½‖w‖² − (ρ/2) Σ c_i‖δ_i‖² + …`` from the terms evaluated last."""
-        cap = self.form.cap
-        penalty = 0.5 * self.kappa * float(cap @ self.terms[:, PENALTY])
+        cap, kappa = self.form.cap, 1.0 / self.rho
+        penalty = 0.5 * kappa * float(cap @ self.terms[:, PENALTY])
         linear, centred = float(cap @ self.terms[:, LINEAR]), float(cap @ self.terms[:, CENTRE])
         return linear - 0.5 * float(self.w @ self.w) - penalty + centred
 
@@ -436,23 +409,19 @@ class SoftBCFW(CertifiedSolver):
         lower = self.rho / self.options.rho_factor
         if len(self.centre) > 0:
             self._move_centre(1.0)
-            self.terms[:, CENTRE] -= self.kappa * self.terms[:, PENALTY]
+            self.terms[:, CENTRE] -= 1.0 / self.rho * self.terms[:, PENALTY]
             lower = max(lower, self.balance)
         self.rho = lower
         self.value = self._soft_dual()
 
     def _move_centre(self, step: float) -> None:
-        """Move the centre by ``step`` times the way to the messages of this moment."""
         dual = self.at(self.w, self.form.cap)
         self.workers.map(
             lambda part, scratch: move_centre(self.problem, dual, part, step), self.active
         )
 
     def _bound_relaxation(self) -> None:
-        """A lower bound on the relaxation from marginals that agree.
-
-        Between them and the truth, which agrees with itself, the best point is taken.
-        """
+        """Bound the relaxation: the best point between the truth and marginals that agree."""
         weights = aligned_zeros(len(self.w))
         weights[:] = self.w
         add_weights(self.problem, self.at(weights, self.form.cap), True)
@@ -475,7 +444,6 @@ class SoftBCFW(CertifiedSolver):
         return relaxed if self.constrained else soft
 
     def dual(self) -> float:
-        """``f_ρ`` of the marginals."""
         return self.value
 
     def lower_bound(self) -> float:
@@ -483,7 +451,6 @@ class SoftBCFW(CertifiedSolver):
         return self.relaxed_bound if self.constrained else self.value
 
     def measures(self) -> dict[str, Any]:
-        """What history rows say beside the certificate."""
         return {"relaxed": self.best_relaxed, "fractional": self.fractional}
 
     def findings(self, weights: Array) -> dict[str, float]:
@@ -511,5 +478,4 @@ class SoftBCFW(CertifiedSolver):
         self.certify()
 
     def memory(self) -> Marginals:
-        """The marginals of all blocks."""
         return Marginals(self.mu, self.mass, self.centre)
