@@ -9,10 +9,10 @@ import pytest
 from scipy import sparse
 
 from hingeline import ChainSSVM
-from hingeline.core import parts
 from hingeline.core.blocks import add_planes
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers, plane_add, plane_loss, plane_score
+from hingeline.solvers import parts
 from hingeline.solvers.parts import SDMInParts
 from hingeline.structures import chain
 
@@ -123,7 +123,7 @@ def test_regrouping_changes_neither_weights_nor_dual(C: float, monkeypatch: Any)
             solver.sweep()
             solver.certify()
             # The same mass on whole outputs: feasible, and with the same weights and dual.
-            whole = parts.join_parts(compiled, form, solver.memory())
+            whole = solver.memory().join(compiled, form)
             sums = np.add.reduceat(whole.alpha, whole.slot)
             assert (sums <= form.cap * (1 + 1e-12)).all()
             w = np.zeros_like(solver.w)

@@ -9,7 +9,6 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline.core.formulations import Formulation
-from hingeline.core.parts import PartSet, join_parts
 from hingeline.core.primitives import Compiled
 
 
@@ -113,8 +112,8 @@ class DualMemory:
 
     def planes(self) -> Any:
         """The multipliers, those of parts joined to whole outputs."""
-        if isinstance(self.multipliers, PartSet):
-            self.multipliers = join_parts(self.compiled, self.form, self.multipliers)
+        if hasattr(self.multipliers, "join"):
+            self.multipliers = self.multipliers.join(self.compiled, self.form)
         return self.multipliers
 
     def same_kind(self, form: Formulation) -> bool:

@@ -1,25 +1,317 @@
-"""The sequential dual method where outputs fall apart: its blocks are parts of examples.
+"""The sequential dual method where outputs fall apart: its blocks are stretches of examples.
 
-See :mod:`hingeline.core.parts` for the parts, :mod:`hingeline.solvers.sdm` for the method. Passes
-decode whole examples; what is found inside a part is a plane of it at once, the rest waits until
-there is so much of it that new parts are worth making, or for the end of the pass.
+Where an output agrees with the truth, what lies before and after that place is independent in many
+structures: with the stretches s of y that differ from the truth, ``Δf(y) = Σ_s Δf(s)``, the loss
+likewise, and any choice of them is an output, too. The dual then depends on the multipliers of an
+example only through what each *part* has, a range of positions with at least one place between it
+and the next::
 
-It converges as the method on whole examples does: from some pass on, all of the most violated
-output enters the parts, where the largest hinges add up to no less than its own.
+    α(y) = Π_k p_k(y on part k) · cap   is feasible for any p_k ≥ 0, Σ p_k ≤ 1,   and has
+    w = Σ_k cap Σ_y p_k(y) Δf_k(y),     Σ α·b = Σ_k cap Σ_y p_k(y) l_k(y)
+
+So every part has a bound ``cap`` and planes of its own, and an example with m places of trouble
+needs a few planes for each instead of all 2^m combinations. Decoding and certificates look at whole
+examples as ever. Planes of a part show one true position on either side, where there is one, so
+that for the primitives a part is an example like any other: :attr:`.Compiled.stretch`.
+
+Parts are what planes with mass cover, newly made between passes: :func:`regroup`. They split where
+all planes agree with the truth, and join where one reaches over. The product above is not written
+down; to join parts, their masses are laid side by side, level by level: at most as many planes as
+both had, with the same marginals. Neither changes w or the dual.
+
+Passes decode whole examples; what is found inside a part is a plane of it at once, the rest waits
+until there is so much of it that new parts are worth making, or for the end of the pass. It
+converges as :mod:`hingeline.solvers.sdm` on whole examples does: from some pass on, all of the most
+violated output enters the parts, where the largest hinges add up to no less than its own.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline.core import parts
-from hingeline.core.blocks import WorkingSet, check_planes, empty_working_set, spread
-from hingeline.core.formulations import Formulation
+from hingeline._jit import by_reference, helper, kernel
+from hingeline.core.blocks import (
+    FIRST_CAPACITY,
+    FREE_SLOTS_ONLY,
+    WorkingSet,
+    check_planes,
+    copy_without_grams,
+    empty_working_set,
+    insert,
+    mark_full,
+    plane,
+    spread,
+)
+from hingeline.core.formulations import Formulation, most_violated_sum
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import PlaneSolver, carry_over
 from hingeline.solvers.sdm import SDM, Accelerator, Pair
+
+#: In the first passes decoding finds little that is right: the borders of parts are taken for right
+#: all the same, and so is a position after so many wrong ones in a row, so that parts stay short.
+LONGEST_AT_FIRST = 20
+FIRST_PASSES = 5
+
+
+@by_reference
+class Parts(NamedTuple):
+    """The parts of all examples, in order; positions are numbered through all examples."""
+
+    base: Array  # (n + 1,) int64: the positions of an example
+    gold: Array  # (positions,) int32: the true outputs
+    found: Array  # (positions,) int32: the truth, but for what was decoded and fits no part
+    waiting: Array  # (n,) int64: how many positions that are
+    start: Array  # (parts,) int64
+    stop: Array  # (parts,) int64
+    owner: Array  # (parts,) int64: its example
+    first: Array  # (n + 1,) int64: the parts of an example
+    shown: Array  # (parts,) int64: where its planes begin
+
+
+class PartSet(NamedTuple):
+    """The planes of parts, to go on from."""
+
+    ws: WorkingSet
+    start: Array
+    stop: Array
+
+    def join(self, compiled: Compiled, form: Formulation) -> WorkingSet:
+        """The planes of whole examples with the same marginals, without inner products."""
+        parts = place_parts(whole_examples(compiled), self.start, self.stop)[0]
+        scratch = np.zeros(compiled.scratch_size)
+        return regroup(compiled, form, self.ws, parts, 0, 0, scratch, join=True)[1]
+
+
+def whole_examples(compiled: Compiled) -> Parts:
+    """Every example as one part."""
+    base = np.concatenate([[0], np.cumsum(compiled.lengths)]).astype(np.int64)
+    assert compiled.truths is not None
+    n = compiled.n
+    whole = (base[:-1], base[1:], np.arange(n), np.arange(n + 1), base[:-1])
+    return Parts(base, compiled.truths, compiled.truths.copy(), np.zeros(n, dtype=np.int64), *whole)
+
+
+def place_parts(parts: Parts, start: Array, stop: Array) -> tuple[Parts, Array]:
+    """Other parts of the same examples, and the lengths of their planes."""
+    base = parts.base
+    owner = np.searchsorted(base, start, side="right") - 1
+    shown = np.maximum(start - 1, base[owner])
+    first = np.searchsorted(owner, np.arange(len(base)))
+    parts = parts._replace(start=start, stop=stop, owner=owner, first=first, shown=shown)
+    return parts, np.minimum(stop + 1, base[owner + 1]) - shown
+
+
+def restrict(form: Formulation, parts: Parts) -> Formulation:
+    """The formulation, every part being an example."""
+    return form._replace(cap=form.cap[parts.owner], ridge=form.ridge[parts.owner])
+
+
+def pose(compiled: Compiled, form: Formulation, parts: Parts) -> tuple[Any, Formulation]:
+    """The problem and the formulation whose examples are the parts."""
+    assert compiled.stretch is not None
+    return compiled.stretch(compiled.problem, parts.shown), restrict(form, parts)
+
+
+@kernel
+def find_stretches(
+    problem: Any,
+    form: Formulation,
+    stretches: Any,
+    inner: Formulation,
+    ws: WorkingSet,
+    parts: Parts,
+    order: Array,
+    w: Array,
+    longest: int,
+    clock: int,
+    patience: int,
+    scratch: Array,
+    violation: Array,
+) -> None:
+    """Decode the examples of ``order``, put what lies inside a part into its set, note the rest.
+
+    For hinges that are sums of score and loss; see :func:`hingeline.core.blocks.find_planes`.
+    """
+    for i in order:
+        violation[i] = 0.0
+        if form.cap[i] == 0.0:
+            continue
+        lo = parts.base[i]
+        length = parts.base[i + 1] - lo
+        y = np.empty(length, dtype=np.int32)
+        violation[i] = max(most_violated_sum(problem, form, i, w, 1.0, y), 0.0)
+        if violation[i] == 0.0:
+            continue
+        gold = parts.gold[lo : lo + length]
+        if longest > 0:
+            for k in range(parts.first[i], parts.first[i + 1]):
+                for t in (parts.start[k] - lo - 1, parts.stop[k] - lo):
+                    if 0 <= t < length:
+                        y[t] = gold[t]
+            run = 0
+            for t in range(length):
+                run = run + 1 if y[t] != gold[t] else 0
+                if run > longest:
+                    y[t] = gold[t]
+                    run = 0
+        for k in range(parts.first[i], parts.first[i + 1]):
+            a = parts.start[k] - lo
+            b = parts.stop[k] - lo
+            if (a > 0 and y[a - 1] != gold[a - 1]) or (b < length and y[b] != gold[b]):
+                continue
+            if np.any(y[a:b] != gold[a:b]):
+                s = parts.shown[k] - lo
+                insert(stretches, inner, ws, k, y[s : s + ws.length[k]], clock, patience, scratch)
+                y[a:b] = gold[a:b]
+        parts.waiting[i] = 0
+        for t in range(length):
+            parts.found[lo + t] = y[t]
+            parts.waiting[i] += y[t] != gold[t]
+
+
+@kernel
+def _cover(ws: WorkingSet, parts: Parts, since: int, covered: Array) -> None:
+    """Mark where a plane with mass, or one that had some since then, differs from the truth."""
+    for k in range(ws.used.shape[0]):
+        for j in range(ws.used[k]):
+            if ws.alpha[ws.slot[k] + j] > 0.0 or ws.stamp[ws.slot[k] + j] >= since:
+                y = plane(ws, k, j)
+                for t in range(parts.start[k], parts.stop[k]):
+                    if y[t - parts.shown[k]] != parts.gold[t]:
+                        covered[t] = True
+
+
+@helper
+def _write_stretch(
+    old: WorkingSet, before: Parts, c: int, j: int, parts: Parts, k: int, y: Array
+) -> bool:
+    """Plane j of the old part c inside part k; whether it differs nowhere else from the truth."""
+    z = plane(old, c, j)
+    inside = True
+    for t in range(before.start[c], before.stop[c]):
+        label = z[t - before.shown[c]]
+        if parts.start[k] <= t < parts.stop[k]:
+            y[t - parts.shown[k]] = label
+        elif label != parts.gold[t]:
+            inside = False
+    return inside
+
+
+@kernel
+def _fill_parts(
+    stretches: Any,
+    form: Formulation,
+    old: WorkingSet,
+    before: Parts,
+    sources: Array,
+    same: Array,
+    ws: WorkingSet,
+    parts: Parts,
+    clock: int,
+    scratch: Array,
+) -> None:
+    """Take over planes: part k overlaps with the old parts ``sources[k]`` to ``sources[k + 1]``."""
+    for k in range(ws.used.shape[0]):
+        a = sources[k, 0]
+        b = sources[k, 1]
+        if same[k]:
+            for j in range(ws.used[k]):
+                row = ws.gram_start[k] + j * ws.capacity[k]
+                at = old.gram_start[a] + j * old.capacity[a]
+                ws.gram[row : row + ws.used[k]] = old.gram[at : at + ws.used[k]]
+            continue
+        s = ws.slot[k]
+        lo = parts.shown[k]
+        gold = parts.gold[lo : lo + ws.length[k]]
+        y = np.empty(ws.length[k], dtype=np.int32)
+        # The masses of all sources from level 0 on, side by side: as far as no plane ends.
+        current = np.full(b - a, -1)
+        left = np.zeros(b - a)
+        while True:
+            y[:] = gold
+            step = np.inf
+            stamp = 0
+            for c in range(a, b):
+                p = c - a
+                while left[p] <= 0.0 and current[p] < old.used[c]:
+                    current[p] += 1
+                    if current[p] < old.used[c]:
+                        left[p] = old.alpha[old.slot[c] + current[p]]
+                if left[p] > 0.0:
+                    step = min(step, left[p])
+                    stamp = max(stamp, old.stamp[old.slot[c] + current[p]])
+                    _write_stretch(old, before, c, current[p], parts, k, y)
+            if step == np.inf:
+                break
+            j = insert(stretches, form, ws, k, y, stamp, FREE_SLOTS_ONLY, scratch)
+            if j >= 0:
+                ws.alpha[s + j] += step
+                ws.stamp[s + j] = max(ws.stamp[s + j], stamp)
+            for p in range(b - a):
+                left[p] -= min(step, left[p])
+        for c in range(a, b):
+            for j in range(old.used[c]):
+                p = old.slot[c] + j
+                y[:] = gold
+                if old.alpha[p] == 0.0 and _write_stretch(old, before, c, j, parts, k, y):
+                    insert(stretches, form, ws, k, y, old.stamp[p], FREE_SLOTS_ONLY, scratch)
+        y[:] = parts.found[lo : lo + ws.length[k]]
+        insert(stretches, form, ws, k, y, clock, FREE_SLOTS_ONLY, scratch)
+
+
+def regroup(
+    compiled: Compiled,
+    form: Formulation,
+    old: WorkingSet,
+    before: Parts,
+    clock: int,
+    patience: int,
+    scratch: Array,
+    join: bool = False,
+) -> tuple[Parts, WorkingSet, Array, Array]:
+    """Parts for the planes in use and for what decoding found; or all parts of an example joined.
+
+    Planes without mass that lie in no single new part are dropped. Also returns from which old part
+    on and up to which the new ones have their planes, and which are the same as before.
+    """
+    base = before.base
+    differs = before.found != before.gold
+    covered = differs | join
+    if not join:
+        _cover(old, before, clock - patience, covered)
+    # Maximal runs of covered positions, inside examples.
+    edge = np.zeros(len(covered) + 1, dtype=bool)
+    edge[base] = True
+    begins = covered.copy()
+    begins[1:] &= ~covered[:-1] | edge[1:-1]
+    ends = covered.copy()
+    ends[:-1] &= ~covered[1:] | edge[1:-1]
+    start, stop = np.flatnonzero(begins), np.flatnonzero(ends) + 1
+    parts, lengths = place_parts(before, start, stop)
+    a = np.searchsorted(before.stop, start, side="right")
+    b = np.searchsorted(before.start, stop, side="left")
+    n_differs = np.concatenate([[0], np.cumsum(differs)])
+    copies = not join and len(old.gram) > 0
+    same = (b - a == 1) & (n_differs[stop] == n_differs[start]) & copies
+    kept = np.flatnonzero(same)
+    same[kept] = (before.start[a[kept]] == start[kept]) & (before.stop[a[kept]] == stop[kept])
+    kept = np.flatnonzero(same)
+    known = np.concatenate([[0], np.cumsum(old.used)])
+    needed = np.maximum(known[b] - known[a] + 1, FIRST_CAPACITY)
+    capacity = 2 ** np.ceil(np.log2(needed)).astype(np.int64)
+    mark_full(old, clock, patience)
+    capacity[kept] = (old.capacity * np.where(old.wanted > 0, 2, 1))[a[kept]]
+    ws = empty_working_set(lengths, capacity, gram=not join)
+    copy_without_grams(old, a[kept], ws, kept)
+    sources = np.stack([a, b], axis=1)
+    posed = pose(compiled, form, parts)
+    fill = compiled.bind(_fill_parts)
+    fill(*posed, old, before, sources, same, ws, parts, clock, scratch)
+    before.found[:] = before.gold
+    before.waiting[:] = 0
+    return parts, ws, sources, same
 
 
 class SDMInParts(PlaneSolver):
@@ -42,27 +334,27 @@ class SDMInParts(PlaneSolver):
         self.lost = np.zeros_like(self.w)  # of the averaging sum, that of planes no longer there
         self.late: list[Array] = []  # examples with positions that wait for a part
         self.n_waiting = 0  # such positions
-        self.parts = parts.whole_examples(self.compiled)
+        self.parts = whole_examples(self.compiled)
         if isinstance(start, WorkingSet):
             self._set(self.parts, start, self.gaps)
             self.make_room()
         else:
             none = np.zeros(0, dtype=np.int64)
-            known = start or parts.PartSet(empty_working_set(none), none, none)
+            known = start or PartSet(empty_working_set(none), none, none)
             self._place(known, np.zeros(len(known.start)))
         self.add(self.ws.alpha, 1.0, self.w)
         self.plan_stages_by_sample()
 
-    def _set(self, new: parts.Parts, ws: WorkingSet, gaps: Array) -> None:
-        problem, form = parts.pose(self.compiled, self.form, new)
+    def _set(self, new: Parts, ws: WorkingSet, gaps: Array) -> None:
+        problem, form = pose(self.compiled, self.form, new)
         # No call in between, so that an interruption leaves all of it or nothing.
         self.parts, self.ws, self.gaps = new, ws, gaps
         self._problem, self._form = problem, form
 
-    def _place(self, known: parts.PartSet, gaps: Array) -> None:
+    def _place(self, known: PartSet, gaps: Array) -> None:
         """Take over planes of parts, after a check that they fit."""
         start, stop = known.start, known.stop
-        placed, lengths = parts.place_parts(self.parts, start, stop)
+        placed, lengths = place_parts(self.parts, start, stop)
         room = placed.base[placed.owner + 1] - stop
         apart = start[1:] > stop[:-1] - (placed.owner[1:] != placed.owner[:-1])
         if not ((start >= 0) & (start < stop) & (room >= 0)).all() or not apart.all():
@@ -72,7 +364,7 @@ class SDMInParts(PlaneSolver):
     def make_room(self) -> None:
         """Fit the parts to the planes in use and to what decoding found."""
         known = (self.ws, self.parts, self.clock, self.patience, self.workers.scratch[0])
-        new, ws, sources, same = parts.regroup(self.compiled, self.form, *known)
+        new, ws, sources, same = regroup(self.compiled, self.form, *known)
         gone = np.ones(len(self.gaps), dtype=bool)
         gone[sources[same, 0]] = False
         drift = np.where(np.repeat(gone, self.ws.capacity), self.ws.drift, 0.0)
@@ -87,11 +379,11 @@ class SDMInParts(PlaneSolver):
     @classmethod
     def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
         old = before.multipliers
-        if not isinstance(old, parts.PartSet) or not before.same_planes(compiled, form):
+        if not isinstance(old, PartSet) or not before.same_planes(compiled, form):
             return super().start_from(before, compiled, form)
         ws = WorkingSet(*(table.copy() for table in old.ws))
-        placed, _ = parts.place_parts(parts.whole_examples(compiled), old.start, old.stop)
-        known, now = parts.restrict(before.form, placed), parts.restrict(form, placed)
+        placed, _ = place_parts(whole_examples(compiled), old.start, old.stop)
+        known, now = restrict(before.form, placed), restrict(form, placed)
         ws.alpha[:] = carry_over(known, now, ws.alpha, ws.capacity)
         ws.drift[:] = 0.0
         ws.stamp[:] = 0
@@ -111,12 +403,12 @@ class SDMInParts(PlaneSolver):
         return self.compiled.size * shown / len(self.parts.gold)
 
     def by_block(self, form: Formulation) -> Formulation:
-        return self._form if form is self.form else parts.restrict(form, self.parts)
+        return self._form if form is self.form else restrict(form, self.parts)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
-        early = self.fresh and self.clock <= parts.FIRST_PASSES
-        longest = parts.LONGEST_AT_FIRST if early else 0
-        find = self.compiled.bind(parts.find_stretches)
+        early = self.fresh and self.clock <= FIRST_PASSES
+        longest = LONGEST_AT_FIRST if early else 0
+        find = self.compiled.bind(find_stretches)
         known = (self.compiled.problem, self.form, self._problem, self._form, self.ws, self.parts)
         asked = (self.w, longest, self.clock, patience)
         self.workers.map(
@@ -154,7 +446,7 @@ class SDMInParts(PlaneSolver):
         self.lost[:] = 0.0
 
     def memory(self) -> Any:
-        return parts.PartSet(self.ws, self.parts.start, self.parts.stop)
+        return PartSet(self.ws, self.parts.start, self.parts.stop)
 
     def tables(self) -> dict[str, Array]:
         own = {"start": self.parts.start, "stop": self.parts.stop}
@@ -165,5 +457,5 @@ class SDMInParts(PlaneSolver):
         start, stop, gaps, lost = (tables[n] for n in ("start", "stop", "part_gaps", "lost"))
         if not (start.dtype == stop.dtype == np.int64 and start.shape == stop.shape == gaps.shape):
             raise KeyError("start, stop and part_gaps of one shape")
-        self._place(parts.PartSet(ws, start, stop), gaps)
+        self._place(PartSet(ws, start, stop), gaps)
         self.lost[:] = lost
