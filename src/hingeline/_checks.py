@@ -61,8 +61,8 @@ def check_common(estimator: Any) -> None:
     if not isinstance(estimator.C, str):
         positive("C", estimator.C, infinite=True)
     elif estimator.C not in ("auto", "scale")[: 1 + estimator._takes_scale]:
-        known = "a number, 'auto'" + (" or 'scale'" if estimator._takes_scale else "")
-        raise ValueError(f"C must be {known}, got {estimator.C!r}.")
+        known = "a number, 'auto' or 'scale'" if estimator._takes_scale else "a number or 'auto'"
+        raise TypeError(f"C must be {known}, got {estimator.C!r}.")
     violators = estimator.violators
     if violators is not None and estimator.slack != "sum":
         what = f"violators={violators!r} belongs to slack='sum'"

@@ -188,7 +188,7 @@ def test_C_by_itself(folder):
     assert losses[model.C] == min(losses.values()) or next(iter(losses)) == model.C
     done("update", folder / "m.hinge", folder / "test.conll", "-m", folder / "n.hinge")
     assert hingeline.load(folder / "n.hinge").C == model.C
-    words = "C must be a number, 'auto' or 'scale', got 'best'"
+    words = "--C: must be a number, auto or scale, got 'best'"
     assert words in refused("train", folder / "train.conll", "-C", "best", "-m", folder / "x")
 
 

@@ -348,9 +348,9 @@ def test_C_by_the_scale_of_the_features(data: Any, intercept: bool) -> None:
     large = fit([1e3 * x for x in X], y, **params)
     assert pytest.approx(3e-6 / (np.concatenate(X) ** 2).sum(axis=1).mean(), rel=1e-4) == large.C_
     assert pickle.loads(pickle.dumps(model)).C_ == model.C_
-    with pytest.raises(TypeError, match="C must be a number, got 'scaled'"):
+    with pytest.raises(TypeError, match="C must be a number, 'auto' or 'scale', got 'scaled'"):
         fit(X, y, C="scaled")
-    with pytest.raises(TypeError, match="C must be a number, got 'scale'"):
+    with pytest.raises(TypeError, match="C must be a number or 'auto', got 'scale'"):
         MulticlassSSVM(C="scale").fit(X[0], y[0])
 
 

@@ -15,7 +15,7 @@ from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
 from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
-from hingeline.cli.train import make_encoder, parse_number
+from hingeline.cli.train import make_encoder, parse_C
 from hingeline.features.tables import TokenTable
 from hingeline.report.words import count_of
 
@@ -77,7 +77,7 @@ def semi(
         raise ValueError(f"{what}: pass --constraints FILE or --dev FILE.")
     file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
-        parse_number(C or "scale", float),
+        parse_C(C or "scale"),
         tol=tol,
         max_iter=max_iter,
         scheme=scheme,

@@ -91,7 +91,7 @@ def train(
     params: dict[str, Any] = {"tol": tol, "slack": slack, "solver": solver, "max_iter": max_iter}
     params |= {"max_time": max_time, "n_jobs": n_jobs, "random_state": seed}
     if C is not None:
-        params["C"] = parse_number(C, float)
+        params["C"] = parse_C(C)
     if loss is not None:
         params["loss"] = loss
     if nu is not None:
@@ -170,6 +170,14 @@ def parse_number(text: str | None, kind: type[int] | type[float]) -> Any:
     with suppress(ValueError):
         return None if text is None else kind(text)
     return text
+
+
+def parse_C(text: str) -> float | str:
+    """A number or a word that stands for one."""
+    value: float | str = parse_number(text, float)
+    what = f"--C: must be a number, auto or scale, got {text!r}."
+    require(not isinstance(value, str) or value in ("auto", "scale"), what)
+    return value
 
 
 def _check_checkpoint(

@@ -178,6 +178,9 @@ class OneLabel:
         counts = np.ones(len(mass), dtype=np.int64)
         return Multipliers(mass, self.whole.offset[self.k], mass, counts)
 
+    def by_block(self, form: Formulation) -> Formulation:
+        return form
+
     def planes_in_use(self) -> tuple[Array, Array]:
         return np.arange(len(self.sign)), np.ones(len(self.sign), dtype=np.int64)
 

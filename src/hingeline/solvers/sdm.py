@@ -228,6 +228,7 @@ class Accelerator:
         Linear algebra is some eight times faster than loops over planes. Small fits, which end soon
         in any case, should not have to compile the kernels of these steps.
         """
+        work = max(work, 1.0)
         return 25.0 * (0.2 + self.n_weights**3 / (24.0 * work)) + SMALL_FIT / work
 
     def _crawls(self, gap: float, work: float) -> bool:
