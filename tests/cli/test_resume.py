@@ -21,7 +21,7 @@ from hingeline.modelfile.files import read_header, read_model
 from marks import slow
 
 #: Some hundred passes, in a second or two with a checkpoint after each.
-LONG = ("-C", "1", "--tol", "1e-3")
+LONG = ("-C", "1", "--tol", "3e-4")
 KILLS = 10
 #: Seconds after which a process that should have got somewhere has not.
 PATIENCE = 300
