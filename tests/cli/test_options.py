@@ -188,6 +188,14 @@ def test_C_by_itself(folder):
     assert losses[model.C] == min(losses.values()) or next(iter(losses)) == model.C
     done("update", folder / "m.hinge", folder / "test.conll", "-m", folder / "n.hinge")
     assert hingeline.load(folder / "n.hinge").C == model.C
+    dev = ("--dev", folder / "test.conll", "--grid", "1,2")
+    target = ("-m", folder / "x")
+    assert "leave --C out" in refused("train", folder / "train.conll", "-C", "1", *dev, *target)
+    write(folder / "rows.svm", svmlight(TRAIN))
+    assert "--C: scale is for" in refused("train", folder / "rows.svm", "-C", "scale", *target)
+    dev = ("--dev", folder / "test.conll")
+    both = (folder / "train.conll", "--unlabelled", folder / "test.conll", *dev)
+    assert "--C: auto is for train" in refused("semi", *both, "-C", "auto", *target)
     words = "--C: must be a number, auto or scale, got 'best'"
     assert words in refused("train", folder / "train.conll", "-C", "best", "-m", folder / "x")
 

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from typer import Option
 
 from hingeline import ChainSSVM, SemiSupervisedSSVM
+from hingeline._checks import require
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
@@ -75,6 +76,7 @@ def semi(
     if constraints is None and rule == "violations":
         what = "without --constraints there are no violations to choose a step by"
         raise ValueError(f"{what}: pass --constraints FILE or --dev FILE.")
+    require(C != "auto", "--C: auto is for train; give a number, or scale.")
     file = files.open_training(data, format, ["unlabelled"])
     base = ChainSSVM(
         parse_C(C or "scale"),

@@ -91,6 +91,7 @@ def train(
     params: dict[str, Any] = {"tol": tol, "slack": slack, "solver": solver, "max_iter": max_iter}
     params |= {"max_time": max_time, "n_jobs": n_jobs, "random_state": seed}
     if C is not None:
+        require(not values, "--grid names the values of C: leave --C out.")
         params["C"] = parse_C(C)
     if loss is not None:
         params["loss"] = loss
@@ -106,6 +107,8 @@ def train(
         params |= {"rescale": rescale, "violators": parse_number(violators, int)}
         flat = file.format.kind == "flat"
         estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
+    scales = estimator.C != "scale" or isinstance(estimator, ChainSSVM)
+    require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
     features = make_encoder(file.format.name, template, min_count, hash_bits)
     encoder = None if features is None else clone(features)

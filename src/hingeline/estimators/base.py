@@ -291,7 +291,7 @@ class BaseSSVM:
     max_iter : int, default=1000
         Passes over the data at most.
     max_time : float, optional
-        Seconds at most.
+        Seconds at most, of each fit where ``C="auto"`` or ``nu="auto"`` makes several.
     warm_start : bool, default=False
         Start from the multipliers of the previous fit if the data are the same.
     n_jobs : int, optional
