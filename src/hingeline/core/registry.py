@@ -37,7 +37,7 @@ MODULES = {
 def _classes(module: str) -> list[Any]:
     path = f"hingeline.solvers.{module}"
     own = (v for v in vars(import_module(path)).values() if getattr(v, "__module__", "") == path)
-    return [value for value in own if isinstance(value, type) and "slacks" in vars(value)]
+    return [value for value in own if isinstance(value, type) and hasattr(value, "slacks")]
 
 
 def declared(name: str) -> Iterator[Any]:

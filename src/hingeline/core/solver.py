@@ -75,7 +75,7 @@ class CertifiedSolver(ABC):
     they count ``visits`` and provide what stands under "Multipliers" below.
     """
 
-    # Declarations; a class that states its slacks is registered.
+    # Declarations; a class that has slacks is registered.
     name: ClassVar[str]
     slacks: ClassVar[tuple[str, ...]]
     rescalings: ClassVar[tuple[str, ...]] = RESCALINGS

@@ -34,7 +34,7 @@ that of the relaxation. It goes down to ``2ε Σ_i c_i Σ_blocks log(states)`` a
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -296,7 +296,7 @@ class DLPW(CertifiedSolver):
     """Dual losses; see the head of this module."""
 
     name = "dlpw"
-    slacks: ClassVar[tuple[str, ...]] = ("max",)
+    slacks = ("max",)
     rescalings = ("margin",)
     decodes = False
     soft_only = "it descends on the price of slack"
@@ -431,7 +431,6 @@ class SmoothDLPW(DLPW):
     """Dual losses with soft maxima; see the head of this module."""
 
     name = "dlpw-smooth"
-    slacks = ("max",)
 
     @dataclass(frozen=True)
     class Options(DLPW.Options):
