@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ import pytest
 
 import hingeline
 from hingeline.core import registry
-from test_layers import PACKAGE, imports_of, modules_of
+from test_layers import PACKAGE, ROOT, imports_of, modules_of
 
 ESTIMATORS = [
     name
@@ -47,6 +48,25 @@ def test_no_base_class_of_estimators_has_a_single_subclass():
     bases = {base for cls in classes for base in bases_of(cls)}
     for base in bases:
         assert sum(issubclass(cls, base) for cls in classes) > 1, base
+
+
+def test_a_class_with_one_subclass_is_used_itself():
+    """As a solver, as a public name, or because something makes one."""
+    modules = modules_of(PACKAGE)
+    texts = (file.read_text(encoding="utf-8") for file in modules.values())
+    code = "".join(re.sub(r"^class .*", "", text, flags=re.MULTILINE) for text in texts)
+    used = {solver for name in registry.MODULES for solver in registry.declared(name)}
+    used |= {getattr(hingeline.baselines, name) for name in hingeline.baselines.__all__}
+    for name in modules:
+        if name not in (ROOT, "__main__"):
+            importlib.import_module(f"hingeline.{name}")
+    for name in modules:
+        for cls in vars(sys.modules.get(f"hingeline.{name}", hingeline)).values():
+            if inspect.isclass(cls) and cls.__module__ == f"hingeline.{name}":
+                below = [c.__module__ for c in type.__subclasses__(cls)]
+                single = sum(module.startswith("hingeline.") for module in below) == 1
+                made = re.search(rf"\b{cls.__name__}\(", code)
+                assert not single or cls in used or made, cls
 
 
 # Rule 2: declarations live with the declared ----------------------------------------------------
