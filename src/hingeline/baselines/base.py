@@ -70,10 +70,8 @@ class Baseline(FewLabelsEstimator):
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model
         if data.first == data.n:
-            raise ValueError(
-                "y has labels for all sequences: mark unlabelled ones with None, or fit "
-                f"{type(model).__name__} itself."
-            )
+            what = "y has labels for all sequences: mark unlabelled ones with None"
+            raise ValueError(f"{what}, or fit {type(model).__name__} itself.")
         penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
         if penalties.predicates:
             raise ValueError(

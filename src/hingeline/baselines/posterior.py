@@ -35,8 +35,7 @@ from hingeline.estimators.crf import ChainCRF
 from hingeline.semisupervised.starting import PartlyLabelled
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 
-#: From the posterior of the model to almost a single labelling.
-TEMPERATURES = (1.0, 0.5, 0.2, 0.1)
+TEMPERATURES = (1.0, 0.5, 0.2, 0.1)  # From the posterior of the model to almost a single labelling.
 
 
 @dataclass(eq=False, repr=False)

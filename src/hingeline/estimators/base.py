@@ -264,8 +264,7 @@ def refuse_overflow(problem: Any, price: float) -> None:
             )
 
 
-#: A dense (examples, outputs) table of multipliers may take this much memory.
-ENUMERATED_MB = 1024
+ENUMERATED_MB = 1024  # A dense (examples, outputs) table of multipliers may take this much memory.
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

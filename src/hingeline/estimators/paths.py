@@ -21,14 +21,10 @@ from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.nu import hold_out, positive_part
 from hingeline.solvers.nu import TIE, Margins
 
-#: Points of a path where none are named.
-N_POINTS = 10
-#: ``C="auto"`` goes so many half decades up or down.
-MOST_STEPS = 5
-#: A gain counts above so many standard errors.
-ERRORS = 1.5
-#: Its fits need not be better than this.
-TRIAL_TOL = 0.05
+N_POINTS = 10  # Points of a path where none are named.
+MOST_STEPS = 5  # ``C="auto"`` goes so many half decades up or down.
+ERRORS = 1.5  # A gain counts above so many standard errors.
+TRIAL_TOL = 0.05  # Its fits need not be better than this.
 LEAST_PASSES = 5
 
 

@@ -119,10 +119,8 @@ def check_margin_base(model: Any) -> None:
             use = f"use {name}={able!r}"
             raise ValueError(f"base's {name}={value!r} does not suit unlabelled sequences: {use}.")
     if model._zero_one:
-        raise ValueError(
-            f"base's loss={model.loss!r} does not suit unlabelled sequences: use a loss "
-            "that is a sum over tokens."
-        )
+        what = f"base's loss={model.loss!r} does not suit unlabelled sequences"
+        raise ValueError(f"{what}: use a loss that is a sum over tokens.")
     one_of("base's solver", model.solver, ("auto", "sdm"))
     if model.C != "scale":
         positive("base's C", model.C)
@@ -242,10 +240,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if self.max_sweeps != 0:
             positive("max_sweeps", self.max_sweeps, integer=True)
         elif self.start == "viterbi" or self.order == "random" or self.max_switches is not None:
-            raise ValueError(
-                "start='viterbi', order='random' and max_switches are for label switching: set "
-                "max_sweeps to 1 or more."
-            )
+            what = "start='viterbi', order='random' and max_switches are for label switching"
+            raise ValueError(f"{what}: set max_sweeps to 1 or more.")
         if self.max_switches is not None:
             positive("max_switches", self.max_switches, integer=True)
         if self.select is not None:

@@ -41,8 +41,7 @@ from hingeline.inference.chain import (
 )
 from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores, promises
 
-#: A switch must lower the objective by more than this share of its terms.
-SWITCH_ROUNDING = 1e-10
+SWITCH_ROUNDING = 1e-10  # A switch must lower the objective by more than this share of its terms.
 
 
 class Switching(NamedTuple):

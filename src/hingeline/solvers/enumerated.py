@@ -50,8 +50,7 @@ from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.sdm import Accelerator, Pair
 
-#: Multipliers may miss the bound of their sum by this share of it.
-CAP_ROUNDING = 1e-12
+CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
 
 
 @finite_helper

@@ -90,8 +90,7 @@ from hingeline.solvers.sdm import SDM, Accelerator
 
 
 SCHEDULES = ("improved", "published")
-#: With ``"all"``, so many outputs more than are known are looked at in a sweep.
-BEYOND = 16
+BEYOND = 16  # With ``"all"``, so many outputs more than are known are looked at in a sweep.
 #: The first number of outputs that a certificate looks at; doubled until none is violated.
 FIRST = 64
 

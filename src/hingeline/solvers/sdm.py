@@ -151,15 +151,13 @@ register_rule(Pair, _step)
 # dual rises, so the dual never falls. J. Moré, G. Toraldo, *On the solution of large quadratic
 # programming problems with bound constraints* (1991) is the scheme.
 
-#: Multiplications and additions that take no time worth saving.
-SMALL_FIT = 3e7
+SMALL_FIT = 3e7  # Multiplications and additions that take no time worth saving.
 #: With this few multipliers the step costs next to nothing, where planes are light, too.
 SMALL = 200
 SMALL_PLANE = 2000
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
 SLOW = 1.0 / 200.0
-#: Steps in a row on small problems; each may run into a bound.
-ROUNDS = 30
+ROUNDS = 30  # Steps in a row on small problems; each may run into a bound.
 
 
 class Accelerator:

@@ -68,8 +68,7 @@ from hingeline.structures.graph_blocks import (
     variable_loss,
 )
 
-#: Entries of the steps' state.
-STEPS, TOTAL, MASS, FIRST = range(4)
+STEPS, TOTAL, MASS, FIRST = range(4)  # Entries of the steps' state.
 #: What makes a block of messages: a variable with its factors, a factor, or the first in graphs of
 #: binary pairs only.
 VARIABLES, FACTORS, PAIRS = range(3)
@@ -286,10 +285,8 @@ def add_soft_marginals(
     return linear
 
 
-#: Examples that the noise of steps is judged by.
-NOISE_SAMPLE = 32
-#: Rounds of messages for weights that are to be certified.
-CERTIFYING_ROUNDS = 3
+NOISE_SAMPLE = 32  # Examples that the noise of steps is judged by.
+CERTIFYING_ROUNDS = 3  # Rounds of messages for weights that are to be certified.
 
 
 class DLPW(CertifiedSolver):

@@ -98,20 +98,15 @@ from hingeline.structures.graph_blocks import (
 STEPS, SAMPLING = ("exact", "plain"), ("permutation", "random", "gap")
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
-#: ρ by default, over the mean loss of a wrong label.
-DEFAULT_RHO = 0.3
+DEFAULT_RHO = 0.3  # ρ by default, over the mean loss of a wrong label.
 #: Units drawn at a time, and parts of a pass that goes by gaps.
 UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
-#: Pairs of binary variables in a unit.
-PAIRS_TOGETHER = 64
+PAIRS_TOGETHER = 64  # Pairs of binary variables in a unit.
 #: Seconds of exact decoding that a look at the structured hinge may cost, about.
 LOOK_SECONDS = 0.0105
-#: Iterates of a pass that enter the average.
-AVERAGED_ITERATES = 32
-#: Sweeps before proximal ones: far from the optimum plain steps gain more.
-PLAIN_SWEEPS = 3
-#: η by default, over c_i·ρ, and at most.
-PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0
+AVERAGED_ITERATES = 32  # Iterates of a pass that enter the average.
+PLAIN_SWEEPS = 3  # Sweeps before proximal ones: far from the optimum plain steps gain more.
+PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0  # η by default, over c_i·ρ, and at most.
 
 
 class Marginals(NamedTuple):
