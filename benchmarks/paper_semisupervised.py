@@ -8,9 +8,13 @@ data for the supervised models, and the others take it from there; DASO and post
 have a fixed one (`semisupervised_tasks.py`).
 Log-linear models predict the most probable label of every token, which suits the measure; the most
 probable labelling is given as ``test_viterbi``. `--features`: citations with features of
-neighbours, in result files of their own. `trans-learned`: with the weights that ours learns.
+neighbours, in result files of their own. `--costs scale`: every structural SVM with its default
+parameters, in result files of their own, too. `trans-learned`: with the weights that ours learns;
+`trans-default`: with its default C_u and rounds.
 `--part umass`: the same for another collection of citations, of which 1,000 lose their labels.
 `--part seminars`: announcements of seminars in place of the paper's apartments, token F1 by field.
+`--part features`, `--part annealed`: sets of features, and settings of DASO, on the development
+data of citations, without a look at test scores.
 `--part figures`: objective and accuracy against C_u, as figures 1 and 2, from the result files.
 
 Results are written after every run and `--resume` goes on from there. Of ours three choices of the
@@ -47,9 +51,11 @@ from hingeline.semisupervised.annealing import choose_by_violations
 from semisupervised_tasks import (
     AS_PRINTED,
     FEATURES,
+    Annealed,
     Part,
     Run,
     accuracy,
+    annealed,
     baseline,
     citations,
     crf,
@@ -61,7 +67,8 @@ from semisupervised_tasks import (
     umass,
 )
 
-SYSTEMS = ("sdm", "ours", "printed", "crf", "codl", "trans", "trans-learned", "pr", "daso")
+SYSTEMS = ("sdm", "ours", "printed", "crf", "codl", "trans", "trans-default", "trans-learned",
+           "pr", "daso")  # fmt: skip
 SIZES = {"citations": (5, 20, 300), "umass": (5, 10, 20), "seminars": (5, 25)}
 #: Table 2: baseline CRF and SDM, DASO, SSVM-SDM, PR, CODL, Trans-SSVM.
 PAPER = {
@@ -120,7 +127,7 @@ def supervised(run: Run, part: str, system: str, costs: Any, n_jobs: int) -> Row
     return {"C": costs[best], "dev": dev, "C_tried": list(costs)} | of_test(run, part, models[best])
 
 
-def ours(run: Run, part: str, C: float, n_jobs: int, options: dict[str, Any]) -> Row:
+def ours(run: Run, part: str, C: Any, n_jobs: int, options: dict[str, Any]) -> Row:
     """The annealing path and its three choices."""
     model = semi_supervised(run, C, n_jobs, **options)
     key = KEYS[part]
@@ -150,12 +157,13 @@ def ours(run: Run, part: str, C: float, n_jobs: int, options: dict[str, Any]) ->
     }  # fmt: skip
 
 
-def compared(run: Run, part: str, system: str, C: float, n_jobs: int) -> Row:
-    """A baseline, its best round on the development data."""
+def compared(run: Run, part: str, system: str, C: Any, n_jobs: int) -> Row:
+    """A baseline, its best round on the development data, and its last one, without labels."""
     model = baseline(run, system, C, n_jobs)
     models = model.round_models_
     best, dev = best_of(run, part, models)
     row = {"C": model.base_.C, "dev": dev, "round": best, "rounds": len(models)}
+    row["test_last"] = scores(run.test, part, models[-1])
     return row | of_test(run, part, models[best])
 
 
@@ -163,6 +171,7 @@ def measure(part: str, options: argparse.Namespace) -> list[Row]:
     """All runs that are asked for and not there yet."""
     other = part == "citations" and options.features != "plain"
     name = f"few_labels_{part}" + f"_{options.features.replace(' ', '_')}" * other
+    name += "_default" * (options.costs == ["scale"])
     rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
     done = {(row["labelled"], row["partition"], row["system"]): row for row in rows}
     names = ["published"] if options.published else options.partitions
@@ -188,6 +197,61 @@ def measure(part: str, options: argparse.Namespace) -> list[Row]:
     return rows
 
 
+#: What DASO was tried with, from one setting on which the others change a thing.
+ANNEALED = {
+    "as run": Annealed(),
+    "corpus": Annealed(rules="corpus"),
+    "learned": Annealed(rules="learned"),
+    "learned, C 3": Annealed(C=3.0, weights=(0.3,), rules="learned"),
+    "learned, C 30": Annealed(C=30.0, weights=(0.03,), rules="learned"),
+    "learned, weight 0.03": Annealed(weights=(0.03,), rules="learned"),
+    "learned, weight 0.3": Annealed(weights=(0.3,), rules="learned"),
+    "learned, weight 1": Annealed(weights=(1.0,), rules="learned"),
+    "learned, falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3), "learned"),
+    "learned, 4 rounds": Annealed(rules="learned", rounds=4),
+    "corpus, falling": Annealed(10.0, (1.0, 0.5, 0.2), (0.03, 0.1, 0.3), "corpus"),
+    "learned, hot": Annealed(10.0, (4.0, 2.0, 1.0, 0.5), (0.003, 0.01, 0.03, 0.1), "learned"),
+}
+
+
+def search(options: argparse.Namespace) -> None:
+    """Sets of features, or settings of DASO, on the development data; nothing is tested."""
+    of_features = options.part == "features"
+    name = f"few_labels_search_{options.part}"
+    rows: list[Row] = kept_rows(name, quick=options.quick) if options.resume else []
+    done = {(row["setting"], row["labelled"], row["partition"]) for row in rows}
+    known = [n for n in FEATURES if n != "seminars"] if of_features else list(ANNEALED)
+    sizes = options.sizes or [20]
+    for setting, size, seed in product(options.settings or known, sizes, options.partitions):
+        if (setting, size, seed) in done:
+            continue
+        run = citations(size, seed, setting if of_features else options.features)
+        row: Row = {"setting": setting, "labelled": size, "partition": seed}
+        if of_features:
+            models = [ssvm(C, options.n_jobs).fit(*run.train.pair) for C in options.costs]
+            best, row["supervised"] = best_of(run, "citations", models)
+            model, seconds = timed(semi_supervised, run, options.costs[best], options.n_jobs)
+            models = model.step_models_
+        else:
+            model, seconds = timed(annealed, run, ANNEALED[setting], options.n_jobs)
+            models = model.round_models_
+            row |= {"features": options.features, "settings": ANNEALED[setting]._asdict()}
+        row["rounds"] = [scores(run.dev, "citations", m)["accuracy"] for m in models]
+        row |= {"dev": max(row["rounds"]), "cpu_seconds": seconds.cpu}
+        console.print(f"{setting}, {size} labelled, partition {seed}: {row['dev']:.2f}")
+        rows.append(row)
+        write_results(name, rows, quick=options.quick)
+    lines = []
+    for setting, size in product(dict.fromkeys(row["setting"] for row in rows), sizes):
+        mine = [r for r in rows if (r["setting"], r["labelled"]) == (setting, size)]
+        if mine:
+            first = statistics.mean(r.get("supervised", r["rounds"][0]) for r in mine)
+            best = statistics.mean(r["dev"] for r in mine)
+            lines.append([setting, str(size), f"{first:.2f}", f"{best:.2f}", str(len(mine))])
+    columns = ("setting", "labelled", "supervised", "dev", "partitions")
+    print_table("development accuracy", columns, lines)
+
+
 def _run_one(
     run: Run, part: str, system: str, size: int, done: Any, options: argparse.Namespace
 ) -> tuple[Row, Timing]:
@@ -195,7 +259,7 @@ def _run_one(
         costs = CRF_COSTS if system == "crf" else options.costs
         return timed(supervised, run, part, system, costs, options.n_jobs)
     known = done.get((size, run.name, "sdm"))
-    C = known["C"] if known else 1.0
+    C = known["C"] if known else options.costs[-1]
     if system in ("ours", "printed"):
         given: dict[str, Any] = dict(AS_PRINTED) if system == "printed" else {}
         if system == "ours" and options.schedule:
@@ -209,6 +273,7 @@ def tables(part: str, rows: list[Row]) -> None:
     key = KEYS[part]
     ways = {"ours": ["test", "test_dev", "test_best", "test_constrained"], "printed": ["test"]}
     ways |= {name: ["test", "test_viterbi"] for name in ("crf", "pr", "daso")}
+    ways |= {name: ["test", "test_last"] for name in SYSTEMS if name.startswith("trans")}
     lines = []
     for size in sorted({row["labelled"] for row in rows}):
         for system in SYSTEMS:
@@ -219,9 +284,12 @@ def tables(part: str, rows: list[Row]) -> None:
                 and row["system"] == system
                 and row["partition"] != "published"
             ]
-            for way in ways.get(system, ["test"]) if mine else []:
-                values = [row[way][key] for row in mine]
-                segments = [row[way].get("segments", float("nan")) for row in mine]
+            for way in ways.get(system, ["test"]):
+                found = [row[way] for row in mine if way in row]
+                if not found:
+                    continue
+                values = [one[key] for one in found]
+                segments = [one.get("segments", float("nan")) for one in found]
                 spread = statistics.stdev(values) if len(values) > 1 else float("nan")
                 paper = PAPER.get(size, {}).get(system) if part == "citations" else None
                 lines.append(
@@ -275,22 +343,33 @@ def figures(quick: bool) -> None:
         console.print(f"written: results/{target.name}")
 
 
+def _cost(text: str) -> Any:
+    return text if text == "scale" else float(text)
+
+
 def main() -> None:
     """Run the parts asked for."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--part", choices=(*SIZES, "figures"), required=True)
+    parts = (*SIZES, "figures", "features", "annealed")
+    parser.add_argument("--part", choices=parts, required=True)
+    parser.add_argument("--settings", nargs="+", help="what to search; everything by default")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of labelled sequences")
     parser.add_argument("--partitions", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--published", action="store_true", help="the published split instead")
     parser.add_argument("--features", choices=tuple(FEATURES), default="plain")
-    parser.add_argument("--costs", type=float, nargs="+", default=list(COSTS), help="C to try")
+    parser.add_argument(
+        "--costs", type=_cost, nargs="+", default=list(COSTS), help='C to try; "scale": the default'
+    )
     parser.add_argument("--schedule", type=float, nargs="+", help="C_u of ours")
     parser.add_argument("--resume", action="store_true", help="keep the runs in the result file")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     if options.part == "figures":
         figures(options.quick)
+        return
+    if options.part in ("features", "annealed"):
+        search(options)
         return
     if options.quick:
         options.sizes, options.partitions, options.schedule = [5], [0], [1.0]

@@ -23,7 +23,7 @@ import numpy as np
 
 from hingeline import ChainCRF, ChainSSVM, SemiSupervisedSSVM
 from hingeline.baselines import CODL, DASO, PosteriorRegularization, TransductiveSSVM
-from hingeline.constraints import learn_constraints, load_constraints
+from hingeline.constraints import ChangeOnlyAt, learn_constraints, load_constraints
 from hingeline.evaluation.metrics import span_f1_score
 from hingeline.features import TokenTable
 from hingeline.semisupervised.annealing import PRINTED
@@ -90,31 +90,62 @@ def shape(word: str) -> str:
     return "".join(kinds)
 
 
-#: What is seen of neighbours: how far away their words and their marks, and whether shapes, too.
+class Seen(NamedTuple):
+    """What is seen beyond a token's own word and marks: of neighbours, how far away."""
+
+    words: int = 0
+    marks: int = 0
+    signs: int = 0  # which punctuation mark it is, where it is one
+    shapes: int = -1  # 0: of the token itself
+    pair: bool = False  # the word together with the one before
+    last_sign: bool = False  # the nearest punctuation marks on either side, however far
+
+
 FEATURES = {
-    "plain": (0, 0, False),
-    "marks": (0, 1, False),
-    "wide marks": (0, 2, False),
-    "context": (1, 1, True),
-    "seminars": (2, 0, False),
+    "plain": Seen(),
+    "marks": Seen(marks=1),
+    "wide marks": Seen(marks=2),
+    "wider marks": Seen(marks=3),
+    "signs": Seen(marks=1, signs=1),
+    "wide signs": Seen(marks=2, signs=2),
+    "wider signs": Seen(marks=3, signs=3),
+    "signs and shape": Seen(marks=2, signs=2, shapes=0),
+    "shapes": Seen(marks=1, shapes=1),
+    "wide shapes": Seen(marks=2, shapes=2),
+    "nearest signs": Seen(marks=1, signs=1, last_sign=True),
+    "wide nearest signs": Seen(marks=2, signs=2, shapes=0, last_sign=True),
+    "context": Seen(words=1, marks=1, shapes=0, pair=True),
+    "seminars": Seen(words=2),
 }
 
 
 def token_features(words: Sequence[str], features: str) -> list[list[str]]:
     """Attributes of every token, those of neighbours as the set of features says."""
-    near, marked, more = FEATURES[features]
+    seen = FEATURES[features]
     low = [word.lower() for word in words]
+    looks = [marks(word) for word in words]
+    reach = max(seen[:4])
     rows = []
     for t, word in enumerate(low):
-        row = [f"w={word}", f"p={word[:3]}", f"s={word[-3:]}", *marks(words[t])]
-        for d in range(-max(near, marked), max(near, marked) + 1):
+        row = [f"w={word}", f"p={word[:3]}", f"s={word[-3:]}", *looks[t]]
+        for d in range(-reach, reach + 1):
             if d and 0 <= t + d < len(low):
-                row += [f"w{d}={low[t + d]}"] if abs(d) <= near else []
-                row += [f"{mark}{d}" for mark in marks(words[t + d]) if abs(d) <= marked]
-            elif d and abs(d) <= marked:
+                row += [f"w{d}={low[t + d]}"] if abs(d) <= seen.words else []
+                row += [f"{mark}{d}" for mark in looks[t + d] if abs(d) <= seen.marks]
+                if abs(d) <= seen.signs and "punctuation" in looks[t + d]:
+                    row.append(f"sign{d}={words[t + d]}")
+                if abs(d) <= seen.shapes:
+                    row.append(f"shape{d}={shape(words[t + d])}")
+            elif d and abs(d) <= seen.marks:
                 row.append(f"w{d}: none")
-        if more:
-            row += [f"shape={shape(words[t])}", f"pair={low[t - 1] if t else ''} {word}"]
+        if seen.shapes >= 0:
+            row.append(f"shape={shape(words[t])}")
+        if seen.pair:
+            row.append(f"pair={low[t - 1] if t else ''} {word}")
+        if seen.last_sign:
+            for side, numbers in (("<", range(t - 1, -1, -1)), (">", range(t + 1, len(low)))):
+                near = (words[s] for s in numbers if "punctuation" in looks[s])
+                row.append(f"{side}{next(near, '')}")
         rows.append(row)
     return rows
 
@@ -198,11 +229,18 @@ def umass(size: int, seed: int) -> Run:
 
 
 def seminars(size: int, number: int) -> Run:
-    """One of five splits; the first 50 unlabelled documents keep their labels as dev data."""
+    """One of five splits; the first 50 unlabelled documents keep their labels as dev data.
+
+    Other numbers are seeds of random splits of the same sizes.
+    """
     data = load_seminars()
-    labelled, unlabelled, test = (
-        _part(*_columns(table), "seminars") for table in data.split(number)
-    )
+    parts: Any = data.documents
+    if number < data.roles.shape[1]:
+        parts = data.split(number)
+    else:
+        order = np.random.default_rng(number).permutation(len(data.names))
+        parts = [parts[numbers] for numbers in np.split(order, [25, 340])]
+    labelled, unlabelled, test = (_part(*_columns(table), "seminars") for table in parts)
     return Run(
         str(number),
         Part(*(column[:size] for column in labelled)),
@@ -226,15 +264,18 @@ def accuracy(true: Any, predicted: Any) -> float:
 
 
 def segment_f1(true: Any, predicted: Any) -> float:
-    """F1 of whole segments, in per cent: runs of one label, or what IOB2 tags mark."""
+    """F1 of whole segments, in per cent: runs of a label that is not O, or what IOB2 tags mark."""
 
     def tags(labels: Any) -> list[str]:
         y = [str(label) for label in labels]
         begins = [t == 0 or y[t] != y[t - 1] for t in range(len(y))]
-        plain = [f"{'B' if b else 'I'}-{label}" for b, label in zip(begins, y, strict=True)]
-        return y if y[0] == "O" or y[0][:2] == "B-" else plain
+        plain = zip(begins, y, strict=True)
+        return [a if a == "O" else f"{'B' if b else 'I'}-{a}" for b, a in plain]
 
-    given, found = [tags(y) for y in true], [tags(y) for y in predicted]
+    tagged = any(label.startswith("B-") for y in true for label in y)
+    given, found = (
+        list(map(list, ys)) if tagged else list(map(tags, ys)) for ys in (true, predicted)
+    )
     return 100.0 * span_f1_score(given, found, scheme="IOB2")
 
 
@@ -252,9 +293,10 @@ def field_f1(true: Any, predicted: Any) -> dict[str, float]:
 # --- systems ---------------------------------------------------------------------------------
 
 
-def ssvm(C: float, n_jobs: int = 1) -> ChainSSVM:
-    """The supervised structural SVM."""
-    return ChainSSVM(C=C, tol=0.05, random_state=0, n_jobs=n_jobs)
+def ssvm(C: Any, n_jobs: int = 1) -> ChainSSVM:
+    """The supervised structural SVM; with ``C="scale"`` as it is by default."""
+    tol = 0.01 if C == "scale" else 0.05
+    return ChainSSVM(C=C, tol=tol, random_state=0, n_jobs=n_jobs)
 
 
 def crf(C: float, n_jobs: int = 1) -> ChainCRF:
@@ -262,7 +304,7 @@ def crf(C: float, n_jobs: int = 1) -> ChainCRF:
     return ChainCRF(C=C, tol=0.01, max_iter=150, n_jobs=n_jobs)
 
 
-def semi_supervised(run: Run, C: float, n_jobs: int, **options: Any) -> SemiSupervisedSSVM:
+def semi_supervised(run: Run, C: Any, n_jobs: int, **options: Any) -> SemiSupervisedSSVM:
     """Ours, fitted: as it is by default."""
     X, y, words = run.both()
     given = {"classes": run.classes, "random_state": 0, **options}
@@ -280,7 +322,7 @@ AS_PRINTED = {
 }
 
 
-def baseline(run: Run, system: str, C: float, n_jobs: int) -> Any:
+def baseline(run: Run, system: str, C: Any, n_jobs: int) -> Any:
     """One of the systems compared, fitted; its best round on the development data is kept.
 
     C is that of the structural SVM. The log-linear systems have C = 10 and a weight of 1 for an
@@ -294,11 +336,43 @@ def baseline(run: Run, system: str, C: float, n_jobs: int) -> Any:
         "pr": lambda: PosteriorRegularization(crf(10.0, n_jobs), max_rounds=2, **soft),
         "codl": lambda: CODL(ssvm(C, n_jobs), max_rounds=4),
         "trans": lambda: TransductiveSSVM(ssvm(C, n_jobs), C_u=30.0, max_rounds=4),
+        "trans-default": lambda: TransductiveSSVM(ssvm(C, n_jobs)),
     }
-    name, _, learned = system.partition("-")
-    rules = run.constraints
-    if learned:
-        rules = learn_constraints(rules, run.train.words, run.train.labels)
-    model = made[name]().set_params(constraints=rules, classes=run.classes)
+    name = system.removesuffix("-learned")
+    rules = run.constraints if name == system else _learned(run)
+    return _fit_baseline(made[name](), run, rules)
+
+
+class Annealed(NamedTuple):
+    """Settings of DASO: C, temperatures, weights of unlabelled sequences, and constraints."""
+
+    C: float = 10.0
+    temperatures: tuple[float, ...] = (1.0,)
+    weights: tuple[float, ...] = (0.1,)
+    rules: str = "given"  # "corpus": punctuation only as a corpus constraint; "learned"
+    rounds: int = 1
+
+
+def annealed(run: Run, settings: Annealed, n_jobs: int) -> Any:
+    """DASO with other settings, fitted."""
+    rules = _learned(run) if settings.rules == "learned" else run.constraints
+    if settings.rules == "corpus":
+        rules = [rule for rule in rules if not isinstance(rule, ChangeOnlyAt)]
+    model = DASO(
+        crf(settings.C, n_jobs),
+        temperatures=settings.temperatures,
+        unlabelled_weight=settings.weights,
+        max_rounds=settings.rounds,
+        max_passes=40,
+    )
+    return _fit_baseline(model, run, rules)
+
+
+def _learned(run: Run) -> list[Any]:
+    return learn_constraints(run.constraints, run.train.words, run.train.labels)
+
+
+def _fit_baseline(model: Any, run: Run, rules: list[Any]) -> Any:
     X, y, words = run.both()
+    model.set_params(constraints=rules, classes=run.classes)
     return model.fit(X, y, words=words, dev=run.dev.pair)

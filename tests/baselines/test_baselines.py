@@ -128,6 +128,7 @@ def test_the_unlabelled_weight_may_be_annealed_with_the_temperature(data):
     assert both.rounds_[2].objective > light.rounds_[2].objective  # ten times as dear
 
 
+@pytest.mark.slow
 def test_the_transductive_problem_is_the_convex_one_of_its_labels(encoded):
     X, y, words = encoded
     base = ChainSSVM(C=0.1, tol=1e-4, random_state=0)

@@ -105,6 +105,7 @@ def test_what_is_refused(files, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_summed_slack(files, tmp_path):
     first, second, _ = files("svmhmm")
     model, after = tmp_path / "m.hinge", tmp_path / "n.hinge"

@@ -357,6 +357,7 @@ def test_warm_start_of_a_structure_along_C(small: Any, compiled_chain: Any) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_warm_start_across_formulations_and_weights(small: Any, kind: str) -> None:
     X, y = small[kind]
     warm = estimator(kind, warm_start=True, tol=1e-6, max_iter=5000)

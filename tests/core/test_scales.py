@@ -13,6 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from hingeline import ChainCRF, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM
 from hingeline.structures.graph import decode_excess
 
+# isort: split
+from marks import slow
+
 PRICES = (1e-12, 1e-6, 1.0, 1e6, 1e12)
 SIZES = (1e-100, 1e-6, 1.0, 1e6, 1e100)
 #: The ends of both with each other, and everything with 1.
@@ -178,7 +181,7 @@ UNITS = (2.0**-40, 2.0**40)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("inference", ["ad3", "icm"])
+@pytest.mark.parametrize("inference", [slow("ad3"), "icm"])
 def test_decoding_of_graphs_in_other_units(inference):
     """Weights and losses times a power of two: every number times that, every decision the same."""
     rng = np.random.default_rng(0)

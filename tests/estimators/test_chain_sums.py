@@ -74,6 +74,7 @@ def test_costs_and_class_weights(data: Any) -> None:
     check(found, [enumerated(model, *pair, cost) for pair in zip(*data, strict=True)])
 
 
+@pytest.mark.slow
 def test_only_valid_labellings_count() -> None:
     assert "IOB2" in SCHEMES
     rng = np.random.default_rng(0)

@@ -30,6 +30,7 @@ def labelled() -> Any:
     return list(X), [int(k) for k in y]
 
 
+@pytest.mark.slow
 def test_interpreted_equals_compiled(chains: Any, python_chain: Any, compiled_chain: Any) -> None:
     X, y = chains
     # Rounding decides between outputs of equal value, so the ways differ; the optimum does not.

@@ -105,7 +105,7 @@ def fit(X: Any, Y: Any, C: float = 1.0, sample_weight: Any = None, **params: Any
     return model.fit(X, Y, sample_weight=sample_weight)
 
 
-@pytest.mark.parametrize("solver", ["sdm", "fsmo"])
+@pytest.mark.parametrize("solver", ["sdm", slow("fsmo")])
 @pytest.mark.parametrize("edges", [tuple(PATH), tuple(TRIANGLE)], ids=["forest", "loop"])
 @pytest.mark.parametrize("C", [0.1, 10.0])
 @pytest.mark.parametrize("inference", ["enumeration", slow("auto")])
@@ -142,7 +142,7 @@ def test_costs_class_weights_and_node_weights() -> None:
     check(fit(X, Y, class_weight="balanced"), reference(X, Y, balanced), 1.0)
 
 
-@pytest.mark.parametrize("solver", ["one-slack", "subgradient"])
+@pytest.mark.parametrize("solver", ["one-slack", slow("subgradient")])
 def test_other_solvers_agree(solver: str) -> None:
     X, Y = data(tuple(TRIANGLE))
     best = fit(X, Y).primal_objective_
@@ -189,8 +189,9 @@ def test_bounds_of_a_relaxation_are_true() -> None:
         GraphSSVM(np.inf, inference="lp").fit(X, Y)
 
 
-@pytest.mark.parametrize("inference", ["lp", slow("ad3"), slow("icm")])
+@pytest.mark.parametrize("inference", ["lp", "ad3", "icm"])
 @pytest.mark.parametrize("solver", ["sdm", "bcfw", "one-slack"])
+@pytest.mark.slow
 def test_stops_when_only_an_integrality_gap_is_left(
     inference: str, solver: str, tmp_path: Path
 ) -> None:

@@ -17,6 +17,9 @@ from hingeline.inference.messages import message_start
 # isort: split
 from graphs import any_graph, binary_pairs, brute_force, grid, lp_relaxation, relaxed_bound, scored
 
+#: Messages are the default; both are compared in test_map.py.
+pytestmark = pytest.mark.slow
+
 TABLE = settings(max_examples=60, deadline=None)
 
 

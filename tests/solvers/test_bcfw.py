@@ -216,6 +216,7 @@ class TestPlain:
         assert model.dual_objective_ <= best * (1 + 1e-9) <= model.primal_objective_ * (1 + 2e-9)
         assert model.primal_objective_ == pytest.approx(best, rel=1e-2)
 
+    @pytest.mark.slow
     def test_chain(self, mode: dict[str, Any], rescale: str) -> None:
         X, y = chains(2, 10)
         problem = EnumeratedProblem.from_chains(X, y, L, boundary=True)

@@ -32,6 +32,9 @@ from published import load_multilabel
 # isort: split
 from relaxation import Small, dense_small, optimum, random_small
 
+#: The baseline of a paper: nobody waits for it.
+pytestmark = pytest.mark.slow
+
 C = 0.7
 KINDS: dict[str, Any] = {
     "pairs and triples": {"states": 3},

@@ -16,6 +16,7 @@ from hingeline.solvers.sdm import Accelerator
 from hingeline.structures.multiclass import compile_problem, make_problem
 
 # isort: split
+from marks import slow
 from reference import EnumeratedProblem, by_output, primal, random_chains, random_multiclass, solve
 
 
@@ -119,7 +120,7 @@ def test_curvature_of_classes_is_that_of_their_rows() -> None:
 @pytest.mark.parametrize("C", [0.1, 10.0])
 @pytest.mark.parametrize(
     ("slack", "rescale"),
-    [("max", "margin"), ("max", "slack"), ("squared", "margin"), ("sum", "margin")],
+    [("max", "margin"), ("max", "slack"), ("squared", "margin"), slow("sum", "margin")],
 )
 def test_optimum_of_classes(slack: str, rescale: str, C: float) -> None:
     X, y = random_multiclass(np.random.default_rng(1), 30, 4, 3, False)

@@ -20,6 +20,7 @@ from hingeline.solvers.relaxed.soft import SoftBCFW
 from hingeline.structures.graph import compile_problem
 
 # isort: split
+from marks import slow
 from relaxation import Small, optimum, random_small
 
 C = 0.7
@@ -54,12 +55,7 @@ KINDS: dict[str, Any] = {
     "featured": {"states": 3, "featured": True},
 }
 #: Features of factors are a type of their own, for which all kernels are compiled again.
-ALL_KINDS = [
-    "pairs and triples",
-    "binary",
-    "many states",
-    pytest.param("featured", marks=pytest.mark.slow),
-]
+ALL_KINDS = [slow("pairs and triples"), "binary", slow("many states"), slow("featured")]
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -353,6 +349,7 @@ def test_a_start_from_the_solution_of_another_rho() -> None:
     assert warm.primal == pytest.approx(cold.primal, rel=2e-4)
 
 
+@pytest.mark.slow
 def test_examples_without_weight_are_absent() -> None:
     small = random_small(1)
     weights = np.array([1.0, 1.0, 1.0, 0.0])

@@ -81,6 +81,7 @@ class TestOptimum:
         check(self.fit(model, X, y, C, seed, rescale, weights), problem, C, rescale, weights)
 
     @pytest.mark.parametrize("boundary", [True, False])
+    @pytest.mark.slow
     def test_chain(self, seed: int, C: float, weighted: bool, rescale: str, boundary: bool) -> None:
         X, y = random_chains(np.random.default_rng(seed), 10, D, L, 3)
         weights = weights_of(seed, len(y), weighted)

@@ -16,9 +16,12 @@ from hingeline.features import DictEncoder, TokenTemplates
 from hingeline.solvers.sdm import SDM
 from hingeline.streaming.memory import LiveWeights
 
+# isort: split
+from marks import slow
+
 KINDS = ["chain", "multiclass"]
 #: With summed slack, too; over all outputs, so that there is one solution.
-ALL_KINDS = [*KINDS, "chain sum", "multiclass sum"]
+ALL_KINDS = [*KINDS, slow("chain sum"), slow("multiclass sum")]
 TIGHT = 1e-9
 #: Relative gap g of a strongly convex problem: ‖w − w*‖² ≤ 2·g·P.
 CLOSE = 1e-4
@@ -557,6 +560,7 @@ def test_a_loss_for_more_labels_is_asked_for():
     assert model.emission_coef_.shape == (4, 6)
 
 
+@pytest.mark.slow
 def test_schemes_of_a_stream():
     X = [["a", "b"], ["b", "c", "d"]]
     model = ChainSSVM(scheme="IOB2", random_state=0)

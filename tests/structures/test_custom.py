@@ -249,7 +249,8 @@ class Chain(Structure):
 
 
 @pytest.mark.parametrize("solver", [SDM, FSMO])
-@pytest.mark.parametrize(("slack", "rescale"), [slow("max", "margin"), ("squared", "slack")])
+@pytest.mark.parametrize(("slack", "rescale"), [("max", "margin"), ("squared", "slack")])
+@pytest.mark.slow
 def test_a_chain_of_ones_own(solver, slack, rescale):
     """Outputs of different lengths, and enough planes for working sets to fill up and grow."""
     X, Y = random_chains(np.random.default_rng(4), 8, 3, L, T)

@@ -163,7 +163,7 @@ class Annealing:
 
     def _solve(self, C_u: float, labels: Array) -> Result:
         u = self.data.n - self.data.first
-        price = C_u / (u * self.data.model.C)
+        price = C_u / (max(u, 1) * self.data.model.C)
         return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), labels)
 
     def _step(self, path: Trajectory, C_u: float) -> None:
@@ -241,9 +241,9 @@ class Annealing:
         others = measure_slacks(problem, first, n, w, self.workers) if C_u > 0.0 else np.zeros(1)
         norm = 0.5 * float(w @ w)
         labelled = float((float(model.C) * self.data.weights) @ slack)
-        unlabelled = C_u / (n - first) * float(others.sum())
+        unlabelled = C_u / max(n - first, 1) * float(others.sum())
         penalty = self.penalties.total(labels) if rounds else math.nan
-        if self.learned:
+        if self.learned and rounds:
             penalty *= C_u / (n - first)
         before = self._predict(path.results[-1].weights) if path.results else plain
         score = math.nan
@@ -263,7 +263,7 @@ class Annealing:
             settled=settled,
             changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
             violations=self._counted.total(plain),
-            agreement=float(np.mean(labels == plain)),
+            agreement=float(np.mean(labels == plain)) if len(labels) else math.nan,
             stability=float(np.mean(before == plain)) if path.results else math.nan,
             dev_score=score,
             time=time.perf_counter() - began,

@@ -281,9 +281,15 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if model.random_state is None:
             model.random_state = seed
+        schedule = self._schedule
         if data.first == data.n:
-            self._learn_supervised(data, dev)
-            return
+            schedule = ()
+            warnings.warn(
+                "y has labels for all sequences: this is the supervised fit, and constraints "
+                "count for nothing. Mark unlabelled sequences with None.",
+                UserWarning,
+                stacklevel=outside(),
+            )
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
@@ -296,7 +302,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             )
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
-            path = Annealing(self, data, penalties, workers, rng, dev).run(self._schedule)
+            path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
         select = self.select or ("violations" if dev is None else "dev")
         chosen = len(path.steps) - 1
         if select == "dev":
@@ -315,31 +321,6 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
                 UserWarning,
                 stacklevel=outside(),
             )
-
-    def _learn_supervised(self, data: PartlyLabelled, dev: Any) -> None:
-        warnings.warn(
-            "y has labels for all sequences: this is the supervised fit, and constraints count "
-            "for nothing. Mark unlabelled sequences with None.",
-            UserWarning,
-            stacklevel=outside(),
-        )
-        model = data.model
-        rows = model._with_constant(data.matrix)
-        model._fit_problem(model._make(rows, data.offsets, data.labels), data.weights)
-        norm = 0.5 * float(model.weights_ @ model.weights_)
-        step = AnnealingStep(
-            C_u=0.0,
-            objective=model.primal_objective_,
-            norm=norm,
-            labelled=model.primal_objective_ - norm,
-            unlabelled=0.0,
-            gap=model.duality_gap_,
-            dev_score=math.nan if dev is None else float(model.score(*dev)),
-            time=model.history_[-1].time,
-        )
-        self.transduction_ = data.restore_order(data.labels[:0])
-        self.step_weights_ = [model.weights_]
-        self._choose(model, [step], 0)
 
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self._keep(model, chosen)

@@ -39,7 +39,7 @@ from hingeline.inference.chain import (
     transposed,
     uniform_cost,
 )
-from hingeline.structures.chain import ChainProblem, moves, position_scores
+from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores, promises
 
 #: A switch must lower the objective by more than this share of its terms.
 SWITCH_ROUNDING = 1e-10
@@ -164,25 +164,12 @@ def sweep_labels(
 def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
     """``slack[i]`` of the sequences ``first + i``, i in ``order``, for the problem's labels."""
     A = moves(problem, w)
-    onwards = A.reshape(A.size)
-    cost = problem.cost.reshape(problem.cost.size)
-    stride, n_labels = problem.stride, problem.n_labels
-    reach = np.empty(stride)
+    bounds = promises(problem, A)
     for i in order:
-        lo = problem.offsets[first + i]
-        y = problem.labels[lo : problem.offsets[first + i + 1]]
-        length = y.shape[0]
-        table = position_scores(problem, first + i, w, 0.0)
-        scores = table.reshape(table.size)
-        ahead = np.zeros(length * stride)
-        for t in range(length - 1):
-            step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
-        best = -np.inf
-        here = (length - 1) * stride
-        loss = y[length - 1] * stride
-        for k in range(n_labels):
-            best = max(best, ahead[here + k] + scores[here + k] + cost[loss + k])
-        slack[i] = max(best - path_score(table, A, y), 0.0)
+        y = problem.labels[problem.offsets[first + i] : problem.offsets[first + i + 1]]
+        scores = position_scores(problem, first + i, w, 1.0)  # y itself has no loss
+        score = path_score(scores, A, y)  # before decoding, which overwrites the scores
+        slack[i] = max(find_path(problem, scores, A, bounds, np.empty_like(y)) - score, 0.0)
 
 
 def measure_slacks(
