@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,18 +29,21 @@ class _BadToken(Exception):
 
 
 # Tokens are read by a kernel that holds the GIL and asks the interpreter's own C functions for the
-# items of dicts and lists and for hashes, which strings keep. An *atom* is a string, or key and
-# value of a dict. It is known by the two 64-bit hashes, which for n atoms mix up two with a
-# probability of n²/2¹²⁹. Only types that are exactly str, dict, list, bool, float and int are read
-# so; the first token with anything else is left to :func:`attributes`.
+# items of dicts and lists and for hashes, which strings keep; none of these runs Python code, and
+# references are borrowed, so that nothing changes meanwhile. An *atom* is a string, or key and
+# value of a dict, and known by the two 64-bit hashes: n values of one key mix up two of them with
+# a probability of n²/2⁶⁵, 3e-8 for a million. Only types that are exactly str, dict, list or a
+# number listed here are read so; a token with anything else is left to :func:`attributes`.
 
-#: Addresses: what :func:`read_tokens` compares an object or its type with, and None.
-_KINDS = np.array([*map(id, (str, dict, list, bool, float, int, True, None))], dtype=np.int64)
+_NUMBERS = (float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_)
+#: Addresses of None and of the types that :func:`read_tokens` knows.
+_KINDS = np.array([*map(id, (None, str, dict, list, *_NUMBERS))], dtype=np.int64)
 #: Whether objects are laid out as it expects them.
 _READABLE = (
     sys.implementation.name == "cpython"
     and getattr(sys, "_is_gil_enabled", lambda: True)()
     and object.__basicsize__ == 16
+    and not config.DISABLE_JIT
 )
 #: In place of a value's hash: a number, or none at all.
 NUMBER, ALONE = 0x5BD1E9955BD1E995, 0x2545F4914F6CDD1D
@@ -78,8 +81,8 @@ _list_size = _c_function("PyList_Size", types.int64)
 _list_item = _c_function("PyList_GetItem", types.int64)
 _hash = _c_function("PyObject_Hash", types.int64)
 _float = _c_function("PyFloat_AsDouble", types.float64)
-_int_to_float = _c_function("PyLong_AsDouble", types.float64)
 _append = _c_function("PyList_Append", types.int32)
+_error = _c_function("PyErr_Occurred", types.int64)
 _clear_error = _c_function("PyErr_Clear", types.void)
 
 
@@ -141,7 +144,7 @@ def read_tokens(
         for a in range(atoms):
             _atom(known, slots, state, known[a, 0], known[a, 1])
         state[2] = 0
-    string, dictionary, array, truth, real, whole, true, none = kinds
+    none, string, dictionary, array = kinds[0], kinds[1], kinds[2], kinds[3]
     key = place.ctypes.data + 8
     gil = np.int64(_take_gil())
     p = 0
@@ -179,16 +182,14 @@ def read_tokens(
                 if of == string:
                     second = _hash(value)
                     text = value
-                elif of == truth:
-                    weight = 1.0 if value == true else 0.0
-                elif of == real:
-                    weight = _float(value)
-                    plain = np.isfinite(weight)
                 else:
-                    plain = of == whole
+                    plain = False
+                    for number in kinds[4:]:
+                        plain = plain or of == number
                     if plain:
-                        weight = _int_to_float(value)
-                        if weight == -1.0:  # or too large
+                        weight = _float(value)
+                        plain = np.isfinite(weight)
+                        if weight == -1.0 and _error() != 0:  # too large
                             _clear_error()
                             plain = False
             if plain:
@@ -420,18 +421,12 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self, columns: Array, weights: Array, counts: Array, offsets: Array
     ) -> SparseSequences:
         kept = (columns >= 0) & (weights != 0.0)
-        if not kept.all():
-            tokens = np.repeat(np.arange(len(counts)), counts)
-            counts = np.bincount(tokens[kept], minlength=len(counts))
-            columns, weights = columns[kept], weights[kept]
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        index_dtype = np.int32 if len(columns) < 2**31 else np.int64
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        indptr = np.concatenate([[0], np.cumsum(kept)])[ends]
+        index_dtype = np.int32 if indptr[-1] < 2**31 else np.int64
+        indices = columns[kept].astype(index_dtype)
         matrix = sp.csr_matrix(
-            (
-                weights.astype(np.dtype(self.dtype)),
-                columns.astype(index_dtype),
-                indptr.astype(index_dtype),
-            ),
+            (weights[kept].astype(np.dtype(self.dtype)), indices, indptr.astype(index_dtype)),
             shape=(len(counts), self.n_features_out_),
         )
         matrix.sum_duplicates()
@@ -512,20 +507,25 @@ def _read(
     """Columns, weights and counts of tokens, the last of these sentences, in pieces."""
     addresses = np.fromiter(map(id, tokens), dtype=np.int64, count=len(tokens))
     at = 0
+    run = 1 if _READABLE else len(tokens)  # read in Python before the kernel tries again
     while at < len(tokens):
         if _READABLE:
             begin = at
             at, *piece = atoms.read(tokens, addresses, begin, grow)
             yield tuple(piece)
-            if at == len(tokens) or at > begin:  # what stopped it may be a full buffer
-                continue
-        try:
-            found = [*attributes(_check(tokens[at]))]
-        except _BadToken as error:
-            place = offsets[-1] - len(tokens) + at
-            i = bisect_right(offsets, place) - 1
-            raise TypeError(f"token {place - offsets[i]} of X[{i}] {error}.") from None
+            run = 1 if at - begin > run else 2 * run
+        found = list[tuple[str, float]]()
+        counts = []
+        for token in tokens[at : at + run]:
+            before = len(found)
+            try:
+                found.extend(attributes(_check(token)))
+            except _BadToken as error:
+                place = offsets[-1] - len(tokens) + at + len(counts)
+                i = bisect_right(offsets, place) - 1
+                raise TypeError(f"token {place - offsets[i]} of X[{i}] {error}.") from None
+            counts.append(len(found) - before)
         columns = _columns(atoms.vocabulary, [name for name, _ in found], grow)
         weights = np.array([weight for _, weight in found], dtype=np.float64)
-        yield np.array(columns, dtype=np.int32), weights, np.array([len(found)])
-        at += 1
+        yield np.array(columns, dtype=np.int32), weights, np.array(counts, dtype=np.int64)
+        at += len(counts)
