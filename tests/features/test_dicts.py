@@ -167,7 +167,7 @@ def test_tokens_that_only_python_reads() -> None:
         for name, weight in dicts.attributes(listed):
             wanted[encoder.vocabulary_[name]] += weight
         np.testing.assert_array_equal(row.toarray()[0], wanted)
-    with pytest.raises(TypeError, match="token 0 of X.0. has the number .*inf.* for 'n'"):
+    with pytest.raises(TypeError, match=r"token 0 of X.0. has the number .*inf.* for 'n'"):
         encoder.transform([[{"n": np.float32("inf")}]])
     with pytest.raises(TypeError, match=r"token 2 of X\[1\] has the number .* for 'big'"):
         encoder.transform([[{}] * 4, [{"n": 1}, Own(), {"big": 10**400}]])
