@@ -515,7 +515,7 @@ def _read(
             yield tuple(piece)
             run = 1 if at - begin > run else 2 * run
         found = list[tuple[str, float]]()
-        counts = []
+        counts = list[int]()
         for token in tokens[at : at + run]:
             before = len(found)
             try:
