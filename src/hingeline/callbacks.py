@@ -142,8 +142,8 @@ class Checkpoint:
         return True
 
     def __call__(self, state: PassState) -> None:
-        """Write a checkpoint if the last one is old enough."""
-        if time.monotonic() - self._written < self.every:
+        """Write a checkpoint if the last one is old enough, or the time of the fit is over."""
+        if time.monotonic() - self._written < self.every and not state.out_of_time:
             return
         meta, arrays = state.snapshot()
         header = {"kind": "checkpoint", "identity": self._identity, "state": meta}

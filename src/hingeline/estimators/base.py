@@ -163,7 +163,7 @@ class BaseModel(BaseEstimator):
         path: Any,
         *,
         dtype: str = "float64",
-        sparse: bool | float = False,
+        sparse: bool | float = True,
         check: tuple[Any, Any] | None = None,
         metadata: dict[str, Any] | None = None,
         state: bool = False,
@@ -175,8 +175,9 @@ class BaseModel(BaseEstimator):
         path : str or path
         dtype : {"float64", "float32", "float16"}, default="float64"
             How weights are stored; only float64 is exact. A loaded model computes in float64.
-        sparse : bool or float, default=False
-            Store only the weights that are not 0; a number drops those smaller than it.
+        sparse : bool or float, default=True
+            Store only the weights that are not 0, which changes none; a number drops those smaller
+            than it. False stores whole tables, for other readers of safetensors files.
         check : (X, y), optional
             Data on which predictions before and after are compared.
         metadata : dict, optional
@@ -290,7 +291,8 @@ class BaseSSVM:
     max_iter : int, default=1000
         Passes over the data at most.
     max_time : float, optional
-        Seconds at most, of each fit where ``C="auto"`` or ``nu="auto"`` makes several.
+        Seconds at most, without those of compilation; of each fit where ``C="auto"`` or
+        ``nu="auto"`` makes several.
     warm_start : bool, default=False
         Start from the multipliers of the previous fit if the data are the same.
     n_jobs : int, optional

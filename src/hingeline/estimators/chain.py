@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,7 +224,8 @@ class ChainModel:
             found = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
             return [self.classes_[:0] if i in empty else next(found) for i in range(len(X))]
         problem = self._prepare(X, lengths, allowed)
-        return np.split(self.classes_[self._decode(problem)], problem.offsets[1:-1])
+        labels = self.classes_[self._decode(problem)]
+        return [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
 
     def _decode(self, problem: ChainProblem) -> Array:
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)
