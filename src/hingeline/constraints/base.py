@@ -43,8 +43,7 @@ class Constraint:
     ----------
     weight : float; cost of one unit of violation (r of the paper, 1000 as printed)
     penalty : {"linear", "squared"}; whether the weight multiplies a violation or its square
-    hard : bool
-        A broken hard constraint costs infinity, and prediction refuses to break it.
+    hard : bool; a broken hard constraint costs infinity, and prediction refuses to break it
     name : str or None; what reports call it, by default the constraint itself
     """
 

@@ -35,17 +35,13 @@ class Path:
     Attributes
     ----------
     parameter : {"nu", "C"}
-    values : ndarray
-        Values of the parameter.
-    models : list of estimators
-        Fitted; they predict, but hold no multipliers to go on from.
-    relative_gaps : ndarray
-        Certified.
+    values : ndarray; values of the parameter
+    models : list of estimators; fitted; they predict, but hold no multipliers to go on from
+    relative_gaps : ndarray; certified
     margin_error_risks, support_vector_risks : ndarray
         Mean loss of the most violated outputs over margin errors, and over these and the examples
         on the margin; for a path of C at the margin 1. Between them lies the equivalent ν.
-    seconds : ndarray
-        What each point took.
+    seconds : ndarray; what each point took
     """
 
     parameter: str
