@@ -128,34 +128,18 @@ class SoftBCFW(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        rho: float | None = option(
-            None, "softness ρ, the first one of hard constraints; None: 0.3 over the mean loss"
-        )
-        rho_scale: str = option(
-            "example", "'printed': times the weight of all examples", words=("example", "printed")
-        )
-        constraints: str = option(
-            "soft", "'hard': tol is for the gap of the relaxation itself", words=("soft", "hard")
-        )
-        hardening: str = option(
-            "centre", "how hard constraints are approached", words=("centre", "rho")
-        )
+        rho: float | None = option(None, "softness ρ, the first one of hard constraints")
+        rho_scale: str = option("example", "what ρ is a share of", words=("example", "printed"))
+        constraints: str = option("soft", "whose gap tol is for", words=("soft", "hard"))
+        hardening: str = option("centre", "how they become hard", words=("centre", "rho"))
         rho_factor: float = option(4.0, "what ρ is divided by when hard constraints are approached")
         schedule: str = option("improved", "what a pass does", words=("improved", "published"))
-        steps: str | None = option(
-            None, "solve a block, or step to its best state; None: by schedule", words=STEPS
-        )
-        sampling: str | None = option(
-            None, "order of blocks; 'gap': by their last gaps; None: by schedule", words=SAMPLING
-        )
+        steps: str | None = option(None, "of a block; None: by schedule", words=STEPS)
+        sampling: str | None = option(None, "order of blocks; None: by schedule", words=SAMPLING)
         passes: int = option(4, "passes between two evaluations of all blocks")
         rounds: int = option(1, "rounds that fit messages to the weights evaluated", least=0)
-        proximal: float | None = option(
-            None, "η of proximal passes, 0 for none; None: in proportion to c_i·ρ, up to 9", least=0
-        )
-        skip: float = option(
-            0.1, "blocks whose last gap was below this share of the mean are left out", least=0
-        )
+        proximal: float | None = option(None, "η of proximal passes; None: by c_i·ρ", least=0)
+        skip: float = option(0.1, "blocks with gaps below this share of the mean wait", least=0)
         total_weight: float | None = None
 
         def unused(self, slack: str) -> Iterable[str]:
