@@ -26,11 +26,7 @@ Floors = tuple[Array, Array]
 
 
 def search_by_beam(
-    compiled: CompiledConstraints,
-    scores: Array,
-    transitions: Array,
-    labels: Array,
-    widest: int | None,
+    compiled: CompiledConstraints, scores: Array, moves: Array, labels: Array, widest: int | None
 ) -> Array:
     """The best labels among at most ``widest`` hypotheses kept at each position (None: any number).
 
@@ -50,7 +46,7 @@ def search_by_beam(
     segments_matter = by_segments.any(1) | compiled.repeat_member.any(0)
     others = np.ones(len(by_tokens) + 2 * len(compiled.order), dtype=bool)  # runs and orders
     matters = np.concatenate([by_tokens.any(1), segments_matter, others])
-    search = partial(_run_beam, compiled, floors, matters, scores, transitions, labels)
+    search = partial(_run_beam, compiled, floors, matters, scores, moves, labels)
     gaps = np.zeros(len(compiled.offsets) - 1)
     for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
         most = np.inf if widest is None else widest

@@ -352,7 +352,7 @@ class CertifiedSolver(ABC):
         consider: Callable[[], float],
         both: bool,
         good: float = -math.inf,
-        standing: Callable[[], Any] | None = None,
+        standing: Any = None,
     ) -> float:
         """The lesser primal of the two, or that of the one that led before; ``good`` will do.
 

@@ -399,8 +399,7 @@ class Annealing:
         began = time.perf_counter()
         result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
-        plain = self._predict(result.weights)
-        self._record(path, 0.0, result, 0, 0, True, plain, plain, began)
+        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights), began)
         try:
             for C_u in schedule:
                 if not path.interrupted:
@@ -440,8 +439,7 @@ class Annealing:
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        plain = self._predict(result.weights)
-        self._record(path, C_u, result, rounds, switches, settled, labels, plain, began)
+        self._record(path, C_u, result, (switches, rounds, settled), labels, began)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
@@ -472,17 +470,10 @@ class Annealing:
         return found.labels, found.switches
 
     def _record(
-        self,
-        path: Trajectory,
-        C_u: float,
-        result: Result,
-        rounds: int,
-        switches: int,
-        settled: bool,
-        labels: Array,
-        plain: Array,
-        began: float,
+        self, path: Trajectory, C_u: float, result: Result, counts: Any, labels: Array, began: float
     ) -> None:
+        """Note a step; ``counts`` are switches, alternations and whether the labels settled."""
+        switches, rounds, settled = counts
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
         slack = measure_slacks(problem, 0, first, w, self.workers)
@@ -493,6 +484,7 @@ class Annealing:
         penalty = self.penalties.total(labels) if rounds else math.nan
         if self.learned and rounds:
             penalty *= C_u / (n - first)
+        plain = self._predict(w)
         before = self._predict(path.results[-1].weights) if path.results else plain
         score = math.nan
         if self.dev is not None:
@@ -501,7 +493,7 @@ class Annealing:
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
         step = AnnealingStep(
             *(C_u, objective, norm, labelled, unlabelled, penalty),
-            *(result.gap, switches, rounds, settled),
+            *(result.gap, *counts),
             changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
             violations=self._counted.total(plain),
             agreement=float(np.mean(labels == plain)) if len(labels) else math.nan,

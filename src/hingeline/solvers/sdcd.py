@@ -188,21 +188,15 @@ def find_violators(
 
 @kernel
 def sum_over_found(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    wanted: int,
-    violation: Array,
+    problem: Any, form: Formulation, ws: WorkingSet, order: Array, w: Array, wanted: int, out: Array
 ) -> None:
-    """``violation[i]``: the slack over the outputs known and the ``wanted`` most violated ones.
+    """``out[i]``: the slack over the outputs known and the ``wanted`` most violated ones.
 
     The sets stay as they are: they define the restricted problem, and a certificate must not
     change what it certifies.
     """
     for i in order:
-        violation[i] = 0.0
+        out[i] = 0.0
         if form.cap[i] == 0.0:
             continue
         slack = slack_of_known(problem, form, ws, i, w)
@@ -210,23 +204,23 @@ def sum_over_found(
         for j in range(ys.shape[0]):
             if find(ws, i, ys[j]) < 0:
                 slack = add_hinge(form, slack, hinges[j])
-        violation[i] = slack
+        out[i] = slack
 
 
 @kernel
 def sum_violations(
-    problem: Any, form: Formulation, order: Array, w: Array, limit: int, violation: Array
+    problem: Any, form: Formulation, order: Array, w: Array, limit: int, out: Array
 ) -> None:
-    """``violation[i]``: the slack over *all* outputs; ``inf`` where over ``limit`` are violated."""
+    """``out[i]``: the slack over *all* outputs; ``inf`` where over ``limit`` are violated."""
     for i in order:
-        violation[i] = 0.0
+        out[i] = 0.0
         if form.cap[i] == 0.0:
             continue
         _, hinges, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         for h in hinges:
             slack = add_hinge(form, slack, h)
-        violation[i] = slack if complete else np.inf
+        out[i] = slack if complete else np.inf
 
 
 # All outputs as the working set (section V.A): V_i holds every output and the violator step is
