@@ -193,7 +193,7 @@ def sweep_labels(
                 _fill_row(ahead, scores, behind, t * stride, row)
                 augmented_maxima(row, problem.cost, unit, n_labels, maxima)
                 switch_costs(constraints, state, labels, i, t, penalties)
-                switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+                switch_gains(scores, onwards, backwards, y, stride, t, gains)
                 lowest, highest = 0, n_labels - 1
                 if at_random:
                     lowest = candidates[lo + visit] + (1 if candidates[lo + visit] >= now else 0)
