@@ -493,7 +493,7 @@ class Annealing:
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
         step = AnnealingStep(
             *(C_u, objective, norm, labelled, unlabelled, penalty),
-            *(result.gap, *counts),
+            *(result.gap, switches, rounds, settled),
             changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
             violations=self._counted.total(plain),
             agreement=float(np.mean(labels == plain)) if len(labels) else math.nan,
