@@ -63,7 +63,6 @@ from hingeline._jit import by_class
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
 PADDING = 8
 
-
 PRIMITIVES: list[str] = []
 _IMPLEMENTATIONS: dict[type, dict[str, Callable[..., Any]]] = {}
 

@@ -14,7 +14,6 @@ from hingeline.structures.chain import ChainProblem
 
 Valid = tuple[Array, Array, Array]
 
-
 _moves_of = functools.lru_cache(maxsize=8)(valid_moves)
 
 

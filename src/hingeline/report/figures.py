@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 FileName = str | os.PathLike[str]
 FORMATS = ("png", "svg")  # File formats of pictures, by the ending of the name.
 

@@ -100,7 +100,6 @@ from hingeline.solvers.sdm import pair_steps
 # bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, twice that while a cut is
 # added, and ``8·K²``.
 
-
 #: Up to so many weights the g of cuts are rows of an array, beyond of a sparse matrix.
 SHORT = 2**17
 
@@ -221,12 +220,6 @@ class Cuts(NamedTuple):
         if isinstance(vectors, np.ndarray):
             return tables | {"rows": vectors}
         return tables | {name: getattr(vectors, name) for name in ("data", "indices", "indptr")}
-
-
-def empty_cuts(size: int) -> Cuts:
-    """No cuts, for weights of this length."""
-    vectors = np.empty((0, size)) if size <= SHORT else sp.csr_matrix((0, size))
-    return Cuts(vectors, np.zeros((0, 0)), np.empty(0), np.empty(0), np.empty(0, np.int64))
 
 
 def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
@@ -437,7 +430,8 @@ class OneSlack(CertifiedSolver):
         self.blocks = np.array_split(self.active, n_blocks)
         self.sums = np.zeros((n_blocks, size))
         self.offsets = np.zeros(n_blocks)
-        self.cuts = empty_cuts(size)
+        none = np.empty((0, size)) if size <= SHORT else sp.csr_matrix((0, size))
+        self.cuts = Cuts(none, np.zeros((0, 0)), np.empty(0), np.empty(0), np.empty(0, np.int64))
         self.decoding = True  # in the next round
         self.found_primal = math.inf  # of the best weights, where decoding has bounds only
         caps = form.cap[self.active]

@@ -88,7 +88,6 @@ from hingeline.solvers.sdm import SDM, Accelerator
 # With ``"all"`` a certificate enumerates every violated output, and is the true one. Otherwise
 # the slack is summed over the outputs found: the primal of the *restricted* problem (OP5).
 
-
 SCHEDULES = ("improved", "published")
 BEYOND = 16  # With ``"all"``, so many outputs more than are known are looked at in a sweep.
 #: The first number of outputs that a certificate looks at; doubled until none is violated.
@@ -420,7 +419,6 @@ def _step(
 
 
 register_rule(Box, _step)
-
 
 VISITS[Box] = visit_in_boxes
 
