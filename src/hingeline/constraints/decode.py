@@ -222,7 +222,7 @@ def constrained_decode(
     token: Any = None,
     unknown: str = "warn",
 ) -> Array:
-    """Label sequences under constraints.
+    """Label sequences under constraints: for each of all tokens a number into ``classes``.
 
     The instance constraints count; corpus constraints are left out, so that the labels of a
     sequence do not depend on the sequences beside it.
@@ -240,12 +240,7 @@ def constrained_decode(
         Hypotheses that the beam keeps at most; it starts with few and widens until the labels
         are proven best. None: it widens as long as that takes. Python predicates are heeded by
         hill climbing from the beam's labels, without a proof.
-    token, unknown
-        As for :class:`Penalties`.
-
-    Returns
-    -------
-    int32 ndarray of shape (tokens,), numbers into ``classes``
+    token, unknown : as for :class:`Penalties`
     """
     if beam is not None:
         positive("beam", beam, integer=True)

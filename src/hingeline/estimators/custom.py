@@ -117,12 +117,7 @@ class SSVM(BaseSSVM, BaseModel):
         return self
 
     def predict(self, X: Any) -> list[Any]:
-        """Best output of every input.
-
-        Parameters
-        ----------
-        X : list
-        """
+        """Best output of every input."""
         check_is_fitted(self, "weights_")
         assert self.structure is not None
         return [self.structure.unpack(self._decode(x)) for x in X]
@@ -133,23 +128,13 @@ class SSVM(BaseSSVM, BaseModel):
         return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
-        """Score ``w·f(x, ŷ)`` of the best output of every input.
-
-        Parameters
-        ----------
-        X : list
-        """
+        """Score ``w·f(x, ŷ)`` of the best output of every input."""
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
         return np.array([self.weights_ @ methods["joint_feature"](x, self._decode(x)) for x in X])
 
     def score(self, X: Any, y: Any) -> float:
-        """Minus the mean loss of the predictions.
-
-        Parameters
-        ----------
-        X, y : as for :meth:`fit`
-        """
+        """Minus the mean loss of the predictions."""
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
         assert self.structure is not None

@@ -150,20 +150,10 @@ class GraphModel:
         return self._as_output(problem, self._decode(problem)[0])
 
     def certify(self: Any, X: Any, *, settle: bool = False) -> Decoded:
-        """Predictions with what is known of their quality.
+        """Labels as of :meth:`predict`, scores, bounds on all scores, and where the two meet.
 
-        Parameters
-        ----------
-        X : as for :meth:`predict`
-        settle : bool, default=False
-            Find the best labelling of the graphs where inference left it open, by integer
-            programming (HiGHS): exact, and slow for large graphs.
-
-        Returns
-        -------
-        Decoded
-            Labels as :meth:`predict` gives them, their scores, upper bounds on the score of any
-            labelling, and where the two meet.
+        ``settle`` finds the best labelling of the graphs where inference left it open, by integer
+        programming (HiGHS): exact, and slow for large graphs.
         """
         problem = self._prepare(X)
         states, bounds, scores, exact = self._decode(problem)

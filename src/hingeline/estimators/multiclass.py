@@ -82,14 +82,13 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
     fit_intercept: bool = True
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSSVM:
-        """Train on X (n, features), dense or sparse, and labels y.
+        """Train on rows of features and their labels.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
-            Multiplies an example's slack; 0 drops it.
+        sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
         refuse_none(y)

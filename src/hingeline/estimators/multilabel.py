@@ -170,15 +170,13 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     edges: Any = "full"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
-        """Train on X (n, features) and label indicators y.
+        """Train on rows of features and indicators of labels, 0 and 1.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0 and 1. One dimension with two classes is taken as a single label.
-        sample_weight : array-like of shape (n_samples,), optional
-            Multiplies an example's slack; 0 drops it.
+        y : array-like or sparse matrix (n_samples, n_labels), or one label (n_samples,)
+        sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
         refuse_none(y)
