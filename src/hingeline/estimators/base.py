@@ -530,7 +530,5 @@ class BaseSSVM:
                 "cannot give: add decode_best(), or use violators='argmax'."
             )
         if self.rescale == "slack" and self.violators != "all":
-            raise ValueError(
-                f"violators={self.violators!r} has no exact oracle under rescale='slack': use "
-                "'argmax' or 'all', or rescale='margin'."
-            )
+            what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
+            raise ValueError(f"{what}: use 'argmax' or 'all', or rescale='margin'.")

@@ -115,10 +115,8 @@ def hold_out(name: str, estimator: Any, weights: Array) -> Array:
     """Which examples are held out to judge a parameter, as a mask."""
     active = np.flatnonzero(weights > 0.0)
     if len(active) < 2 * FIFTH:
-        raise ValueError(
-            f"{name}='auto' holds out one example in {FIFTH}, and there are only "
-            f"{len(active)}: give {name} as a number."
-        )
+        what = f"{name}='auto' holds out one example in {FIFTH}, and there are only {len(active)}"
+        raise ValueError(f"{what}: give {name} as a number.")
     seed = check_random_state(estimator.random_state).randint(2**31 - 1)
     held = np.zeros(len(weights), dtype=bool)
     held[np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]] = True
