@@ -97,9 +97,8 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
     elif isinstance(allowed, (str, bytes, Mapping)) or not isinstance(
         allowed, (Sequence, np.ndarray)
     ):
-        raise TypeError(
-            f"allowed must be a list with one entry per sequence, got {type(allowed).__name__}."
-        )
+        kind = type(allowed).__name__
+        raise TypeError(f"allowed must be a list with one entry per sequence, got {kind}.")
     elif len(allowed) != n:
         raise ValueError(f"allowed has {len(allowed)} entries, but there are {n} sequences.")
     else:
@@ -120,9 +119,8 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
     length = len(part)
     if isinstance(entry, np.ndarray) and entry.dtype == bool:
         if entry.shape != part.shape:
-            raise ValueError(
-                f"allowed[{i}] has shape {entry.shape}, expected (tokens, labels) = {part.shape}."
-            )
+            what = f"allowed[{i}] has shape {entry.shape}"
+            raise ValueError(f"{what}, expected (tokens, labels) = {part.shape}.")
         part[:] = entry
         return
     if isinstance(entry, Mapping):

@@ -19,6 +19,7 @@ from hingeline._checks import (
     effective_n_jobs,
     one_of,
     positive,
+    require,
 )
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators.allowed import (
@@ -501,10 +502,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = stack_labels(y, offsets, lengths)
         for label in flat:
-            if label not in index:
-                raise ValueError(
-                    f"y holds {label!r}, which is not among classes_: leave its sequence out."
-                )
+            text = f"y holds {label!r}, which is not among classes_: leave its sequence out."
+            require(label in index, text)
         labels = number_labels(flat, index)
         choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)

@@ -13,7 +13,8 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, check_sample_weight
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline.core.loop import warn
+from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures.custom import (
     Structure,
     compile_problem,
@@ -102,7 +103,7 @@ class SSVM(BaseSSVM, BaseModel):
                 if previous is not None and (
                     known is None or known != getattr(self, "_data", None)
                 ):
-                    self._warn_other_data()
+                    warn(OTHER_DATA)
                     previous = None
             result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:

@@ -19,6 +19,7 @@ from hingeline._checks import (
     check_loss,
     check_sample_weight,
     refuse_none,
+    require,
 )
 from hingeline.core.primitives import Layout
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
@@ -95,10 +96,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
-            )
+        text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
+        require(len(self.classes_) > 1, text)
         weights = check_sample_weight(sample_weight, len(labels))
         rows = self._with_constant(as_csr(X))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)

@@ -22,6 +22,7 @@ from hingeline._checks import (
     check_loss,
     check_sample_weight,
     refuse_none,
+    require,
 )
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
@@ -49,9 +50,8 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
         return _read_single(y)
     bad = y[(y != 0) & (y != 1)]
     if bad.size:
-        raise ValueError(
-            f"y holds {bad.flat[0].item()!r}: indicators must be 0 or 1, one column per label."
-        )
+        found = bad.flat[0].item()
+        raise ValueError(f"y holds {found!r}: indicators must be 0 or 1, one column per label.")
     classes = np.arange(y.shape[1])
     if names is not None and len(names) == y.shape[1]:
         classes = np.asarray([str(name) for name in names], dtype=object)
@@ -66,10 +66,8 @@ def _read_single(y: Array) -> tuple[Array, Array]:
         )
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, numbers = np.unique(y, return_inverse=True)
-    if kind not in ("binary", "multiclass"):
-        raise ValueError(
-            f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
-        )
+    text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
+    require(kind in ("binary", "multiclass"), text)
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
