@@ -247,7 +247,8 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
     if name not in _ENDS or numbers:
         yield read_like(opened, layout, width)
         return
-    header, empty, ends = b"", True, _ENDS[name]
+    header, ends, seen = b"", _ENDS[name], False
+    held: list[Samples] = []  # of comments, as long as nothing else was seen
     with open_text(opened.source) as text:
         head = text.peek(2**16).removeprefix(b"\xef\xbb\xbf").split(b"\n")
         if name == "conll":
@@ -260,9 +261,12 @@ def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samp
             whole = raw if begins else header + b"\n" + raw
             part = TextSource(io.BytesIO(whole), text.name, first=number - (not begins))
             samples = read_like(opened._replace(source=part), layout, width, empty=True)
-            empty &= samples.n_sequences == 0
-            yield replace(samples, format=name, content=raw, header=header)
-    require(not empty, f"{file} is empty: there is nothing to read.")
+            seen = seen or samples.n_sequences > 0
+            held.append(replace(samples, format=name, content=raw, header=header))
+            if seen:
+                yield from held
+                held = []
+    require(seen, f"{file} is empty: there is nothing to read.")
 
 
 def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
