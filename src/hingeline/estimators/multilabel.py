@@ -27,6 +27,7 @@ from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
+from hingeline.estimators.scaling import Scaled
 from hingeline.features.graphs import check_pairs
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.inference.map import INFERENCE
@@ -115,7 +116,7 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
+class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
     A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
@@ -168,6 +169,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     C: float | str = 1.0
     _: KW_ONLY
     edges: Any = "full"
+    scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
         """Train on X (n, features) and label indicators y.
@@ -185,6 +187,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         names = getattr(y, "columns", None)
         dtypes = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, multi_output=True)
+        X = self._scaled(X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
         weights = check_sample_weight(sample_weight, n)
@@ -285,7 +288,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
-        return self._make(X, labels, np.zeros((2, 2)))
+        return self._make(self._scaled(X), labels, np.zeros((2, 2)))
 
     def _as_output(self, problem: GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:
