@@ -3,7 +3,6 @@
 import math
 import numbers
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -187,10 +186,13 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
             raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {weight!r}.")
         if label in index:
             weights[index[label]] = float(weight)
-        else:  # a fold may lack a label
-            warnings.warn(
-                f"class_weight has {label!r}, which is no label here: is it misspelt?", stacklevel=4
-            )
+    # A fold may lack a label; one that is misspelt leaves another without a weight.
+    unknown = [label for label in class_weight if label not in index]
+    rest = [label for label in index if label not in class_weight]
+    if unknown and rest:
+        shown = ", ".join(map(str, rest[:10])) + (", …" if len(rest) > 10 else "")
+        what = f"class_weight has {unknown[0]!r}, which is no label"
+        raise ValueError(f"{what}; labels without a weight: {shown}.")
     return weights
 
 

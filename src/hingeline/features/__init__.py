@@ -2,7 +2,7 @@
 
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.gaussian import GaussianEmissions, PerToken
-from hingeline.features.tables import SparseSequences, TokenTable, from_frame
+from hingeline.features.tables import SparseSequences, TokenTable, from_frame, to_column
 from hingeline.features.templates import TokenTemplates
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "TokenTable",
     "TokenTemplates",
     "from_frame",
+    "to_column",
 ]

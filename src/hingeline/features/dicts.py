@@ -221,7 +221,7 @@ class _Atoms:
     def __init__(self, vocabulary: dict[str, int]) -> None:
         self.vocabulary = vocabulary
         self.size = len(vocabulary)  # when the columns were looked up
-        self.columns = np.empty(BUFFER, dtype=np.int32)
+        self.columns = np.empty(2 * BUFFER, dtype=np.int32)
         self.table = np.zeros((4 * BUFFER, 2), dtype=np.int64)
         self.state = np.zeros(2, dtype=np.int64)
 
