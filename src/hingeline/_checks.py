@@ -3,6 +3,7 @@
 import math
 import numbers
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -186,13 +187,10 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
             raise ValueError(f"class_weight[{label!r}] must be a number ≥ 0, got {weight!r}.")
         if label in index:
             weights[index[label]] = float(weight)
-    # A fold may lack a label; one that is misspelt leaves another without a weight.
-    unknown = [label for label in class_weight if label not in index]
-    rest = [label for label in index if label not in class_weight]
-    if unknown and rest:
-        shown = ", ".join(map(str, rest[:10])) + (", …" if len(rest) > 10 else "")
-        what = f"class_weight has {unknown[0]!r}, which is no label"
-        raise ValueError(f"{what}; labels without a weight: {shown}.")
+        else:  # a fold may lack a label
+            warnings.warn(
+                f"class_weight has {label!r}, which is no label here: is it misspelt?", stacklevel=4
+            )
     return weights
 
 
@@ -245,10 +243,8 @@ def numeric_rows(x: Any, where: str) -> Any:
         except ValueError as error:
             raise ValueError(f"{where} is ragged: its rows must have one length.") from error
         if rows.ndim != 2:
-            raise ValueError(
-                f"{where} has shape {rows.shape}, expected two dimensions: one row each, one "
-                "column per feature."
-            )
+            what = f"{where} has shape {rows.shape}, expected two dimensions"
+            raise ValueError(f"{what}: one row each, one column per feature.")
     if rows.dtype.kind not in "fiub":
         raise TypeError(f"{where} has dtype {rows.dtype}, expected numbers.")
     if rows.dtype not in (np.float64, np.float32):
