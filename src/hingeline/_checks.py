@@ -243,10 +243,8 @@ def numeric_rows(x: Any, where: str) -> Any:
         except ValueError as error:
             raise ValueError(f"{where} is ragged: its rows must have one length.") from error
         if rows.ndim != 2:
-            raise ValueError(
-                f"{where} has shape {rows.shape}, expected two dimensions: one row each, one "
-                "column per feature."
-            )
+            what = f"{where} has shape {rows.shape}, expected two dimensions"
+            raise ValueError(f"{what}: one row each, one column per feature.")
     if rows.dtype.kind not in "fiub":
         raise TypeError(f"{where} has dtype {rows.dtype}, expected numbers.")
     if rows.dtype not in (np.float64, np.float32):

@@ -75,8 +75,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
 _PACKAGE = Path(__file__).resolve().parent
-#: Machine code that nobody asked for in so many days is removed.
-_KEEP_DAYS = 30
+_KEEP_DAYS = 30  # Machine code that nobody asked for in so many days is removed.
 
 
 #: Plain function -> the ``fastmath`` it is compiled with where kernels call it.
@@ -284,6 +283,8 @@ CACHE_FOLDER = _cache_folder()
 
 #: Called before a kernel is compiled, with the file that will keep it, or None.
 _LISTENERS: list[Callable[[Path | None], None]] = []
+#: Seconds that this process has spent on compiling.
+COMPILING = [0.0]
 #: Held while a file is written, so that a process that may end at any time leaves no half of one.
 WRITING = threading.Lock()
 
@@ -367,10 +368,14 @@ class _KernelCache(NullCache):
 
     def compile_in_turn(self, compile: Callable[[Any], Any], signature: Any) -> Any:
         """Compile, or find what another process has compiled meanwhile."""
-        if fcntl is None or self.folder is None or self.file(signature).exists():
-            return compile(signature)
-        with global_compiler_lock, _take_turn(self.file(signature)):
-            return compile(signature)
+        began, before = time.perf_counter(), COMPILING[0]
+        try:
+            if fcntl is None or self.folder is None or self.file(signature).exists():
+                return compile(signature)
+            with global_compiler_lock, _take_turn(self.file(signature)):
+                return compile(signature)
+        finally:  # kernels inside it are part of its time
+            COMPILING[0] = before + time.perf_counter() - began
 
 
 @cache  # once in a process that compiles

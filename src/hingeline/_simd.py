@@ -20,8 +20,7 @@ from numba.core.errors import TypingError
 from hingeline._checks import Array
 from hingeline._jit import built_as, helper
 
-#: Features whose products are summed apart, to keep the multipliers busy.
-_LANES = 4
+_LANES = 4  # Features whose products are summed apart, to keep the multipliers busy.
 _FLAGS = ("nsz", "arcp", "contract", "afn", "reassoc")
 
 

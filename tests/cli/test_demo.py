@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import hingeline
 from hingeline import ChainSSVM
-from hingeline.cli import demo
 from hingeline.cli.app import app
+from hingeline.report import figures
 
 pytest.importorskip("matplotlib")
 
@@ -63,7 +63,7 @@ def test_demo_goes_on_without_matplotlib(tmp_path, monkeypatch):
     def missing(*arguments, **options):
         raise ImportError("plots need matplotlib: install hingeline[plot].")
 
-    monkeypatch.setattr(demo, "plot_curve", missing)
+    monkeypatch.setattr(figures, "plot_curve", missing)
     result = run("demo", "-o", tmp_path / "a.png", "-q", *SMALL)
     assert result.exit_code == 0
     assert "ChainSSVM" in result.stdout
@@ -104,7 +104,7 @@ def test_a_write_that_fails_late(tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(demo, "plot_curve", full)
+    monkeypatch.setattr(figures, "plot_curve", full)
     result = run("demo", "-o", tmp_path / "a.png", "-q", *SMALL)
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr

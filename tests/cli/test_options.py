@@ -313,10 +313,19 @@ def test_limits(folder):
     assert "scale the features" not in run(*arguments).stderr
 
 
+def test_the_exact_small_form_is_the_default(folder):
+    _, model = train(folder, "--keep-state")
+    small = (folder / "m.hinge").stat().st_size
+    _, dense = train(folder, "--keep-state", "--dense")
+    assert small < (folder / "m.hinge").stat().st_size
+    assert model.weights_.tobytes() == dense.weights_.tobytes()
+    assert model.duality_gap_ == dense.duality_gap_  # exact weights keep their certificate
+
+
 def test_small_files(folder):
     train(folder)
     large, expected = (folder / "m.hinge").stat().st_size, accuracy(folder)
-    result, model = train(folder, "--dtype", "float16", "--sparse")
+    result, model = train(folder, "--dtype", "float16")
     assert result["bytes"] == (folder / "m.hinge").stat().st_size < large
     assert accuracy(folder) == pytest.approx(expected, abs=0.05)
     assert np.isnan(model.duality_gap_)  # rounded weights have no certificate

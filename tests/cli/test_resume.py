@@ -164,6 +164,25 @@ def test_ctrl_c_keeps_the_best_model(tmp_path, undisturbed):
     assert not checkpoint.exists()
 
 
+def test_the_end_of_time_is_no_end(tmp_path, undisturbed):
+    """What --max-time ended goes on from its last pass, whenever the last checkpoint was."""
+    train, model, checkpoint = prepare(tmp_path), tmp_path / "m.hinge", tmp_path / "c"
+    command = ["train", train, "-m", model, *LONG, "--checkpoint", checkpoint]
+    result = run(*command, "--max-time", "0.1", "--checkpoint-every", 1000)
+    assert result.exit_code == 0
+    assert f"{checkpoint} is kept" in result.stderr
+    first = hingeline.load(model)
+    assert first.stop_reason_ == "max_time=0.1 seconds"
+    assert passes_of(checkpoint) == first.n_iter_
+    # The same command has the same time again.
+    run(*command, "--max-time", "0.1", "--checkpoint-every", 1000, "--resume")
+    assert passes_of(checkpoint) > first.n_iter_ + 1
+    result = run(*command, "--resume")
+    assert "went on after pass" in result.stderr
+    assert_same(hingeline.load(model), undisturbed)
+    assert not checkpoint.exists()
+
+
 # In this process --------------------------------------------------------------------------------
 
 

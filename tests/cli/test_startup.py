@@ -45,6 +45,19 @@ def test_a_command_imports_no_other_command():
     assert not [name for name in loaded if name.startswith(tuple(f"hingeline.{o}" for o in others))]
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["predict", "--help"]])
+def test_help_takes_no_time(arguments):
+    """NumPy, SciPy, scikit-learn and numba take a second of processor time to import."""
+    loaded = run(
+        "import sys\n"
+        "from hingeline.cli.app import app\n"
+        f"try:\n    app({arguments})\nexcept SystemExit:\n    pass\n"
+        "print('', *sys.modules, sep='\\n')"
+    ).splitlines()
+    assert "hingeline.cli.train" in loaded or "hingeline.cli.predict" in loaded
+    assert not {"numpy", "scipy", "sklearn", "numba", "hingeline._checks"} & set(loaded)
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
 from hingeline import SSVM, ChainSSVM, EarlyStopping, HistoryRow, MulticlassSSVM, PassState
+from hingeline._jit import COMPILING, uncached
 
 # isort: split
 from marks import slow
@@ -109,6 +110,30 @@ def test_max_time(small: Any, kind: str) -> None:
     assert model.stop_reason_ == "max_time=0.05 seconds"
     assert model.history_[-1].time >= 0.05
     assert model.history_[0].time < model.history_[-1].time
+
+
+def test_max_time_does_not_count_compilation(small: Any) -> None:
+    def compile_for_long(state: Any) -> None:
+        time.sleep(0.02)
+        COMPILING[0] += 0.02
+
+    model = estimator("chain", C=10.0, tol=1e-15, max_iter=20, max_time=0.3)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model.set_params(callbacks=compile_for_long).fit(*small["chain"])
+    assert model.history_[-1].time >= 0.38
+
+
+def test_compilation_is_timed() -> None:
+    @uncached
+    def double(x: float) -> float:
+        return 2.0 * x
+
+    before, began = COMPILING[0], time.perf_counter()
+    assert double(1.0) == 2.0
+    assert 0.0 < COMPILING[0] - before <= time.perf_counter() - began
+    after = COMPILING[0]
+    assert double(3.0) == 6.0
+    assert COMPILING[0] == after
 
 
 # Callbacks -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from hingeline import ChainSSVM
 from hingeline.features import DictEncoder, SparseSequences, TokenTemplates
-from hingeline.features.input import with_constant
+from hingeline.features.input import stack_sequences, with_constant
 from hingeline.features.tables import TokenTable
 
 
@@ -217,6 +217,23 @@ def test_stacking_checks_once_but_names_the_place() -> None:
     empty = SparseSequences(sp.csr_matrix(np.eye(3)), [0, 1, 1, 3])
     with pytest.raises(ValueError, match=r"X\[1\] is an empty sequence"):
         model.predict(empty)
+
+
+def test_small_matrices_are_stacked_as_they_are() -> None:
+    """By hand where they are plain, else by scipy; the same rows either way."""
+    rng = np.random.default_rng(0)
+    dense = [rng.integers(0, 3, size=(n, 4)) * 0.5 for n in (3, 1, 2, 5)]
+    roomy = sp.csr_matrix(dense[1])
+    roomy.data = np.append(roomy.data, 7.0)
+    roomy.indices = np.append(roomy.indices, 0)
+    twice = sp.csr_matrix((np.full(4, 0.5), [3, 0, 3, 1], [0, 4, 4]), shape=(2, 4))
+    dense[2] = twice.toarray()
+    short = [sp.csr_array(dense[0].astype(np.float32)), sp.csr_matrix(dense[1])]
+    for own in ([*short, twice], [short[0], roomy, twice], [short[0].tocsc(), short[1], twice]):
+        matrix, offsets = stack_sequences([*own, sp.csr_matrix(dense[3])])
+        np.testing.assert_array_equal(matrix.toarray(), np.vstack(dense))
+        assert matrix.has_canonical_format
+        assert offsets.tolist() == [0, 3, 4, 6, 11]
 
 
 def test_constant_column() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hingeline.features import DictEncoder
+from hingeline.features import DictEncoder, dicts
 
 # CRFsuite's strings end at a NUL character.
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3) | st.sampled_from(
@@ -121,6 +122,67 @@ def test_new_attributes_and_rare_ones() -> None:
 def test_one_pass_over_what_can_be_read_once() -> None:
     X = ([{"w": str(k % 3)}] for k in range(6))
     assert DictEncoder().fit_transform(X).matrix.shape == (6, 3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpus, corpus)
+def test_both_readers_agree(train: Any, test: Any) -> None:
+    """Tokens that the kernel reads, and the same without it."""
+    found = []
+    for readable in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dicts, "_READABLE", readable)
+            encoder = DictEncoder()
+            X = [encoder.fit_transform(train), encoder.transform(test), encoder.transform(test)]
+            X += [encoder.partial_fit_transform(test), encoder.transform(test)]
+            found.append((list(encoder.vocabulary_), [x.matrix.toarray().tolist() for x in X]))
+    assert found[0] == found[1]
+
+
+def test_tokens_that_only_python_reads() -> None:
+    """Tokens of every kind in turn, alone and in runs; numbers at the edge of what C can hold."""
+
+    class Own(dict[str, Any]):
+        pass
+
+    kinds: list[Any] = [
+        {"w": "a", "n": -1, "f": -1.0, "big": 2**900, "t": True},
+        {"w": "a", "n": np.float64(2.5), "f": np.int64(-1), "t": np.bool_(True)},
+        {"n": np.float16(0.5), "f": np.float32(-1), "t": np.uint8(1)},
+        Own(w="b"),
+        ["u", "v"],
+        ("u", b"v"),
+        {"w": ["a", "c"], "d": {"b": 2}},
+        {b"w": "b", "": ""},
+        "u",
+        {},
+        [],
+    ]
+    X = [[kinds[(k * k // 7) % 11] for k in range(300)], kinds[2:3] * 40 + kinds[3:4] * 40, kinds]
+    encoder = DictEncoder(dtype=np.float64)
+    found = encoder.fit_transform(X).matrix
+    for row, token in zip(found, [token for sentence in X for token in sentence], strict=True):
+        wanted = np.zeros(found.shape[1])
+        listed = (token,) if isinstance(token, str) else token
+        for name, weight in dicts.attributes(listed):
+            wanted[encoder.vocabulary_[name]] += weight
+        np.testing.assert_array_equal(row.toarray()[0], wanted)
+    with pytest.raises(TypeError, match=r"token 0 of X.0. has the number .*inf.* for 'n'"):
+        encoder.transform([[{"n": np.float32("inf")}]])
+    with pytest.raises(TypeError, match=r"token 2 of X\[1\] has the number .* for 'big'"):
+        encoder.transform([[{}] * 4, [{"n": 1}, Own(), {"big": 10**400}]])
+
+
+def test_many_attributes_in_threads() -> None:
+    """The table of what was met grows, and threads do not disturb each other."""
+    X = [[{"w": str(k), "x": -k, "t": k % 2 == 0}, [f"u{k}", "v"]] for k in range(100_000)]
+    encoder = DictEncoder()
+    want = encoder.fit_transform(X).matrix
+    assert list(encoder.vocabulary_)[:7] == ["w:0", "x", "t", "u0", "v", "w:1", "u1"]
+    assert encoder.n_features_out_ == 200_003
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(lambda _: encoder.transform(X).matrix, range(8)):
+            assert (got != want).nnz == 0
 
 
 def test_many_tokens() -> None:

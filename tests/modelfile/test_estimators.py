@@ -296,7 +296,7 @@ def test_scheme(path):
 def test_metadata_and_versions(path):
     model, _, _ = make("chain")
     metadata = {"command": "hingeline train x", "evaluation": {"f1": 0.9, "table": [[1, 2]]}}
-    model.save(path, metadata=metadata)
+    model.save(path, metadata=metadata, sparse=False)
     header, tensors = read_header(path)
     assert header["metadata"] == metadata
     assert header["versions"]["numpy"] == np.__version__

@@ -131,7 +131,7 @@ def saved(tmp_path_factory):
         model = estimator(kind)
         for seed in range(2):
             model.partial_fit(*make(kind, seed=seed), classes=CLASSES, passes=2)
-        model.save(folder / "m.hinge", state=True)
+        model.save(folder / "m.hinge", state=True, sparse=False)
         found[kind] = read_model(folder / "m.hinge")
     return folder / "x.hinge", found
 

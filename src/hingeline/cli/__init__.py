@@ -5,6 +5,7 @@ They share ``app`` (group, errors, options), ``files`` (models and their files) 
 
 import importlib
 import sys
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -31,12 +32,16 @@ class _Later(ModuleType):
 def import_later(*names: str) -> None:
     """Import modules when something of theirs is first used; what is missing stays missing."""
     for name in names:
-        if name not in sys.modules and (spec := find_spec(name)) is not None:
+        package: Any = find_spec(parent) if (parent := name.rpartition(".")[0]) else None
+        # To ask find_spec for a part of a package would import the package.
+        spec = PathFinder.find_spec(name, package and package.submodule_search_locations)
+        if name not in sys.modules and spec is not None:
             module = sys.modules[name] = _Later(name)
             module.__file__ = spec.origin  # what goes through all modules asks for it
 
 
 import_later(*RARELY_USED)  # before anything imports scikit-learn
+import_later("hingeline.cli.files")  # --help has no use for it
 
 from hingeline.cli.app import main  # noqa: E402
 

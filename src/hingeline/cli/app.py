@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,10 +20,21 @@ from typer.core import TyperGroup
 
 from hingeline import __version__
 
+#: In the order of a first hour.
 COMMANDS = (
-    *("train", "update", "semi", "predict", "evaluate", "report", "explain", "info", "import"),
-    *("convert", "check", "demo", "warm-up"),
+    *("train", "predict", "evaluate", "report", "explain", "info", "demo", "update", "semi"),
+    *("check", "convert", "import", "warm-up"),
 )
+#: Options in groups, for commands with many; others stand first.
+_PANELS = {
+    "The file": "format columns use label",
+    "Features": "template min_count hash_bits",
+    "What is learnt": "C grid nu slack loss rescale violators scheme edges",
+    "When training ends": "tol max_iter max_time dev patience",
+    "How training runs": "solver checkpoint checkpoint_every resume n_jobs seed",
+    "The model file": "keep_state dtype sparse",
+}
+_PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
@@ -63,8 +75,15 @@ class _Group(TyperGroup):
             return None
         name = "import_model" if cmd_name == "import" else cmd_name.replace("-", "_")
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(cmd_name)(getattr(import_module(f"hingeline.cli.{name}"), name))
-        return typer.main.get_command(single)
+        function = getattr(import_module(f"hingeline.cli.{name}"), name)
+        paragraphs = cleandoc(function.__doc__).split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        single.command(cmd_name, help=text)(function)
+        command: Any = typer.main.get_command(single)
+        if len(command.params) > 16:
+            for parameter in command.params:
+                parameter.rich_help_panel = _PANEL_OF.get(parameter.name)
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -193,7 +212,9 @@ Bootstrap = Annotated[int, Option(min=0, help="Resamples for 95 % intervals; 0 g
 Dtype = Annotated[
     str, Option(help="Store weights as float64, float32 or float16.", callback=_check_dtype)
 ]
-Sparse = Annotated[bool, Option("--sparse", help="Store only weights that are not 0.")]
+Sparse = Annotated[
+    bool, Option("--sparse/--dense", help="Store only weights that are not 0, or whole tables.")
+]
 KeepState = Annotated[
     bool, Option("--keep-state", help="Also store data and multipliers, for hingeline update.")
 ]

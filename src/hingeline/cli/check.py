@@ -1,5 +1,7 @@
 """``hingeline check``, and constraints as other commands use them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -12,8 +14,6 @@ from typer import Option
 
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
-from hingeline.data.text import open_text
-from hingeline.evaluation.metrics import align
 
 BROKEN = 1
 
@@ -83,6 +83,7 @@ def check(
 ) -> None:
     """Check the labels of a file against constraints; the exit code is 1 if any is broken."""
     from hingeline.constraints import check as check_labels
+    from hingeline.evaluation.metrics import align
 
     file = files.open_training(data, format, ["constraints"])
     samples = files.read_training(file, columns, use, label)
@@ -123,6 +124,8 @@ def check(
 
 def _first_lines(data: str, samples: files.Samples) -> list[int] | None:
     """The line that each sequence begins at; None for what cannot be read again."""
+    from hingeline.data.text import open_text
+
     if data == "-" or not isfile(data):
         return None
     comments = samples.layout.format == "conllu"

@@ -8,9 +8,6 @@ from typer import Argument, Option
 
 from hingeline.cli import app, files
 from hingeline.cli.app import check_target, split_names
-from hingeline.data.formats import FORMATS
-from hingeline.data.formats import convert as convert_file
-from hingeline.data.samples import read_vocabulary, write_vocabulary
 
 #: Formats by the ending of a file's name, for --to auto.
 _ENDINGS = {
@@ -37,6 +34,10 @@ def convert(
     formats: Annotated[bool, Option("--formats", help="List the formats.")] = False,
 ) -> None:
     """Convert between CoNLL, CoNLL-U, CRFsuite, SVM^hmm, SVMlight, ARFF and others."""
+    from hingeline.data.formats import FORMATS
+    from hingeline.data.formats import convert as convert_file
+    from hingeline.data.samples import read_vocabulary, write_vocabulary
+
     if formats:
         for entry in FORMATS.values():
             typer.echo(f"{entry.name:<12}{entry.kind:<12}{entry.title}")

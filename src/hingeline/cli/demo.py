@@ -6,18 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 from typer import Option
 
-from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.cli import app
 from hingeline.cli.app import blame
-from hingeline.cli.progress import FitProgress, outcome_of, percent
-from hingeline.data.builtin import load_digit_dates
-from hingeline.report.figures import check_picture_path, plot_curve
 
 _ABOUT = """\
 Handwritten digits (scikit-learn's, 8 x 8 pixels): the last digit of the date on eight working days
@@ -36,6 +29,15 @@ def demo(
     noise: Annotated[float, Option(min=0.0, help="Noise added to the pixels.")] = 0.0,
 ) -> None:
     """Learn to read handwritten dates, digit by digit and as a sequence."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from hingeline import ChainSSVM, MulticlassSSVM
+    from hingeline.cli.progress import FitProgress, outcome_of, percent
+    from hingeline.data.builtin import load_digit_dates
+    from hingeline.report.figures import check_picture_path, plot_curve
+
     with blame("--output"):
         check_picture_path(output)
     if not math.isfinite(noise):

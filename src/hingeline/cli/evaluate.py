@@ -1,17 +1,16 @@
 """``hingeline evaluate``: how good a model's predictions are."""
 
+from __future__ import annotations
+
 import json
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from typer import Option
 
 import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
-from hingeline.evaluation.metrics import Evaluation, align, precision_recall_f1
-from hingeline.evaluation.metrics import evaluate as score
 
 
 def evaluate(
@@ -36,6 +35,8 @@ def evaluate(
     With --constraints, labels are predicted under them and their violations are counted. Sets of
     labels are judged by Hamming loss, F1 (of rows, of all labels, by label) and subset accuracy.
     """
+    from hingeline.evaluation.metrics import align
+
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     samples = files.require_labels(files.read_for(estimator, model, data, format), data)
@@ -83,13 +84,15 @@ def evaluate(
 
 def judge(
     estimator: Any, samples: files.Samples, predicted: Any = None, **options: Any
-) -> tuple[Evaluation, Any]:
+) -> tuple[Any, Any]:
     """The scores of a model, and the labels that they are of: by default those it predicts."""
+    from hingeline.evaluation.metrics import evaluate as score
+
     if predicted is None:
         predicted = estimator.predict(samples.X)
     if samples.layout.kind != "flat":
         return score(samples.y, predicted, **options), predicted
-    true, found = ([[label] for label in np.asarray(y).tolist()] for y in (samples.y, predicted))
+    true, found = ([[label] for label in list(y)] for y in (samples.y, predicted))
     return score(true, found, **{**options, "scheme": None}), predicted
 
 
@@ -103,6 +106,8 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
 
 
 def _print_sets(samples: files.Samples, predicted: Any, every: bool, as_json: bool) -> None:
+    from hingeline.evaluation.metrics import align, precision_recall_f1
+
     y = samples.y
     scores = files.score_sets(y, predicted)._asdict()
     right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))

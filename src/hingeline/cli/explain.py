@@ -9,9 +9,6 @@ from typer import Option
 import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
-from hingeline.evaluation.inspection import explain as take_apart
-from hingeline.evaluation.metrics import align
-from hingeline.features.tables import TokenTable
 
 
 def explain(
@@ -25,6 +22,9 @@ def explain(
     as_json: app.Json = False,
 ) -> None:
     """Explain a prediction: its score against the runner-up's, feature by feature."""
+    from hingeline.evaluation.inspection import explain as take_apart
+    from hingeline.evaluation.metrics import align
+
     estimator = hingeline.load(model)
     files.refuse_sets("explain", estimator)
     samples = files.read_for(estimator, model, data, format)
@@ -37,7 +37,7 @@ def explain(
         rows = [row._asdict() for row in found.rows]
         typer.echo(json.dumps({**labels, "margin": found.margin, "rows": rows}))
         return
-    if isinstance(samples.X, TokenTable):
+    if samples.layout.kind == "tokens":
         words = samples.X.sentences(0)[sequence - 1]
         table: list[list[Any]] = [["at", "token", "chosen", "other", "lead"]]
         for word, row in zip(words, found.by_position(), strict=True):

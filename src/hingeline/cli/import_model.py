@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 from typer import Argument
 
-from hingeline.cli import app
+from hingeline.cli import app, files
 from hingeline.cli.app import check_target
-from hingeline.cli.files import Layout
-from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
 
 class Origin(StrEnum):
@@ -29,10 +27,15 @@ def import_model(
     model: app.NewModel,
 ) -> None:
     """Take over a model of CRFsuite or LIBLINEAR; it predicts the same."""
+    from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
+
     check_target("--model", model, str(file))
     if origin is Origin.crfsuite:
-        estimator, layout = import_crfsuite(file), Layout("crfsuite", "sequences")
+        estimator, layout = import_crfsuite(file), files.Layout("crfsuite", "sequences")
     else:
-        estimator, layout = import_liblinear(file), Layout("svmlight", "flat", zero_based=False)
+        estimator, layout = (
+            import_liblinear(file),
+            files.Layout("svmlight", "flat", zero_based=False),
+        )
     estimator.save(model, metadata={"layout": asdict(layout), "imported": file.name})
     typer.echo(f"{model}: {len(estimator.classes_)} labels, {estimator.n_features_in_:,} features")

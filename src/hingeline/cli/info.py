@@ -12,9 +12,6 @@ from typer import Option
 import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame
-from hingeline.evaluation.inspection import top_features, transition_table, write_weights
-from hingeline.evaluation.metrics import align
-from hingeline.modelfile.files import read_header
 
 WHY_NO_GAP = "the labels of unlabelled sequences were chosen with the weights, which is not convex"
 #: How a step of a semi-supervised fit was chosen.
@@ -35,6 +32,9 @@ def info(
     as_json: app.Json = False,
 ) -> None:
     """Show what a model file holds: parameters, labels, certificate, and where it came from."""
+    from hingeline.evaluation.inspection import top_features, transition_table, write_weights
+    from hingeline.modelfile.files import read_header
+
     header, tensors = read_header(model)
     kind = header.get("kind", header.get("estimator", "unknown"))
     facts: dict[str, Any] = {
@@ -91,6 +91,8 @@ def _facts(estimator: Any) -> dict[str, Any]:
 
 
 def _print_fact(name: str, value: Any, facts: dict[str, Any]) -> None:
+    from hingeline.evaluation.metrics import align
+
     lines: list[str] | None = None
     if name == "annealing":
         lines = align(value).splitlines()

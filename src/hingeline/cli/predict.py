@@ -1,18 +1,17 @@
 """``hingeline predict``: labels for a file, in the file's own format."""
 
+from __future__ import annotations
+
 import csv
 from itertools import islice
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from typer import Option
 
 import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, given
-from hingeline.data.text import atomic_text
-from hingeline.features.tables import TokenTable
 
 
 def predict(
@@ -34,6 +33,10 @@ def predict(
 
     With --constraints, the labels have the highest score minus the penalty of broken rules.
     """
+    import numpy as np
+
+    from hingeline.data.text import atomic_text
+
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
     samples = files.read_for(estimator, model, data, format)
@@ -73,6 +76,8 @@ def predict(
 
 def _leads(estimator: Any, X: Any, labels: Any) -> list[Any]:
     """How far each label is ahead of the next best one."""
+    import numpy as np
+
     index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
     return [
         scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
@@ -81,6 +86,9 @@ def _leads(estimator: Any, X: Any, labels: Any) -> list[Any]:
 
 
 def _write(output: str, samples: files.Samples, labels: Any, leads: Any) -> None:
+    from hingeline.data.text import atomic_text
+    from hingeline.features.tables import TokenTable
+
     source, flat = samples.source, samples.layout.kind == "flat"
     parts = [labels] if flat else labels
     columns = {"predicted": [str(label) for part in parts for label in part.tolist()]}
@@ -106,7 +114,9 @@ def _write(output: str, samples: files.Samples, labels: Any, leads: Any) -> None
 
 def _write_nbest(output: str, samples: files.Samples, found: list[Any]) -> None:
     """Labellings one after the other, each under a line with its sequence, rank and score."""
-    words = samples.X.sentences(0) if isinstance(samples.X, TokenTable) else None
+    from hingeline.data.text import atomic_text
+
+    words = samples.X.sentences(0) if samples.layout.kind == "tokens" else None
     with atomic_text(output) as file:
         for i, paths in enumerate(found):
             for rank, (labels, score) in enumerate(paths, start=1):

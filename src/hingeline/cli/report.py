@@ -11,7 +11,6 @@ from hingeline.cli import app, files
 from hingeline.cli.app import blame
 from hingeline.cli.evaluate import judge
 from hingeline.cli.info import describe_annealing
-from hingeline.features.tables import TokenTable
 
 
 def report(
@@ -43,7 +42,7 @@ def report(
         with blame(test):
             result, predicted = judge(estimator, samples, bootstrap=bootstrap)
         known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
-        if isinstance(samples.X, TokenTable):
+        if samples.layout.kind == "tokens":
             known["tokens"] = samples.X.sentences(0)
         sources.append(files.source_of(test))
     path = output or model.with_suffix(".html")

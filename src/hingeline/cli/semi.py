@@ -1,24 +1,18 @@
 """``hingeline semi``: few labels, text without labels, and constraints on it."""
 
+from __future__ import annotations
+
 import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-from sklearn.base import clone
 from typer import Option
 
-from hingeline import ChainSSVM, SemiSupervisedSSVM
-from hingeline._checks import require
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_sources, check_target, split_numbers
 from hingeline.cli.check import read_constraints
 from hingeline.cli.info import WHY_NO_GAP, choice_text
-from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
-from hingeline.cli.train import make_encoder, parse_C
-from hingeline.features.tables import TokenTable
-from hingeline.report.words import count_of
 
 
 def semi(
@@ -56,7 +50,7 @@ def semi(
     scheme: app.Scheme = None,
     max_iter: app.MaxIter = 1000,
     dtype: app.Dtype = "float64",
-    sparse: app.Sparse = False,
+    sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
     seed: app.Seed = 0,
     quiet: app.Quiet = False,
@@ -68,6 +62,14 @@ def semi(
     more with every step; --dev or the violations that are left choose the step to keep. Ctrl-C
     ends the training early and keeps the best step so far. Files must have words in columns.
     """
+    from sklearn.base import clone
+
+    from hingeline import ChainSSVM, SemiSupervisedSSVM
+    from hingeline._checks import require
+    from hingeline.cli.fits import make_encoder, parse_C
+    from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
+    from hingeline.report.words import count_of
+
     check_sources("--unlabelled", data, dev, *unlabelled)
     check_target("--model", model, data, dev, *unlabelled)
     if select == "dev" and dev is None:
@@ -159,7 +161,11 @@ def semi(
     )
 
 
-def _stack(parts: list[files.Samples]) -> TokenTable:
+def _stack(parts: list[files.Samples]) -> Any:
+    import numpy as np
+
+    from hingeline.features.tables import TokenTable
+
     tables = [part.X for part in parts]
     columns = {
         name: [value for table in tables for value in table.column(name).tolist()]

@@ -7,7 +7,6 @@ from typer import Option
 import hingeline
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_seed, check_target
-from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
 
 _TRAINED: dict[str, Any] = {"show_default": "as trained"}
 
@@ -31,7 +30,7 @@ def update(
     ] = None,
     keep_state: app.KeepState = False,
     dtype: app.Dtype = "float64",
-    sparse: app.Sparse = False,
+    sparse: app.Sparse = True,
     n_jobs: app.NJobs = None,
     seed: Annotated[
         int | None,
@@ -46,6 +45,8 @@ def update(
     the known ones; the features, C and everything else stay as MODEL has them. The new model may
     take the place of the old one.
     """
+    from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
+
     check_target("--model", model, data)
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:

@@ -4,19 +4,13 @@ import contextlib
 import io
 import os
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from enum import StrEnum
-from multiprocessing import get_context
 from typing import Annotated, Any
 
 import typer
 
 import hingeline
-from hingeline import _jit
 from hingeline.cli import app
-from hingeline.cli.progress import FitProgress
-from hingeline.estimators.ahead import fit_tiny
-from hingeline.report.words import count_of
 
 
 class Kind(StrEnum):
@@ -37,6 +31,9 @@ _NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded feat
 
 def compile_for(kind: str, numbers: str) -> tuple[str, int]:
     """Fit a tiny model, and say how many kernels had to be compiled."""
+    from hingeline import _jit
+    from hingeline.estimators.ahead import fit_tiny
+
     compiled: list[Any] = []
     with (
         _jit.listen_to_compiling(compiled.append),
@@ -56,6 +53,13 @@ def warm_up(
     For images and servers: with the default solver, for float64 and float32. What is on disk
     already is not compiled again.
     """
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    from hingeline import _jit
+    from hingeline.cli.progress import FitProgress
+    from hingeline.report.words import count_of
+
     folder = _jit.CACHE_FOLDER
     if folder is None:
         what = "there is no folder to keep kernels in: set HINGELINE_CACHE_DIR to one that can be"

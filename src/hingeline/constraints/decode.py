@@ -277,9 +277,8 @@ def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
 def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
     require(array.shape == shape, f"{name} has shape {array.shape}, expected {shape}.")
-    if not np.all(np.isfinite(array)):
-        what = f"{name} must be finite"
-        raise ValueError(f"{what}; forbid labels by a hard constraint instead of an infinity.")
+    text = f"{name} must be finite; forbid labels by a hard constraint instead of an infinity."
+    require(np.isfinite(array).all(), text)
     return array
 
 

@@ -24,6 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
 from hingeline._checks import Array
+from hingeline._jit import COMPILING
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, PassState, Result, relative
 from hingeline.core.solver import CertifiedSolver
@@ -40,14 +41,14 @@ class Limits:
     report: Callable[[HistoryRow, float], None] | None = None
     name: str = "the solver"
     started: float = field(default_factory=time.perf_counter)
+    compiled: float = field(default_factory=lambda: COMPILING[0])  # seconds, before the start
     #: Says what must be the same for a run to be taken up again.
     identity: Callable[[], dict[str, Any]] = dict
 
 
 #: Why a run stops where decoding has bounds only, and no pass can bring them down.
 ONLY_INTEGRALITY = "only the integrality gap of decoding is left"
-#: Passes between two certificates that the estimate did not call for.
-_EVERY = 8
+_EVERY = 8  # Passes between two certificates that the estimate did not call for.
 #: Passes after which one is made in any case: the averaged weights find planes worth having.
 _EARLY = (2, 4)
 
@@ -156,8 +157,10 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
             reason = _reason(solver, limits, progress)
             told = ""
             for callback in callbacks:
-                # What resumes from the last pass would make one more: leave the one before.
-                if (reason or told) and _is_checkpoint(callback):
+                # What resumes from the last pass would make one more: leave the one before,
+                # unless it was only the clock that ended the run.
+                out_of_time = reason.startswith("max_time") and not told
+                if (reason or told) and _is_checkpoint(callback) and not out_of_time:
                     continue
                 state = PassState(
                     row,
@@ -165,6 +168,7 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
                     rel if fresh and solver.restricted else math.nan,
                     solver.candidate,
                     lambda: _take(solver, progress, callbacks),
+                    out_of_time,
                 )
                 if callback(state) is True and state._reason is None:
                     state.stop("a callback returned True")
@@ -420,7 +424,8 @@ def _reason(solver: CertifiedSolver, limits: Limits, progress: Progress) -> str:
         return "converged"
     if progress.passes >= limits.max_iter:
         return f"max_iter={limits.max_iter} passes"
-    if limits.max_time is not None and progress.history[-1].time >= limits.max_time:
+    spent = time.perf_counter() - limits.started - (COMPILING[0] - limits.compiled)
+    if limits.max_time is not None and spent >= limits.max_time:
         return f"max_time={limits.max_time:g} seconds"
     if _only_integrality(solver, progress.gap, progress.integrality_gap, limits.tol):
         return ONLY_INTEGRALITY

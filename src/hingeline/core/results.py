@@ -40,12 +40,11 @@ class PassState:
 
     Attributes
     ----------
-    row : HistoryRow
-        The latest row of the curve.
-    relative_gap : float
-        Certified relative gap, ``nan`` where this pass made no certificate.
+    row : HistoryRow; the latest row of the curve
+    relative_gap : float; certified relative gap, ``nan`` where this pass made no certificate
     restricted_gap : float
         Relative gap of the problem restricted to the outputs found, where that is all there is.
+    out_of_time : bool; whether ``max_time`` ends the fit after this pass
     """
 
     row: HistoryRow
@@ -53,6 +52,7 @@ class PassState:
     restricted_gap: float
     _weights: Callable[[], Array] = field(repr=False)
     _snapshot: Callable[[], Any] = field(repr=False, default=lambda: None)
+    out_of_time: bool = False
     _chosen: Array | None = field(default=None, repr=False)
     _reason: str | None = field(default=None, repr=False)
 

@@ -4,67 +4,262 @@ from __future__ import annotations
 
 import math
 import numbers
-from array import array
+import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array
+from hingeline._jit import built_as, helper, kernel
 from hingeline.features.input import Encoder, check_kind, get_meta, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences
-
-#: Numbers kept in a list before they move to an array.
-FLUSH = 2**16
 
 
 class _BadToken(Exception):
     """What is wrong with a token; its place is added where it is known."""
 
 
-class _Atoms(dict[Any, int]):
-    """A string, or ``(key, value)`` of a dict -> where its column and weight stand.
+# Tokens are read by a kernel that holds the GIL and asks the interpreter's own C functions for the
+# items of dicts and lists and for hashes, which strings keep; none of these runs Python code, and
+# references are borrowed, so that nothing changes meanwhile. An *atom* is a string, or key and
+# value of a dict, and known by the two 64-bit hashes: n values of one key mix up two of them with
+# a probability of n²/2⁶⁵, 3e-8 for a million. Only types that are exactly str, dict, list or a
+# number listed here are read so; a token with anything else is left to :func:`attributes`.
 
-    What is known is found at the speed of a dict. Numbers are not remembered, each token may have
-    its own.
+_NUMBERS = (float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_)
+#: Addresses of None and of the types that :func:`read_tokens` knows.
+_KINDS = np.array([*map(id, (None, str, dict, list, *_NUMBERS))], dtype=np.int64)
+#: Whether objects are laid out as it expects them.
+_READABLE = (
+    sys.implementation.name == "cpython"
+    and getattr(sys, "_is_gil_enabled", lambda: True)()
+    and object.__basicsize__ == 16
+    and not config.DISABLE_JIT
+)
+#: In place of a value's hash: a number, or none at all.
+NUMBER, ALONE = 0x5BD1E9955BD1E995, 0x2545F4914F6CDD1D
+#: Attributes that one call reads at most.
+BUFFER = 2**16
+#: Tokens that are read together, about.
+CHUNK = 2**13
+#: A table with more atoms is not kept for the next call.
+MOST_ATOMS = 2**21
+
+
+def _c_function(name: str, result: Any) -> Any:
+    """A function of the interpreter's C interface for kernels, with addresses as arguments."""
+
+    def stub(*addresses: int) -> Any:
+        raise RuntimeError("only kernels call this")
+
+    @built_as(stub)
+    def build(typing_context: Any, *addresses: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kinds = [context.get_value_type(kind) for kind in signature.args]
+            kind = ir.FunctionType(context.get_value_type(result), kinds)
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            return builder.call(function, arguments)
+
+        return result(*[types.int64 for _ in addresses]), generate
+
+    return stub
+
+
+_take_gil = _c_function("PyGILState_Ensure", types.int32)
+_give_gil_back = _c_function("PyGILState_Release", types.void)
+_next_item = _c_function("PyDict_Next", types.int32)
+_list_size = _c_function("PyList_Size", types.int64)
+_list_item = _c_function("PyList_GetItem", types.int64)
+_hash = _c_function("PyObject_Hash", types.int64)
+_float = _c_function("PyFloat_AsDouble", types.float64)
+_append = _c_function("PyList_Append", types.int32)
+_error = _c_function("PyErr_Occurred", types.int64)
+_clear_error = _c_function("PyErr_Clear", types.void)
+
+
+def _type_of(address: int) -> int:
+    """The address of an object's type: the word behind the count of references."""
+    raise RuntimeError("only kernels call this")
+
+
+@built_as(_type_of)
+def _build_type_of(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        place = builder.add(arguments[0], word(object.__basicsize__ - 8))
+        return builder.load(builder.inttoptr(place, word.as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+@helper
+def _atom(known: Array, slots: Array, state: Array, first: int, second: int) -> int:
+    """The number of an atom, which may be a new one."""
+    mask = slots.shape[0] - 1
+    at = (first ^ (second * 0x9E3779B1)) & mask
+    while slots[at] >= 0:
+        a = slots[at]
+        if known[a, 0] == first and known[a, 1] == second:
+            return a
+        at = (at + 1) & mask
+    a = state[0]
+    state[0] += 1
+    slots[at] = a
+    known[a, 0] = first
+    known[a, 1] = second
+    return a
+
+
+@kernel
+def read_tokens(
+    kinds: Array,
+    tokens: Array,
+    begin: int,
+    known: Array,
+    slots: Array,
+    state: Array,
+    place: Array,
+    out: Array,
+    weights: Array,
+    counts: Array,
+    new: Array,
+) -> int:
+    """Read objects from token ``begin`` on, until one needs more than this; the token it is.
+
+    ``state`` has the numbers of atoms and of attributes written. ``new`` are the addresses of two
+    lists, which get the keys of new atoms and their values, None where these are no strings.
     """
+    if state[2] == 1:  # the table is a larger one
+        atoms = state[0]
+        state[0] = 0
+        for a in range(atoms):
+            _atom(known, slots, state, known[a, 0], known[a, 1])
+        state[2] = 0
+    none, string, dictionary, array = kinds[0], kinds[1], kinds[2], kinds[3]
+    key = place.ctypes.data + 8
+    gil = np.int64(_take_gil())
+    p = 0
+    k = begin
+    while k < tokens.shape[0]:
+        token = tokens[k]
+        kind = _type_of(token)
+        start = p
+        place[0] = 0
+        items = 1
+        if kind == array:
+            items = _list_size(token)
+        elif kind != dictionary and kind != string:
+            break
+        plain = True
+        j = 0
+        while plain:
+            first = token
+            if kind == dictionary:
+                if _next_item(token, place.ctypes.data, key, key + 8) == 0:
+                    break
+                first = place[1]
+            elif j == items:
+                break
+            elif kind == array:
+                first = _list_item(token, j)
+            plain = p < out.shape[0] and _type_of(first) == string
+            second = ALONE
+            text = none
+            weight = 1.0
+            if plain and kind == dictionary:
+                value = place[2]
+                of = _type_of(value)
+                second = NUMBER
+                if of == string:
+                    second = _hash(value)
+                    text = value
+                else:
+                    plain = False
+                    for number in kinds[4:]:
+                        plain = plain or of == number
+                    if plain:
+                        weight = _float(value)
+                        plain = np.isfinite(weight)
+                        if weight == -1.0 and _error() != 0:  # too large
+                            _clear_error()
+                            plain = False
+            if plain:
+                before = state[0]
+                out[p] = _atom(known, slots, state, _hash(first), second)
+                if state[0] > before:
+                    _append(new[0], first)
+                    _append(new[1], text)
+                weights[p] = weight
+                p += 1
+                j += 1
+        if not plain:
+            p = start
+            break
+        counts[k] = p - start
+        k += 1
+    state[1] = p
+    _give_gil_back(gil)
+    return k
 
-    def __init__(self, vocabulary: dict[str, int], grow: bool) -> None:
-        super().__init__()
+
+class _Atoms:
+    """The atoms met so far, and the column of each; −1 where the vocabulary does not have it."""
+
+    def __init__(self, vocabulary: dict[str, int]) -> None:
         self.vocabulary = vocabulary
-        self.grow = grow
-        self.columns = array("i")
-        self.weights = array("d")
+        self.size = len(vocabulary)  # when the columns were looked up
+        self.columns = np.empty(BUFFER, dtype=np.int32)
+        self.known = np.empty((BUFFER, 2), dtype=np.int64)
+        self.slots = np.full(4 * BUFFER, -1, dtype=np.int32)
+        self.state = np.zeros(3, dtype=np.int64)
 
-    def add(self, name: str, weight: float = 1.0) -> int:
-        """Number an attribute with a weight."""
-        vocabulary = self.vocabulary
-        if self.grow:
-            column = vocabulary.setdefault(name, len(vocabulary))
-        else:
-            column = vocabulary.get(name, -1)
-        self.columns.append(column)
-        self.weights.append(weight)
-        return len(self.columns) - 1
+    def serves(self, vocabulary: dict[str, int], grow: bool) -> bool:
+        """Whether what is known here is still right."""
+        count = int(self.state[0])
+        same = self.vocabulary is vocabulary and self.size == len(vocabulary)
+        return same and count <= MOST_ATOMS and not (grow and (self.columns[:count] < 0).any())
 
-    def __missing__(self, item: Any) -> int:
-        if not isinstance(item, tuple):
-            self[item] = atom = self.add(_text(item))
-            return atom
-        key, value = item
-        name = _text(key)
-        if isinstance(value, (str, bytes)):
-            self[item] = atom = self.add(f"{name}:{_text(value)}")
-        elif isinstance(value, (tuple, frozenset)):
-            raise TypeError  # hashable, yet read like lists
-        else:
-            atom = self.add(name, _weight(name, value))
-            if isinstance(value, bool):
-                self[item] = atom
-        return atom
+    def read(
+        self, tokens: list[Any], addresses: Array, begin: int, grow: bool
+    ) -> tuple[int, Array, Array, Array]:
+        """Where reading stopped; columns and weights of all attributes, attributes of a token."""
+        count = int(self.state[0])
+        if count + BUFFER > len(self.columns):
+            self.slots = np.full(2 * len(self.slots), -1, dtype=np.int32)
+            self.state[2] = 1
+            self.columns = np.resize(self.columns, len(self.slots) // 2)
+            self.known = np.resize(self.known, (len(self.slots) // 2, 2))
+        place, counts = np.empty(3, dtype=np.int64), np.empty(len(tokens), dtype=np.int64)
+        out, weights = np.empty(BUFFER, dtype=np.int32), np.empty(BUFFER)
+        keys, values = list[str](), list[str | None]()
+        new = np.array([id(keys), id(values)], dtype=np.int64)
+        table = (self.known, self.slots, self.state)
+        end = read_tokens(_KINDS, addresses, begin, *table, place, out, weights, counts, new)
+        names = [k if v is None else f"{k}:{v}" for k, v in zip(keys, values, strict=True)]
+        self.columns[count : count + len(names)] = _columns(self.vocabulary, names, grow)
+        written = int(self.state[1])
+        return end, self.columns[out[:written]], weights[:written], counts[begin:end]
+
+
+#: Encoder -> the atoms that it met, so that the next call finds them. Hashes differ between
+#: processes, and an encoder's attributes should not change when it is used.
+_MET: WeakKeyDictionary[Any, _Atoms] = WeakKeyDictionary()
+
+
+def _columns(vocabulary: dict[str, int], names: list[str], grow: bool) -> list[int]:
+    """Columns of attributes; new ones get the next, or −1."""
+    if grow:
+        return [vocabulary.setdefault(name, len(vocabulary)) for name in names]
+    return [vocabulary.get(name, -1) for name in names]
 
 
 def _text(name: Any) -> str:
@@ -93,8 +288,12 @@ def _weight(name: str, value: Any) -> float:
     )
 
 
-def _strings(token: Any) -> Any:
-    """A token that is a collection of strings, or what is wrong with it."""
+def _check(token: Any) -> Any:
+    """A token as a dict or a collection of strings, or what is wrong with it."""
+    if isinstance(token, dict):
+        return token
+    if isinstance(token, (str, bytes)):
+        return (token,)
     if not isinstance(token, (list, tuple, set, frozenset)):
         raise _BadToken(
             f"is of type {type(token).__name__}: a token is a dict, a list of strings or a string"
@@ -144,17 +343,13 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
 
     Parameters
     ----------
-    min_count : int, default=1
-        Drop attributes that fewer training tokens have.
-    dtype : {np.float32, np.float64}, default=np.float32
-        Type of the values.
+    min_count : int, default=1; drop attributes that fewer training tokens have
+    dtype : {np.float32, np.float64}, default=np.float32; type of the values
 
     Attributes
     ----------
-    vocabulary_ : dict
-        Attribute -> column, in the order of first occurrence.
-    n_features_out_ : int
-        Width of the encoding.
+    vocabulary_ : dict; attribute -> column, in the order of first occurrence
+    n_features_out_ : int; width of the encoding
 
     Examples
     --------
@@ -178,13 +373,23 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         return self._extend(X, self.vocabulary_)
 
     def _look_up(self, X: Any) -> SparseSequences:
-        return self._sequences(*_encode(X, _Atoms(self.vocabulary_, grow=False)))
+        return self._sequences(*self._encode(X, self.vocabulary_, grow=False))
+
+    def _encode(self, X: Any, vocabulary: dict[str, int], grow: bool) -> tuple[Array, ...]:
+        # Taken out meanwhile: another thread makes its own.
+        atoms = _MET.pop(self, None)
+        if atoms is None or not atoms.serves(vocabulary, grow):
+            atoms = _Atoms(vocabulary)
+        result = _encode(X, atoms, grow)
+        atoms.size = len(vocabulary)
+        _MET[self] = atoms
+        return result
 
     def _extend(self, X: Any, vocabulary: dict[str, int]) -> SparseSequences:
         """Encode sentences, and number attributes that are new behind those known."""
         known = len(vocabulary)
         try:
-            columns, *rest = _encode(X, _Atoms(vocabulary, grow=True))
+            columns, *rest = self._encode(X, vocabulary, grow=True)
         except BaseException:
             _shorten(vocabulary, known)
             raise
@@ -212,18 +417,12 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         self, columns: Array, weights: Array, counts: Array, offsets: Array
     ) -> SparseSequences:
         kept = (columns >= 0) & (weights != 0.0)
-        if not kept.all():
-            tokens = np.repeat(np.arange(len(counts)), counts)
-            counts = np.bincount(tokens[kept], minlength=len(counts))
-            columns, weights = columns[kept], weights[kept]
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        index_dtype = np.int32 if len(columns) < 2**31 else np.int64
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        indptr = np.concatenate([[0], np.cumsum(kept)])[ends]
+        index_dtype = np.int32 if indptr[-1] < 2**31 else np.int64
+        indices = columns[kept].astype(index_dtype)
         matrix = sp.csr_matrix(
-            (
-                weights.astype(np.dtype(self.dtype)),
-                columns.astype(index_dtype),
-                indptr.astype(index_dtype),
-            ),
+            (weights[kept].astype(np.dtype(self.dtype)), indices, indptr.astype(index_dtype)),
             shape=(len(counts), self.n_features_out_),
         )
         matrix.sum_duplicates()
@@ -274,43 +473,55 @@ def _shorten(vocabulary: dict[str, int], count: int) -> None:
         vocabulary.popitem()
 
 
-def _encode(X: Any, atoms: _Atoms) -> tuple[Array, Array, Array, Array]:
+def _encode(X: Any, atoms: _Atoms, grow: bool) -> tuple[Array, Array, Array, Array]:
     """Columns and weights of all attributes, attributes of each token, cuts of the sentences."""
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__"):
         raise TypeError(f"X must be a list of sentences, got {type(X).__name__}.")
-    atom = atoms.__getitem__
-    found, counts, offsets = array("i"), array("i"), array("q", [0])
-    part: list[int] = []  # lists grow faster than arrays, but take more memory
-    before = 0
+    offsets, tokens, read = [0], list[Any](), 0
+    pieces: list[tuple[Array, ...]] = []
     for i, sentence in enumerate(X):
         if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
             raise TypeError(
                 f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is a "
                 "list of dicts, of lists of strings or of strings."
             )
-        for t, token in enumerate(sentence):
+        tokens.extend(sentence)
+        offsets.append(read + len(tokens))
+        if len(tokens) >= CHUNK:
+            pieces += _read(tokens, atoms, grow, offsets)
+            read += len(tokens)
+            tokens = []
+    pieces += _read(tokens, atoms, grow, offsets)
+    empty = (np.empty(0, dtype=np.int32), np.empty(0), np.empty(0, dtype=np.int64))
+    columns, weights, counts = (np.concatenate(part) for part in zip(empty, *pieces, strict=True))
+    return columns, weights, counts, np.array(offsets)
+
+
+def _read(
+    tokens: list[Any], atoms: _Atoms, grow: bool, offsets: list[int]
+) -> Iterator[tuple[Array, ...]]:
+    """Columns, weights and counts of tokens, the last of these sentences, in pieces."""
+    addresses = np.fromiter(map(id, tokens), dtype=np.int64, count=len(tokens))
+    at = 0
+    run = 1 if _READABLE else len(tokens)  # read in Python before the kernel tries again
+    while at < len(tokens):
+        if _READABLE:
+            begin = at
+            at, *piece = atoms.read(tokens, addresses, begin, grow)
+            yield tuple(piece)
+            run = 1 if at - begin > run else 2 * run
+        found = list[tuple[str, float]]()
+        counts = list[int]()
+        for token in tokens[at : at + run]:
+            before = len(found)
             try:
-                if isinstance(token, dict):
-                    try:
-                        part.extend(map(atom, token.items()))
-                    except TypeError:  # a list, set or dict among the values
-                        del part[before:]
-                        part.extend(atoms.add(*attribute) for attribute in attributes(token))
-                elif isinstance(token, (str, bytes)):
-                    part.append(atom(token))
-                else:
-                    part.extend(map(atom, _strings(token)))
+                found.extend(attributes(_check(token)))
             except _BadToken as error:
-                raise TypeError(f"token {t} of X[{i}] {error}.") from None
-            counts.append(len(part) - before)
-            before = len(part)
-        offsets.append(len(counts))
-        if before > FLUSH:
-            found.fromlist(part)
-            part.clear()
-            before = 0
-    found.fromlist(part)
-    which = np.array(found, dtype=np.int32)
-    columns = np.array(atoms.columns, dtype=np.int32)[which]
-    weights = np.array(atoms.weights, dtype=np.float64)[which]
-    return columns, weights, np.array(counts, dtype=np.int64), np.array(offsets, dtype=np.int64)
+                place = offsets[-1] - len(tokens) + at + len(counts)
+                i = bisect_right(offsets, place) - 1
+                raise TypeError(f"token {place - offsets[i]} of X[{i}] {error}.") from None
+            counts.append(len(found) - before)
+        columns = _columns(atoms.vocabulary, [name for name, _ in found], grow)
+        weights = np.array([weight for _, weight in found], dtype=np.float64)
+        yield np.array(columns, dtype=np.int32), weights, np.array(counts, dtype=np.int64)
+        at += len(counts)

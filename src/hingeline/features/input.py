@@ -73,8 +73,8 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
 
     None where anything is unusual: the thorough way, one by one, then finds out what.
     """
-    sparse = all(sp.issparse(x) and x.format == "csr" and x.nnz == len(x.data) for x in X)
-    dense = all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
+    sparse = {*map(type, X)} <= {sp.csr_matrix, sp.csr_array}
+    dense = not sparse and all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in X)
     if not sparse and not dense:
         return None
     shapes = [x.shape for x in X]
@@ -83,11 +83,28 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
     lengths = np.array([shape[0] for shape in shapes])
     if (lengths == 0).any():
         return None
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
     try:
-        stacked = sp.vstack(X, format="csr") if sparse else np.concatenate(X)
-        return numeric_matrix(stacked, "X"), np.concatenate([[0], np.cumsum(lengths)])
+        stacked = _stack_csr(X, offsets) if sparse else np.concatenate(X)
+        return numeric_matrix(stacked, "X"), offsets
     except (TypeError, ValueError):
         return None
+
+
+def _stack_csr(matrices: Any, offsets: Array) -> sp.csr_matrix:
+    """Matrices below each other; several times faster than ``scipy.sparse.vstack``."""
+    data = [m.data for m in matrices]
+    own = np.concatenate([m.indptr for m in matrices]).astype(np.int64, copy=False)
+    ends = offsets[1:] + np.arange(len(data))  # where the last entry of each indptr stands
+    sizes = own[ends]
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if own[starts].any() or sizes.tolist() != [*map(len, data)]:
+        raise ValueError("matrices with room to spare.")
+    indptr = own + np.repeat(np.cumsum(sizes) - sizes, np.diff(offsets) + 1)
+    indices = np.concatenate([m.indices for m in matrices])
+    kept = np.delete(indptr, starts[1:])
+    shape = (offsets[-1], matrices[0].shape[1])
+    return sp.csr_matrix((np.concatenate(data), indices, kept), shape=shape)
 
 
 def with_constant(matrix: sp.csr_matrix, column: int | None = None) -> sp.csr_matrix:

@@ -5,9 +5,10 @@ certificate, the curve, the encoder and the versions of the libraries; with ``st
 training data and multipliers (:mod:`hingeline.modelfile.stream_state`). Files of the same model
 are the same byte for byte.
 
-Weights may be stored smaller: as float32 or float16, or only those that are not 0 (or not below
-a threshold): one bit for every weight, then the values. What that changes is measured when the
-file is written, and a model whose weights changed has no certificate.
+Stored are only the weights that are not 0: one bit for every weight, then the values; or whole
+tables (``sparse=False``). Weights below a threshold can be left out, and all stored as float32 or
+float16. What that changes is measured when the file is written, and a model whose weights changed
+has no certificate.
 
 Parameters, labels and numbers are JSON that keeps their types. What JSON has is itself;
 everything else is an object with one key that names its type: ``{"float": "inf"}``,
@@ -148,7 +149,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     dtype: str = "float64",
-    sparse: bool | float = False,
+    sparse: bool | float = True,
     check: tuple[Any, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
     state: bool = False,

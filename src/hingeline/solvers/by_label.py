@@ -29,12 +29,9 @@ from hingeline.core.primitives import Compiled
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers
 
-#: Passes between two looks at all examples.
-PASSES = 10
-#: Labels whose gap is below this share of the mean are left out of a sweep.
-SKIP = 0.3
-#: Newton steps are taken with so many features at most.
-NEWTON_FEATURES = 1000
+PASSES = 10  # Passes between two looks at all examples.
+SKIP = 0.3  # Labels whose gap is below this share of the mean are left out of a sweep.
+NEWTON_FEATURES = 1000  # Newton steps are taken with so many features at most.
 ROOT_2 = math.sqrt(2.0)
 
 
