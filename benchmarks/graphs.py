@@ -113,7 +113,7 @@ def label_name(
     """Return what tells a model from the others."""
     how = "" if solver == "auto" else f", {solver}"
     return f"{edges}, C={C:g}{how}" + "".join(
-        f" {k}={v:g}" for k, v in (solver_options or {}).items()
+        f" {k}={v}" for k, v in (solver_options or {}).items()
     )
 
 

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import PolynomialFeatures
 
 from datasets import ocr
 from harness import (
@@ -42,7 +43,7 @@ from harness import (
 from hingeline import C_path, ChainSSVM, nu_path
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
-from hingeline.features import GaussianEmissions
+from hingeline.features import PerToken
 from hingeline.solvers.nu import TIE
 from hingeline.solvers.subgradient import LINEAR, NuSubgradient
 
@@ -98,7 +99,7 @@ def encoded(words: Sequence[Any], train: Callable[[int], bool], n_components: in
     others = [word for word in words if not train(word.fold)]
     reduce = PCA(n_components, random_state=0)
     reduce.fit(np.concatenate([word.pixels for word in chosen]).astype(float))
-    expand = GaussianEmissions()
+    expand = PerToken(PolynomialFeatures(2))
 
     def encode(part: Sequence[Any]) -> list[np.ndarray]:
         return expand.fit_transform([reduce.transform(word.pixels.astype(float)) for word in part])

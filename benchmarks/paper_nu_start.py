@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
+from sklearn.preprocessing import PolynomialFeatures
 
 from datasets import ocr
 from harness import argument_parser, console, entry_point
 from hingeline import ChainSSVM
 from hingeline.core.formulations import make_formulation
 from hingeline.core.primitives import Workers
-from hingeline.features import GaussianEmissions
+from hingeline.features import PerToken
 from hingeline.solvers.subgradient import RHO, TOTAL, NuSubgradient, Subgradient
 from paper_nu import CS, NUS, SETTINGS, Record, Split, error, print_errors
 
@@ -49,7 +50,7 @@ def reduced(words: Sequence[Any], fold: int) -> tuple[Split, Split]:
         [reduce.transform(word.pixels.astype(float)) for word in test],
         [list(word.labels) for word in test],
     )
-    expand = GaussianEmissions()
+    expand = PerToken(PolynomialFeatures(2))
     train_rows, test_rows = expand.fit_transform(plain.train), expand.fit_transform(plain.test)
     return plain, plain._replace(train=train_rows, test=test_rows)
 

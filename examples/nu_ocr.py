@@ -13,9 +13,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
 from hingeline import ChainSSVM
-from hingeline.features import GaussianEmissions, PerToken
+from hingeline.features import PerToken
 
 rng = np.random.default_rng(0)
 shapes = rng.random((8, 32)) < 0.4
@@ -33,8 +34,7 @@ for _ in range(300):
 
 for nu in (2.0, "auto"):
     tagger = make_pipeline(
-        PerToken(PCA(20, random_state=0)),
-        GaussianEmissions(),
+        PerToken(make_pipeline(PCA(20, random_state=0), PolynomialFeatures(2))),
         ChainSSVM(slack="nu", nu=nu, fit_intercept=False, boundary=False, random_state=0),
     ).fit(X[:200], y[:200])
     chain = tagger[-1]

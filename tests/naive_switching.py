@@ -2,7 +2,7 @@
 
 Every trial costs a Viterbi pass and the penalty of the sequence, counted anew; what the other
 sequences contribute to corpus constraints is remembered. The slow twin of
-:mod:`hingeline.semisupervised.switching`, in plain Python; its decisions are the same up to ties.
+:mod:`hingeline.semisupervised.annealing`, in plain Python; its decisions are the same up to ties.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hingeline.constraints.switches import (
     price_excess,
 )
 from hingeline.inference.chain import path_score
-from hingeline.semisupervised.switching import is_lower
+from hingeline.semisupervised.annealing import is_lower
 from hingeline.structures.chain import ChainProblem, decode, moves, position_scores
 
 Array = np.ndarray[Any, Any]

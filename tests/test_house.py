@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ import pytest
 
 import hingeline
 from hingeline.core import registry
-from test_layers import PACKAGE, imports_of, modules_of
+from test_layers import PACKAGE, ROOT, imports_of, modules_of
 
 ESTIMATORS = [
     name
@@ -49,6 +50,25 @@ def test_no_base_class_of_estimators_has_a_single_subclass():
         assert sum(issubclass(cls, base) for cls in classes) > 1, base
 
 
+def test_a_class_with_one_subclass_is_used_itself():
+    """As a solver, as a public name, or because something makes one."""
+    modules = modules_of(PACKAGE)
+    texts = (file.read_text(encoding="utf-8") for file in modules.values())
+    code = "".join(re.sub(r"^class .*", "", text, flags=re.MULTILINE) for text in texts)
+    used = {solver for name in registry.MODULES for solver in registry.declared(name)}
+    used |= {getattr(hingeline.baselines, name) for name in hingeline.baselines.__all__}
+    for name in modules:
+        if name not in (ROOT, "__main__"):
+            importlib.import_module(f"hingeline.{name}")
+    for name in modules:
+        for cls in vars(sys.modules.get(f"hingeline.{name}", hingeline)).values():
+            if inspect.isclass(cls) and cls.__module__ == f"hingeline.{name}":
+                below = [c.__module__ for c in type.__subclasses__(cls)]
+                single = sum(module.startswith("hingeline.") for module in below) == 1
+                made = re.search(rf"\b{cls.__name__}\(", code)
+                assert not single or cls in used or made, cls
+
+
 # Rule 2: declarations live with the declared ----------------------------------------------------
 
 
@@ -63,14 +83,14 @@ def test_a_solver_says_what_it_solves_and_every_option_what_it_is(name):
                 assert option.metadata["doc"], (solver, option.name)
 
 
-def test_every_class_that_states_its_slacks_is_found_by_its_name():
+def test_every_class_that_has_slacks_is_found_by_its_name():
     known = {solver for name in registry.MODULES for solver in registry.declared(name)}
     for name in modules_of(PACKAGE):
         if name.startswith("solvers."):
             module = importlib.import_module(f"hingeline.{name}")
             for cls in vars(module).values():
                 if inspect.isclass(cls) and cls.__module__ == module.__name__:
-                    assert "slacks" not in vars(cls) or cls in known, cls
+                    assert not hasattr(cls, "slacks") or cls in known, cls
 
 
 def test_structures_lay_out_their_weights_and_nobody_asks_what_they_are():

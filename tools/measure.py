@@ -3,7 +3,7 @@
     python tools/measure.py                       this tree
     python tools/measure.py --before OTHER/src    and an older one beside it
 
-Counted are the package's own Python files.
+Counted are the package's own Python files, stubs (``.pyi``) among them.
 
 files, lines
     all of ``src``, blank lines and comments included
@@ -136,7 +136,7 @@ def import_depth(source: Path, module: str) -> int:
 
 def measure(source: Path) -> dict[str, int]:
     """All figures of one tree."""
-    files = list((source / "hingeline").rglob("*.py"))
+    files = [*(source / "hingeline").rglob("*.py"), *(source / "hingeline").rglob("*.pyi")]
     return {
         "files": len(files),
         "lines": sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files),

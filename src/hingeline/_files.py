@@ -20,8 +20,7 @@ except ImportError:  # Windows: temporary files of killed processes stay
     fcntl = None  # type: ignore[assignment]
 
 
-#: Bytes of a file's name that its temporary one begins with; names may have 255.
-_SHARE = 200
+_SHARE = 200  # Bytes of a file's name that its temporary one begins with; names may have 255.
 
 
 def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:

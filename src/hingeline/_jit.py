@@ -75,8 +75,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
 _PACKAGE = Path(__file__).resolve().parent
-#: Machine code that nobody asked for in so many days is removed.
-_KEEP_DAYS = 30
+_KEEP_DAYS = 30  # Machine code that nobody asked for in so many days is removed.
 
 
 #: Plain function -> the ``fastmath`` it is compiled with where kernels call it.

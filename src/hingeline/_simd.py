@@ -20,8 +20,7 @@ from numba.core.errors import TypingError
 from hingeline._checks import Array
 from hingeline._jit import built_as, helper
 
-#: Features whose products are summed apart, to keep the multipliers busy.
-_LANES = 4
+_LANES = 4  # Features whose products are summed apart, to keep the multipliers busy.
 _FLAGS = ("nsz", "arcp", "contract", "afn", "reassoc")
 
 
@@ -30,6 +29,13 @@ def aligned_zeros(size: int) -> Array:
     room = np.zeros(size + 7)
     first = -room.ctypes.data // 8 % 8
     return room[first : first + size]
+
+
+@helper
+def copy(source: Array, target: Array) -> None:
+    """``target[:] = source``, for which numba would compile how to put an error into words."""
+    for k in range(target.shape[0]):
+        target[k] = source[k]
 
 
 class _Block:

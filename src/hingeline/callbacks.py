@@ -19,11 +19,9 @@ class EarlyStopping:
 
     Parameters
     ----------
-    estimator : estimator
-        The one that is being fitted.
+    estimator : estimator; the one that is being fitted
     X, y : held-out data
-    patience : int, default=3
-        Passes without improvement before stopping.
+    patience : int, default=3; passes without improvement before stopping
     scoring : callable, optional
         ``scoring(estimator, X, y)``, the higher the better; default: ``estimator.score``.
     **score_params : passed to ``estimator.score``, e.g. ``lengths``
@@ -98,8 +96,7 @@ class Checkpoint:
 
     Attributes
     ----------
-    resumed_ : int
-        Passes that the checkpoint had made; 0 if the fit started afresh.
+    resumed_ : int; passes that the checkpoint had made; 0 if the fit started afresh
 
     Examples
     --------

@@ -11,8 +11,7 @@ Array = np.ndarray[Any, Any]
 Span = tuple[str, int, int]
 
 _TAG = re.compile(r"O|([BIELSU])(?:-(.*))?", re.DOTALL)
-#: What a span is called whose tags have no type.
-NO_TYPE = "_"
+NO_TYPE = "_"  # What a span is called whose tags have no type.
 
 
 class Scheme:
@@ -58,10 +57,8 @@ def split_tag(label: Any) -> tuple[str, str]:
     """Prefix and type of a tag; the type is empty where it has none."""
     match = _TAG.fullmatch(label) if isinstance(label, str) else None
     if match is None:
-        raise ValueError(
-            f"{label!r} is not a span tag: tags are O, or one of B, I, E, S, L, U with a type, "
-            "as in B-NP."
-        )
+        what = f"{label!r} is not a span tag"
+        raise ValueError(f"{what}: tags are O, or one of B, I, E, S, L, U with a type, as in B-NP.")
     return match[1] or "O", match[2] or ""
 
 
@@ -84,10 +81,8 @@ def refuse_foreign(tags: Iterable[tuple[str, str]], name: str) -> None:
     known = RULES[name].opens
     for prefix, kind in tags:
         if prefix != "O" and prefix not in known:
-            raise ValueError(
-                f"{join_tag(prefix, kind)!r} is not a tag of {name}, whose prefixes are "
-                f"{', '.join(known)} and O."
-            )
+            what = f"{join_tag(prefix, kind)!r} is not a tag of {name}"
+            raise ValueError(f"{what}, whose prefixes are {', '.join(known)} and O.")
 
 
 def is_nested(labels: Iterable[Any]) -> bool:

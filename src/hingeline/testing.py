@@ -41,15 +41,12 @@ def check_structure(
     Parameters
     ----------
     structure : Structure
-    X, y : sequences of one length
-        A handful of small examples.
+    X, y : sequences of one length; a handful of small examples
     outputs : callable, optional
         ``outputs(x)`` lists every output of x, for the comparison with brute force; by default
         ``structure.outputs`` if it exists.
-    n_trials, random_state : int, default=10, 0
-        Random weight vectors to try, and their seed.
-    tol : float, default=1e-8
-        Relative tolerance of comparisons.
+    n_trials, random_state : int, default=10, 0; random weight vectors to try, and their seed
+    tol : float, default=1e-8; relative tolerance of comparisons
 
     Examples
     --------

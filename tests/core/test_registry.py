@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
+from types import ModuleType
 
 import pytest
 
@@ -85,3 +86,12 @@ def test_a_chain_loads_no_solver_of_graphs():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_solver_that_inherits_its_slacks_is_found(monkeypatch):
+    module = ModuleType("hingeline.solvers.toy")
+    module.Toy = type("Toy", (registry.find("dlpw", "max"),), {"name": "toy"})
+    module.Toy.__module__ = module.__name__
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(registry.MODULES, "toy", ("toy",))
+    assert registry.find("toy", "max") is module.Toy

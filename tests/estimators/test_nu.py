@@ -12,10 +12,11 @@ from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
 import hingeline
 from hingeline import SSVM, ChainSSVM, Checkpoint, EarlyStopping, MulticlassSSVM
-from hingeline.features import GaussianEmissions, PerToken
+from hingeline.features import PerToken
 
 FITTED = (
     "nu_",
@@ -252,11 +253,10 @@ def test_pickle_clone_and_grid(iris: Any) -> None:
 
 
 def test_pipeline_for_handwriting() -> None:
-    """PCA, Gaussian emissions and a chain; its ν can be searched."""
+    """PCA, quadratic features and a chain; its ν can be searched."""
     X, y = words(90)
     tagger = make_pipeline(
-        PerToken(PCA(4, random_state=0)),
-        GaussianEmissions(),
+        PerToken(make_pipeline(PCA(4, random_state=0), PolynomialFeatures(2))),
         ChainSSVM(slack="nu", nu=1.0, fit_intercept=False, boundary=False, random_state=0),
     )
     tagger.fit(X[:60], y[:60])

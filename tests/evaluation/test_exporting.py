@@ -6,9 +6,11 @@ import gzip
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
+from hingeline.core.primitives import stack_blocks
 from hingeline.evaluation.inspection import WeightRow, weights_table, write_weights
 
 
@@ -34,6 +36,19 @@ def test_every_weight_is_there_once(chain):
         assert row.weight == blocks[row.block](row)
         if row.block in ("intercept", "start", "end"):
             assert row.feature == ""
+
+
+def test_rows_of_tables_that_have_no_names_are_numbered():
+    class Model(BaseEstimator):
+        classes_ = np.array(["a", "b"])
+        weights_ = np.array([1.0, 0.0, 2.0, 3.0, 4.0, 0.0])
+        _layout = stack_blocks({"rhyme": 2, "intercept": 1}, 2, 2)
+
+        def fit(self, X, y):
+            raise NotImplementedError
+
+    rows = [("rhyme", "a", 0, 1.0), ("rhyme", "a", 1, 2.0), ("rhyme", "b", 1, 3.0)]
+    assert list(weights_table(Model())) == [*rows, ("intercept", "a", "", 4.0)]
 
 
 def test_names_come_from_the_encoder_or_the_data():

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, effective_n_jobs
+from hingeline._checks import Array, effective_n_jobs, require
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
@@ -69,17 +69,12 @@ class Baseline(FewLabelsEstimator):
 
     def _learn(self, data: PartlyLabelled, dev: Any) -> None:
         model = data.model
-        if data.first == data.n:
-            raise ValueError(
-                "y has labels for all sequences: mark unlabelled ones with None, or fit "
-                f"{type(model).__name__} itself."
-            )
+        text = "y has labels for all sequences: mark unlabelled ones with None"
+        require(data.first < data.n, f"{text}, or fit {type(model).__name__} itself.")
         penalties = Penalties(self.constraints, data.words, model.classes_.tolist())
-        if penalties.predicates:
-            raise ValueError(
-                f"{type(self).__name__} cannot use Python predicates, which {self._no_predicates}: "
-                "leave them out, or use SemiSupervisedSSVM."
-            )
+        text = f"{type(self).__name__} cannot use Python predicates, which {self._no_predicates}"
+        none = not penalties.predicates
+        require(none, f"{text}: leave them out, or use SemiSupervisedSSVM.")
         rounds = Rounds(model, dev)
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
             self._run(data, penalties, rounds, workers)

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import positive
+from hingeline._checks import positive, require
 from hingeline.baselines.base import Array, Baseline, Rounds
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
@@ -45,17 +45,12 @@ class CODL(Baseline):
 
     Parameters
     ----------
-    base : ChainSSVM, optional
-        With linear slack, margin rescaling and a finite C.
-    constraints : list of constraints, default=()
-        Corpus constraints are left out, and Python predicates refused.
-    gamma : float, default=0.9
-        Share of the supervised weights; 1 is the supervised model.
+    base : ChainSSVM, optional; with linear slack, margin rescaling and a finite C
+    constraints : list, default=(); corpus constraints are left out, Python predicates refused
+    gamma : float, default=0.9; share of the supervised weights; 1 is the supervised model
     max_rounds : int, default=10
-    beam : int, default=10
-        Hypotheses that inference keeps.
-    classes : sequence, optional
-        All labels there are, where the labelled sequences may lack some.
+    beam : int, default=10; hypotheses that inference keeps
+    classes : sequence, optional; all labels, where the labelled sequences may lack some
 
     Attributes
     ----------
@@ -72,8 +67,7 @@ class CODL(Baseline):
     def _check(self, model: Any, dev: Any) -> None:
         _check_shared(self, model)
         positive("gamma", self.gamma)
-        if self.gamma > 1:
-            raise ValueError(f"gamma must be at most 1, got {self.gamma!r}.")
+        require(self.gamma <= 1, f"gamma must be at most 1, got {self.gamma!r}.")
 
     def _run(
         self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
@@ -101,8 +95,7 @@ class TransductiveSSVM(Baseline):
 
     Parameters
     ----------
-    C_u : float, default=1.0
-        Weight of the unlabelled sequences together; each of u has ``C_u/u``.
+    C_u : float, default=1.0; weight of the unlabelled sequences, each of u has ``C_u/u``
     base, constraints, max_rounds, beam, classes
         As for :class:`CODL`, and so are the attributes.
     """

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import positive
+from hingeline._checks import positive, require
 from hingeline.baselines.base import Array, Baseline, Rounds
 from hingeline.baselines.relaxation import Relaxation, SoftLabels, project
 from hingeline.constraints.penalties import Penalties
@@ -35,8 +35,7 @@ from hingeline.estimators.crf import ChainCRF
 from hingeline.semisupervised.starting import PartlyLabelled
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 
-#: From the posterior of the model to almost a single labelling.
-TEMPERATURES = (1.0, 0.5, 0.2, 0.1)
+TEMPERATURES = (1.0, 0.5, 0.2, 0.1)  # From the posterior of the model to almost a single labelling.
 
 
 @dataclass(eq=False, repr=False)
@@ -51,24 +50,18 @@ class PosteriorRegularization(Baseline):
     base : ChainCRF, optional
     constraints : list of constraints, default=()
         As bounds on expectations of labels and segment starts; others are in ``left_out_``.
-    unlabelled_weight : float, default=1.0
-        Weight of an unlabelled sequence beside that of a labelled one.
+    unlabelled_weight : float, default=1.0; of an unlabelled sequence beside a labelled one
     max_rounds : int, default=10
-    max_passes : int, default=60
-        Forward-backward passes in a projection, about.
-    tol : float, default=1e-3
-        Relative fall of the objective at which to stop.
-    classes : sequence, optional
-        All labels there are, where the labelled sequences may lack some.
+    max_passes : int, default=60; forward-backward passes in a projection, about
+    tol : float, default=1e-3; relative fall of the objective at which to stop
+    classes : sequence, optional; all labels, where the labelled sequences may lack some
 
     Attributes
     ----------
     base_ : ChainCRF
         With the weights of the round ``selected_``: the last, or the best on development data.
-    rounds_, round_weights_ : list of BaselineRound, list of ndarray
-        The first is the supervised solution.
-    transduction_ : list of ndarray
-        Labels of all training sequences: those given, and the most probable ones.
+    rounds_, round_weights_ : list of BaselineRound, list of ndarray; supervised at first
+    transduction_ : list of ndarray; all labels in training, those given and the most probable
     left_out_ : list of str
     """
 
@@ -85,13 +78,10 @@ class PosteriorRegularization(Baseline):
         positive("max_passes", self.max_passes, integer=True)
         positive("tol", self.tol)
         weights, temperatures = self._schedule()
-        if len(temperatures) == 0:
-            raise ValueError("temperatures is empty: give at least one.")
-        if len(weights) != len(temperatures):
-            raise ValueError(
-                f"unlabelled_weight has {len(weights)} values for {len(temperatures)} temperatures:"
-                " give one for each, or a number."
-            )
+        require(len(temperatures) > 0, "temperatures is empty: give at least one.")
+        text = f"unlabelled_weight has {len(weights)} values for {len(temperatures)} temperatures"
+        fits = len(weights) == len(temperatures)
+        require(fits, f"{text}: give one for each, or a number.")
         for k, pair in enumerate(zip(weights, temperatures, strict=True)):
             positive("unlabelled_weight", pair[0])
             positive(f"temperatures[{k}]", pair[1])
@@ -138,8 +128,7 @@ class DASO(PosteriorRegularization):
     temperatures : sequence of float, default=(1, 0.5, 0.2, 0.1)
     unlabelled_weight : float or sequence of float, default=1.0
         As for :class:`PosteriorRegularization`, or one value for each temperature.
-    max_rounds : int, default=5
-        At one temperature.
+    max_rounds : int, default=5; at one temperature
     base, constraints, max_passes, tol, classes
         As for :class:`PosteriorRegularization`, and so are the attributes.
     """

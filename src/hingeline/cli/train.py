@@ -61,9 +61,9 @@ def train(
 ) -> None:
     """Learn from a labelled file and write a model.
 
-    Reads CoNLL columns, CoNLL-U, SVM^hmm, CRFsuite and letter.data (sequences), SVMlight and IDX
-    (rows), LIBSVM and Mulan's ARFF (rows with sets of labels). Ctrl-C ends the training early
-    and keeps the best model so far.
+    Reads CoNLL columns, CSV and TSV with a header, JSON lines, CoNLL-U, SVM^hmm, CRFsuite and
+    letter.data (sequences), SVMlight and IDX (rows), LIBSVM and Mulan's ARFF (rows with sets of
+    labels). Ctrl-C ends the training early and keeps the best model so far.
 
     To add data to a model later, train with --keep-state and see hingeline update. To learn from
     text without labels as well, see hingeline semi.

@@ -43,8 +43,7 @@ class Constraint:
     ----------
     weight : float; cost of one unit of violation (r of the paper, 1000 as printed)
     penalty : {"linear", "squared"}; whether the weight multiplies a violation or its square
-    hard : bool
-        A broken hard constraint costs infinity, and prediction refuses to break it.
+    hard : bool; a broken hard constraint costs infinity, and prediction refuses to break it
     name : str or None; what reports call it, by default the constraint itself
     """
 
@@ -63,15 +62,14 @@ class Constraint:
     def __post_init__(self) -> None:
         kind = type(self).__name__
         check_number(kind, "weight", self.weight)
-        if not 0 <= self.weight < HARD:
-            what = f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}"
-            raise ValueError(f"{what}; for a constraint that may never be broken pass hard=True.")
+        text = f"{kind}: weight must be at least 0 and below {HARD:g}, got {self.weight!r}"
+        text += "; for a constraint that may never be broken pass hard=True."
+        require(0 <= self.weight < HARD, text)
         if not isinstance(self.hard, bool):
             raise TypeError(f"{kind}: hard must be True or False, got {self.hard!r}.")
         for name, words in self._choices:
             value = getattr(self, name)
-            if f"'{value}'" not in words:
-                raise ValueError(f"{kind}: {name} must be {words}, got {value!r}.")
+            require(f"'{value}'" in words, f"{kind}: {name} must be {words}, got {value!r}.")
         for name in self._label_fields:
             self._assign(name, flatten_labels(kind, getattr(self, name)))
         for name in self._match_fields:
@@ -91,8 +89,8 @@ class Constraint:
 
     def finite_penalty(self, violation: float) -> float:
         """The same with ``HARD`` per unit of violation where the constraint is hard."""
-        broken = self.hard and violation > VIOLATION_ROUNDING
-        return HARD * violation if broken else self.penalise(violation)
+        cost = self.penalise(violation)
+        return HARD * violation if math.isinf(cost) else cost
 
     @property
     def title(self) -> str:
@@ -138,9 +136,8 @@ class CorpusConstraint(Constraint):
         check_number(kind, "scale", self.scale)
         require(self.scale > 0, f"{kind}: scale must be positive, got {self.scale!r}.")
         for name in ("equals", "at_least", "at_most"):
-            bound = getattr(self, name)
-            if bound is not None and bound > self.top:
-                raise ValueError(f"{kind}: {name} is a share between 0 and 1, got {bound!r}.")
+            bound = getattr(self, name) or 0
+            require(bound <= self.top, f"{kind}: {name} is a share between 0 and 1, got {bound!r}.")
 
     def value(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
         """The number that the constraint bounds."""
@@ -271,15 +268,13 @@ def check_bounds(rule: Any) -> tuple[float, float]:
     given = {name: getattr(rule, name) for name in names if getattr(rule, name) is not None}
     for name, value in given.items():
         check_number(kind, name, value)
-        if not value >= 0:
-            raise ValueError(f"{kind}: {name} must not be negative, got {value!r}.")
+        require(value >= 0, f"{kind}: {name} must not be negative, got {value!r}.")
     require(given, f"{kind} needs equals=, at_least= or at_most=.")
-    if "equals" in given and len(given) > 1:
-        raise ValueError(f"{kind}: pass equals= or at_least= and at_most=, not both.")
+    one = "equals" not in given or len(given) == 1
+    require(one, f"{kind}: pass equals= or at_least= and at_most=, not both.")
     low, high = (given.get("equals", given.get(name)) for name in names[1:])
     low, high = 0.0 if low is None else float(low), math.inf if high is None else float(high)
-    if low > high:
-        raise ValueError(f"{kind}: at_least={rule.at_least!r} is above at_most={rule.at_most!r}.")
+    require(low <= high, f"{kind}: at_least={low:g} is above at_most={high:g}.")
     return low, high
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from hingeline._checks import positive, require
 from hingeline._jit import helper, kernel
+from hingeline._simd import copy
 from hingeline.constraints.base import Constraint, InstanceConstraint
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator, as_constraints
 from hingeline.constraints.switches import Array, CompiledConstraints
@@ -139,8 +140,8 @@ def _run_beam(
             kept[t, found] = k
             found += 1
         now, new = new, now
-        value[:found] = new_value[:found]
-        last[:found] = kept[t, :found]
+        copy(new_value, value[:found])
+        copy(kept[t], last[:found])
         count = found
     best = 0
     top = -np.inf
@@ -276,9 +277,8 @@ def drop_corpus(compiled: CompiledConstraints) -> CompiledConstraints:
 def _finite(name: str, values: Array, shape: tuple[int, int]) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
     require(array.shape == shape, f"{name} has shape {array.shape}, expected {shape}.")
-    if not np.all(np.isfinite(array)):
-        what = f"{name} must be finite"
-        raise ValueError(f"{what}; forbid labels by a hard constraint instead of an infinity.")
+    text = f"{name} must be finite; forbid labels by a hard constraint instead of an infinity."
+    require(np.isfinite(array).all(), text)
     return array
 
 

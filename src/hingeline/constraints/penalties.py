@@ -288,8 +288,8 @@ class SwitchEvaluator:
         self._compiled, self._n_labels = penalties.compiled, len(penalties.classes)
         n = self._compiled.unary.shape[0]
         require(self.labels.shape == (n,), f"labels has shape {self.labels.shape} for {n} tokens.")
-        if n and not 0 <= self.labels.min() <= self.labels.max() < self._n_labels:
-            raise ValueError(f"labels must be numbers from 0 to {self._n_labels - 1}.")
+        fine = not n or 0 <= self.labels.min() <= self.labels.max() < self._n_labels
+        require(fine, f"labels must be numbers from 0 to {self._n_labels - 1}.")
         self._state = penalties.state(self.labels)
         self._held = [self._predicate_cost(i) for i in range(len(penalties.words))]
 
@@ -400,8 +400,7 @@ def check(
     Parameters
     ----------
     constraints : iterable of Constraint
-    X : iterable of sequences of tokens
-    Y : iterable of sequences of labels
+    X, Y : iterable of sequences of tokens, and of labels
     token : callable, str or int, optional
         What of a token is its word (a function, a key or a column); None where tokens are words.
 
@@ -416,8 +415,7 @@ def check(
     words, labels = base.pick_words(X, token), [list(y) for y in Y]
     require(len(words) == len(labels), f"X has {len(words)} sequences but Y has {len(labels)}.")
     for i, (x, y) in enumerate(zip(words, labels, strict=True)):
-        if len(x) != len(y):
-            raise ValueError(f"sequence {i} has {len(x)} tokens but {len(y)} labels.")
+        require(len(x) == len(y), f"sequence {i} has {len(x)} tokens but {len(y)} labels.")
     rows = []
     for constraint in found:
         if isinstance(constraint, base.CorpusConstraint):

@@ -126,8 +126,7 @@ class Follows(base.InstanceConstraint):
 
     Parameters
     ----------
-    label : label or tuple of labels
-    after : label or tuple of labels
+    label, after : label or tuple of labels
     start : bool; whether the label may stand at the start of a sequence
 
     Examples
@@ -164,8 +163,8 @@ class Before(base.InstanceConstraint):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if set(self.first) & set(self.second):
-            raise ValueError("Before: a label cannot stand before itself; name different labels.")
+        text = "Before: a label cannot stand before itself; name different labels."
+        base.require(not set(self.first) & set(self.second), text)
 
     def parts(self, x: Sequence[Any], y: Sequence[Any]) -> Iterable[float]:
         seen = False
@@ -201,9 +200,8 @@ class Predicate(base.InstanceConstraint):
         if type(value).__name__ in ("bool", "bool_"):
             return [0.0 if value else 1.0]
         violation = float(value)
-        if not violation >= 0:
-            what = "a predicate returns True, False or a violation that is not negative"
-            raise ValueError(f"{self.title}: {what}, got {value!r}.")
+        text = "a predicate returns True, False or a violation that is not negative"
+        base.require(violation >= 0, f"{self.title}: {text}, got {value!r}.")
         return [violation]
 
     def _show_fields(self) -> dict[str, Any]:
@@ -220,8 +218,8 @@ class _OfLabels(base.InstanceConstraint):
 
     def __init__(self, *labels: Any, penalty: str | None = None, **common: Any) -> None:
         form, kind = self._penalty if penalty is None else penalty, type(self).__name__
-        if self._needs_labels and not labels:
-            raise ValueError(f"{kind} needs at least one label, as in {kind}('author').")
+        text = f"{kind} needs at least one label, as in {kind}('author')."
+        base.require(labels or not self._needs_labels, text)
         groups = [base.as_group(a) if isinstance(a, list | set | frozenset) else a for a in labels]
         for item in groups:
             base.as_group(item)
@@ -416,8 +414,7 @@ class Share(base.CorpusConstraint):
         """
         known = (a for labels in y if labels is not None for a in labels)
         counts = Counter(a.item() if hasattr(a, "item") else a for a in known)
-        if not counts:
-            raise ValueError("Share.from_labels needs at least one labelled token.")
+        base.require(counts, "Share.from_labels needs at least one labelled token.")
         shares = {a: n / counts.total() for a, n in counts.items()}
         if not slack:
             return [cls(a, equals=share, **common) for a, share in shares.items()]

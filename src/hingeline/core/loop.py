@@ -48,8 +48,7 @@ class Limits:
 
 #: Why a run stops where decoding has bounds only, and no pass can bring them down.
 ONLY_INTEGRALITY = "only the integrality gap of decoding is left"
-#: Passes between two certificates that the estimate did not call for.
-_EVERY = 8
+_EVERY = 8  # Passes between two certificates that the estimate did not call for.
 #: Passes after which one is made in any case: the averaged weights find planes worth having.
 _EARLY = (2, 4)
 

@@ -276,10 +276,8 @@ class Layout(dict[str, Block]):
     def split(self, weights: Array) -> dict[str, Array]:
         """Views of the weights by block, each (rows, columns)."""
         if weights.size != self.size:
-            raise ValueError(
-                f"weights_ has {weights.size} entries, which is not what the parameters ask for: "
-                "fit again after changing fit_intercept or boundary."
-            )
+            what = f"weights_ has {weights.size} entries, which is not what the parameters ask for"
+            raise ValueError(f"{what}: fit again after changing fit_intercept or boundary.")
         return {name: block.table(weights) for name, block in self.items()}
 
     def join(self, tables: Mapping[str, Array]) -> Array:

@@ -37,7 +37,7 @@ MODULES = {
 def _classes(module: str) -> list[Any]:
     path = f"hingeline.solvers.{module}"
     own = (v for v in vars(import_module(path)).values() if getattr(v, "__module__", "") == path)
-    return [value for value in own if isinstance(value, type) and "slacks" in vars(value)]
+    return [value for value in own if isinstance(value, type) and hasattr(value, "slacks")]
 
 
 def declared(name: str) -> Iterator[Any]:
@@ -61,10 +61,8 @@ def find(name: str, slack: str, all_outputs: bool = False, in_parts: bool = Fals
         if other is not None:
             return other
     slacks = dict.fromkeys(known for solver in declared(name) for known in solver.slacks)
-    raise ValueError(
-        f"solver={name!r} does not solve slack={slack!r}; choose one of "
-        f"{_list_solvers(slack)}, or slack={' or '.join(map(repr, slacks))}."
-    )
+    what = f"solver={name!r} does not solve slack={slack!r}; choose one of {_list_solvers(slack)}"
+    raise ValueError(f"{what}, or slack={' or '.join(map(repr, slacks))}.")
 
 
 def _list_solvers(slack: str, *, hard: bool = False) -> str:
@@ -140,10 +138,8 @@ def check_options(
                 f"slack={slack!r}{words and f' and {words}'}: leave it out."
             )
     for key in sorted(set(given) - set(asked), key=str):
-        raise ValueError(
-            f"solver_options has {key!r}, which solver={name!r} does not know; it knows "
-            f"{', '.join(sorted(asked)) or 'none'}."
-        )
+        what = f"solver_options has {key!r}, which solver={name!r} does not know"
+        raise ValueError(f"{what}; it knows {', '.join(sorted(asked)) or 'none'}.")
     for key, value in given.items():
         _check_option(f"solver_options[{key!r}]", value, asked[key])
 

@@ -40,14 +40,11 @@ class PassState:
 
     Attributes
     ----------
-    row : HistoryRow
-        The latest row of the curve.
-    relative_gap : float
-        Certified relative gap, ``nan`` where this pass made no certificate.
+    row : HistoryRow; the latest row of the curve
+    relative_gap : float; certified relative gap, ``nan`` where this pass made no certificate
     restricted_gap : float
         Relative gap of the problem restricted to the outputs found, where that is all there is.
-    out_of_time : bool
-        Whether ``max_time`` ends the fit after this pass.
+    out_of_time : bool; whether ``max_time`` ends the fit after this pass
     """
 
     row: HistoryRow

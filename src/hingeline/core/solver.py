@@ -50,8 +50,7 @@ from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 
-#: A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
-LEAST_MARGIN = 1e-4
+LEAST_MARGIN = 1e-4  # A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
 
 
 class Multipliers(NamedTuple):
@@ -75,7 +74,7 @@ class CertifiedSolver(ABC):
     they count ``visits`` and provide what stands under "Multipliers" below.
     """
 
-    # Declarations; a class that states its slacks is registered.
+    # Declarations; a class that has slacks is registered.
     name: ClassVar[str]
     slacks: ClassVar[tuple[str, ...]]
     rescalings: ClassVar[tuple[str, ...]] = RESCALINGS

@@ -75,10 +75,8 @@ class BaseModel(BaseEstimator):
 
     Attributes
     ----------
-    weights_ : ndarray
-        The flat vector that the solver works on.
-    primal_objective_, dual_objective_, duality_gap_ : float
-        The certificate; the gap is absolute.
+    weights_ : ndarray; the flat vector that the solver works on
+    primal_objective_, dual_objective_, duality_gap_ : float; the certificate; the gap is absolute
     n_iter_, converged_, stop_reason_, history_
         How the run went.
     """
@@ -178,8 +176,7 @@ class BaseModel(BaseEstimator):
         sparse : bool or float, default=True
             Store only the weights that are not 0, which changes none; a number drops those smaller
             than it. False stores whole tables, for other readers of safetensors files.
-        check : (X, y), optional
-            Data on which predictions before and after are compared.
+        check : (X, y), optional; data on which predictions before and after are compared
         metadata : dict, optional
             Anything JSON can hold, e.g. the command and a hash of the data.
         state : bool, default=False
@@ -241,8 +238,7 @@ class Streams:
         which : array-like of int or bool, optional
             Numbers of examples in the order in which they came (of those still remembered), or
             a mask of what to forget.
-        keep_last : int, optional
-            Instead: forget all but so many, the oldest first.
+        keep_last : int, optional; instead: forget all but so many, the oldest first
         """
         check_is_fitted(self, "classes_")
         self._open_stream().forget(which, keep_last)
@@ -265,8 +261,7 @@ def refuse_overflow(problem: Any, price: float) -> None:
             )
 
 
-#: A dense (examples, outputs) table of multipliers may take this much memory.
-ENUMERATED_MB = 1024
+ENUMERATED_MB = 1024  # A dense (examples, outputs) table of multipliers may take this much memory.
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -289,35 +284,29 @@ class BaseSSVM:
         (``"max"`` and ``"nu"``) follows the ν paper.
     tol : float, default=1e-2
         Training stops when the certified relative gap ``(P − D)/P`` is this small.
-    max_iter : int, default=1000
-        Passes over the data at most.
+    max_iter : int, default=1000; passes over the data at most
     max_time : float, optional
         Seconds at most, without those of compilation; of each fit where ``C="auto"`` or
         ``nu="auto"`` makes several.
     warm_start : bool, default=False
         Start from the multipliers of the previous fit if the data are the same.
-    n_jobs : int, optional
-        Threads; the weights do not depend on it.
+    n_jobs : int, optional; threads; the weights do not depend on it
     random_state : int, RandomState or None
         Order of the examples. An int makes weights bit-identical.
-    verbose : int, default=0
-        1: a line per certificate, 2: per pass.
+    verbose : int, default=0; 1: a line per certificate, 2: per pass
     callbacks : callable or list of callables, optional
         Called after each pass with a :class:`hingeline.PassState`.
-    solver_options : dict, optional
-        Options of the chosen solver; see :mod:`hingeline.solvers`.
+    solver_options : dict, optional; options of the chosen solver; see :mod:`hingeline.solvers`
 
     Attributes
     ----------
-    oracle_exact_ : bool
-        Whether decoding finds the best output, whatever the weights are.
+    oracle_exact_ : bool; whether decoding finds the best output, whatever the weights are
     oracle_bounds_ : bool
         Whether it bounds the best value from above at least, so that the gap is a true bound.
     restricted_objective_, restricted_gap_ : float
         For ``slack="sum"`` over the outputs found, where primal and gap of the whole problem are
         ``nan``; ``nan`` otherwise. The dual is a bound on the whole problem in any case.
-    C_ : float
-        The C of the fit; with ``slack="nu"`` the equivalent one.
+    C_ : float; the C of the fit; with ``slack="nu"`` the equivalent one
     C_path_ : list of CTrial
         With ``C="auto"``: the values tried, with the loss on held-out examples.
     nu_, rho_, margin_error_risk_, support_vector_risk_

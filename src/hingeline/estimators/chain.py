@@ -60,31 +60,25 @@ class ChainModel:
         none where labels are not tags or (with a warning) not valid.
     fit_intercept : bool, default=True
         Append a constant feature to every token. Its weights are regularised like any other.
-    boundary : bool, default=True
-        Weights for the first and the last label of a sequence.
+    boundary : bool, default=True; weights for the first and the last label of a sequence
     features : encoder, optional
         What turns tokens into numbers, e.g. :class:`hingeline.features.TokenTemplates`; a clone
         of it is fitted with the model. None: numbers are taken as they are; words go through
         ``TokenTemplates()``, as strings, tables, or tuples or lists of columns; dicts, sets and
         lists of features through ``DictEncoder()``. Lists of strings are features where each has
         one with a name (``"suffix=ing"``), or where some are longer than others.
-    n_jobs : int, optional
-        Threads; the weights do not depend on it.
+    n_jobs : int, optional; threads; the weights do not depend on it
 
     Attributes
     ----------
     classes_ : ndarray
-    encoder_ : encoder or None
-        The fitted encoder; None where X were numbers.
-    feature_names_ : ndarray of str
-        Names of the features, x0, x1, … where they have none.
+    encoder_ : encoder or None; the fitted encoder; None where X were numbers
+    feature_names_ : ndarray of str; names of the features, x0, x1, … where they have none
     emission_coef_ : ndarray of shape (labels, features)
         With ``fit_intercept`` the constant feature's weights are ``intercept_``.
-    transition_coef_ : ndarray of shape (labels, labels)
-        ``[from, to]``.
+    transition_coef_ : ndarray of shape (labels, labels); ``[from, to]``
     start_coef_, end_coef_ : ndarray of shape (labels,)
-    scheme_ : str or None
-        The tag scheme that predictions keep to.
+    scheme_ : str or None; the tag scheme that predictions keep to
     """
 
     scheme: str | None = None
@@ -245,8 +239,7 @@ class ChainModel:
         Parameters
         ----------
         X, lengths, allowed : as for :meth:`predict`
-        n : int
-            A sequence that has fewer labellings gives all of them.
+        n : int; a sequence that has fewer labellings gives all of them
 
         Returns
         -------
@@ -456,8 +449,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
             strings or of lists or tuples of strings, which are encoded (see ``features``).
             Stacked tokens want ``lengths``.
         y : list of label sequences, or all labels in one sequence
-        lengths : array-like of int, optional
-            Tokens of each sequence, for stacked X and y.
+        lengths : array-like of int, optional; tokens of each sequence, for stacked X and y
         sample_weight : array-like, one per sequence, optional
             Multiplies a sequence's slack; 0 drops it.
         """

@@ -44,8 +44,7 @@ class ChainCRF(ChainModel, BaseModel):
     tol : float, default=1e-3
         Certified relative gap at which training stops. The duality gap is ``½‖∇P(w)‖²``, which
         usually is far above the true distance to the optimum.
-    max_iter : int, default=1000
-        Passes over the data at most.
+    max_iter : int, default=1000; passes over the data at most
     scheme : None, "auto", "IO", "IOB1", "IOB2", "IOE1", "IOE2", "IOBES" or "BILOU", default=None
         Tag scheme of the labels: labellings that it does not allow have probability 0.
 

@@ -40,13 +40,11 @@ class SSVM(BaseSSVM, BaseModel):
         ``slack="squared"`` and ``rescale="slack"`` want the structure's ``decode_by_loss``.
     violators : "argmax", int or "all", optional
         As in :class:`hingeline.ChainSSVM`; more than the argmax want ``decode_best``.
-    n_jobs : int, optional
-        Threads, for compiled structures only; the weights do not depend on it.
+    n_jobs : int, optional; threads, for compiled structures only; the weights do not depend on it
 
     Attributes
     ----------
-    weights_ : ndarray
-        In the order of the structure's joint features.
+    weights_ : ndarray; in the order of the structure's joint features
     """
 
     structure: Structure | None = None
@@ -60,10 +58,8 @@ class SSVM(BaseSSVM, BaseModel):
 
         Parameters
         ----------
-        X : list
-            Inputs, in whatever form the structure's methods take them.
-        y : list
-            Outputs that the structure's ``pack`` accepts.
+        X : list; inputs, in whatever form the structure's methods take them
+        y : list; outputs that the structure's ``pack`` accepts
         sample_weight : array-like, one per example, optional
         """
         self.check_parameters()

@@ -248,8 +248,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     loss : "hamming", array, or (scale, loss)
         Summed over nodes, times ``Graph.node_weights``: wrong labels, one cost per true label, or
         a cost matrix (true, predicted), in the order of ``classes_``.
-    class_weight : dict or "balanced", optional
-        Multiplies the loss of nodes whose true label it is.
+    class_weight : dict or "balanced", optional; multiplies the loss of nodes whose true label it is
     void_label : label, optional
         Nodes with this label are unknown: training leaves them, their edges and factors out, and
         :meth:`score` does not count them. Predictions label all nodes, never with it.
@@ -257,14 +256,12 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
     Attributes
     ----------
     classes_ : ndarray
-    unary_coef_ : ndarray of shape (labels, features)
-        With node types, (types, labels, features).
+    unary_coef_ : ndarray of shape (labels, features); with node types, (types, labels, features)
     intercept_ : ndarray of shape (labels,), or (types, labels)
     pairwise_coef_ : ndarray of shape (labels, labels)
         ``[label of the first node, label of the second]``; with edge features
         (features, labels, labels), with edge types one of these for each type.
-    factor_coef_ : dict of ndarray
-        Tables of ``Graph.factors`` by name, (labels, labels, …).
+    factor_coef_ : dict of ndarray; tables of ``Graph.factors`` by name, (labels, labels, …)
 
     Examples
     --------
@@ -288,8 +285,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         ----------
         X : list of Graph
         y : list of label sequences, one label per node
-        sample_weight : array-like, one per graph, optional
-            Multiplies a graph's slack; 0 drops it.
+        sample_weight : array-like, one per graph, optional; multiplies a graph's slack; 0 drops it
         """
         self.check_parameters()
         graphs, self.n_features_in_, self.n_edge_features_ = check_graphs(X)

@@ -49,8 +49,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         :class:`hingeline.ChainSSVM`.
     loss : "zero_one", array of shape (classes, classes), or (scale, loss)
         Cost of predicting the column's class for the row's, in the order of ``classes_``.
-    class_weight : dict or "balanced", optional
-        Multiplies the weight of the examples of a class.
+    class_weight : dict or "balanced", optional; multiplies the weight of the examples of a class
     fit_intercept : bool, default=True
         Append a constant feature. Its weight is regularised like any other.
 

@@ -150,8 +150,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         one dimension its two classes.
     n_labels_ : int
     edges_ : ndarray of shape (pairs, 2)
-    unary_coef_ : ndarray of shape (labels, 2, features)
-        Weights of a label's absence and presence.
+    unary_coef_ : ndarray of shape (labels, 2, features); weights of a label's absence and presence
     coef_, intercept_ : ndarray of shape (labels, features), and (labels,)
         The difference of the two, what speaks for a label; of the constant feature likewise.
     pairwise_coef_ : ndarray of shape (pairs, 2, 2)

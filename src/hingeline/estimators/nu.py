@@ -14,12 +14,9 @@ from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import Result, relative
 from hingeline.solvers.nu import Look, Margins, best_multiple
 
-#: One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
-FIFTH = 5
-#: Fits on the way to ν need not be better than this.
-LEAST_TOL = 1e-2
-#: ``nu="auto"`` goes down to ν_max over two to this power.
-MOST_HALVINGS = 7
+FIFTH = 5  # One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
+LEAST_TOL = 1e-2  # Fits on the way to ν need not be better than this.
+MOST_HALVINGS = 7  # ``nu="auto"`` goes down to ν_max over two to this power.
 
 
 def positive_part(estimator: Any) -> float:

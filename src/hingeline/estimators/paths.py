@@ -21,14 +21,10 @@ from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.nu import hold_out, positive_part
 from hingeline.solvers.nu import TIE, Margins
 
-#: Points of a path where none are named.
-N_POINTS = 10
-#: ``C="auto"`` goes so many half decades up or down.
-MOST_STEPS = 5
-#: A gain counts above so many standard errors.
-ERRORS = 1.5
-#: Its fits need not be better than this.
-TRIAL_TOL = 0.05
+N_POINTS = 10  # Points of a path where none are named.
+MOST_STEPS = 5  # ``C="auto"`` goes so many half decades up or down.
+ERRORS = 1.5  # A gain counts above so many standard errors.
+TRIAL_TOL = 0.05  # Its fits need not be better than this.
 LEAST_PASSES = 5
 
 
@@ -39,17 +35,13 @@ class Path:
     Attributes
     ----------
     parameter : {"nu", "C"}
-    values : ndarray
-        Values of the parameter.
-    models : list of estimators
-        Fitted; they predict, but hold no multipliers to go on from.
-    relative_gaps : ndarray
-        Certified.
+    values : ndarray; values of the parameter
+    models : list of estimators; fitted; they predict, but hold no multipliers to go on from
+    relative_gaps : ndarray; certified
     margin_error_risks, support_vector_risks : ndarray
         Mean loss of the most violated outputs over margin errors, and over these and the examples
         on the margin; for a path of C at the margin 1. Between them lies the equivalent ν.
-    seconds : ndarray
-        What each point took.
+    seconds : ndarray; what each point took
     """
 
     parameter: str

@@ -46,10 +46,12 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
         raise TypeError(f"{whose} are tables of different shapes: {remedy}.")
     labels = model.classes_.tolist()
     for block, table in layout.split(model.weights_).items():
-        names: Any = labels if block == "transition" else [""]
+        names: Any = labels if block == "transition" else None
         if block in ("emission", "coef"):
             names = find_names(model)
-            names = range(model.n_features_in_) if names is None else names
+        elif len(table) == 1:  # intercept, start, end
+            names = [""]
+        names = range(len(table)) if names is None else names
         for first in range(0, len(table), _ROWS_AT_ONCE):
             part = table[first : first + _ROWS_AT_ONCE]
             rows, columns = np.nonzero(part)

@@ -1,13 +1,12 @@
 """Encoders: text, dicts and numbers as the sparse tokens that chains are trained on."""
 
 from hingeline.features.dicts import DictEncoder
-from hingeline.features.gaussian import GaussianEmissions, PerToken
+from hingeline.features.per_token import PerToken
 from hingeline.features.tables import SparseSequences, TokenTable, from_frame, to_column
 from hingeline.features.templates import TokenTemplates
 
 __all__ = [
     "DictEncoder",
-    "GaussianEmissions",
     "PerToken",
     "SparseSequences",
     "TokenTable",

@@ -344,17 +344,13 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
 
     Parameters
     ----------
-    min_count : int, default=1
-        Drop attributes that fewer training tokens have.
-    dtype : {np.float32, np.float64}, default=np.float32
-        Type of the values.
+    min_count : int, default=1; drop attributes that fewer training tokens have
+    dtype : {np.float32, np.float64}, default=np.float32; type of the values
 
     Attributes
     ----------
-    vocabulary_ : dict
-        Attribute -> column, in the order of first occurrence.
-    n_features_out_ : int
-        Width of the encoding.
+    vocabulary_ : dict; attribute -> column, in the order of first occurrence
+    n_features_out_ : int; width of the encoding
 
     Examples
     --------

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, effective_n_jobs, one_of, positive
+from hingeline._checks import Array, effective_n_jobs, one_of, positive, require
 from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.learning import learn_constraints
 from hingeline.constraints.penalties import Penalties, as_constraints
@@ -52,17 +52,14 @@ class FewLabelsEstimator(BaseEstimator):
 
         Parameters
         ----------
-        X, lengths
-            As for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences.
+        X, lengths : as for :meth:`ChainSSVM.fit`; an encoder is fitted on all sequences
         y : list of label sequences
             None for a sequence without labels (in a flat y, with ``lengths``, for its tokens).
-        sample_weight : array-like, one per sequence, optional
-            Multiplies the loss of labelled sequences; those of the others count for nothing.
+        sample_weight : array-like, one per sequence, optional; counts for labelled ones
         words : list of lists of str, optional
             What constraints see of each sequence, where X does not hold words: numbers, dicts or
             lists of attributes. Of rows of columns they see the first.
-        dev : (X, y), optional
-            Development data, on which the weights of every step are scored.
+        dev : (X, y), optional; data on which the weights of every step are scored
         """
         model = self.check_parameters(dev)
         data = prepare(model, X, y, lengths, sample_weight, words, self.classes)
@@ -119,10 +116,8 @@ def check_margin_base(model: Any) -> None:
             use = f"use {name}={able!r}"
             raise ValueError(f"base's {name}={value!r} does not suit unlabelled sequences: {use}.")
     if model._zero_one:
-        raise ValueError(
-            f"base's loss={model.loss!r} does not suit unlabelled sequences: use a loss "
-            "that is a sum over tokens."
-        )
+        what = f"base's loss={model.loss!r} does not suit unlabelled sequences"
+        raise ValueError(f"{what}: use a loss that is a sum over tokens.")
     one_of("base's solver", model.solver, ("auto", "sdm"))
     if model.C != "scale":
         positive("base's C", model.C)
@@ -155,10 +150,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         The values of C_u in turn (printed: 1e-4, 3e-4, 1e-3, …, 1). None: such that an unlabelled
         sequence costs 0.01, 0.03, 0.1 and 0.3, where a labelled one costs C.
     select : {"dev", "violations", "last"}, optional
-        Which step's weights are kept: the best on the data given as ``dev`` to :meth:`fit`; the
-        first step that removes 98 % of the violations that any step removes, which needs
-        no labels; or the last. Violations are those of plain predictions on the unlabelled
-        sequences. None: ``"dev"`` where there is such data, else ``"violations"``.
+        Which step's weights are kept: the best on the ``dev`` data of :meth:`fit`, the first that
+        removes 98 % of the violations of plain predictions on the unlabelled sequences that any
+        step removes, or the last. None: ``"dev"`` where there is such data, else ``"violations"``.
     weights : {"learned", "given"}, default="learned"
         Whether :func:`~hingeline.constraints.learn_constraints` takes weights of constraints, and
         bounds of corpus-level ones, from the labelled sequences, or, as printed, both are given.
@@ -166,38 +160,27 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         Labels of the unlabelled sequences are those of the highest score minus penalty, by beam
         search under the instance-level constraints, or, as printed, begin with those of the
         weights alone, from which single switches seldom reach labels that keep the constraints.
-    max_sweeps : int, default=0
-        Sweeps of label switching (Algorithm 2) from there, at most (printed: 1).
+    max_sweeps : int, default=0; sweeps of label switching (Algorithm 2) from there (printed: 1)
     order : {"sequential", "random"}, default="sequential"
         Every position in turn takes the best label, as printed, or random switches are tried.
-    max_switches : int, optional
-        Switches in one call of Algorithm 2, at most. None: no limit (printed: 1000).
-    max_alternations : int, default=2
-        Rounds of labelling and training at one C_u, at most (printed: 1000).
+    max_switches : int, optional; switches of one Algorithm 2; None: no limit (printed: 1000)
+    max_alternations : int, default=2; rounds of labelling and training at a C_u (printed: 1000)
     label_tol : float, default=1e-3
         A step ends when at most this share of the unlabelled tokens was relabelled (printed: 0).
-    classes : sequence, optional
-        All labels there are, where the labelled sequences may lack some.
-    random_state : int, RandomState or None
-        For random order, and for the base where it has none of its own.
-    verbose : int, default=0
-        1 prints a line for every C_u, 2 for every alternation.
+    classes : sequence, optional; all labels, where the labelled sequences may lack some
+    random_state : int, RandomState or None; for random order, and for a base that has none
+    verbose : int, default=0; 1 prints a line for every C_u, 2 for every alternation
 
     Attributes
     ----------
     base_ : ChainSSVM
         The fitted estimator, with the weights of the chosen step. Its certificate is that of the
         convex problem with the labels fixed.
-    classes_ : ndarray
-    weights_ : ndarray
-    constraints_ : list of constraints
-        With the weights and bounds that were learned.
-    steps_ : list of AnnealingStep
-        What happened at each C_u; the first, at ``C_u = 0``, is the supervised solution.
-    step_weights_, selected_ : list of ndarray, int
-        The weights of each step, and the step chosen.
-    transduction_ : list of ndarray
-        Labels of all training sequences: those given, and y* of the chosen step.
+    classes_, weights_ : ndarray
+    constraints_ : list of constraints, with the weights and bounds that were learned
+    steps_ : list of AnnealingStep; the first, at ``C_u = 0``, is the supervised solution
+    step_weights_, selected_ : list of ndarray, int; weights of each step, and the step chosen
+    transduction_ : list of ndarray; all labels in training, those given and y* of the chosen step
     primal_objective_, duality_gap_ : float
         P at the chosen step; ``nan``: a problem that is not convex has no dual bound.
     stop_reason_ : str
@@ -242,10 +225,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         if self.max_sweeps != 0:
             positive("max_sweeps", self.max_sweeps, integer=True)
         elif self.start == "viterbi" or self.order == "random" or self.max_switches is not None:
-            raise ValueError(
-                "start='viterbi', order='random' and max_switches are for label switching: set "
-                "max_sweeps to 1 or more."
-            )
+            what = "start='viterbi', order='random' and max_switches are for label switching"
+            raise ValueError(f"{what}: set max_sweeps to 1 or more.")
         if self.max_switches is not None:
             positive("max_switches", self.max_switches, integer=True)
         if self.select is not None:
@@ -266,22 +247,17 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         schedule = self._schedule
         if data.first == data.n:
             schedule = ()
-            warnings.warn(
-                "y has labels for all sequences: this is the supervised fit, and constraints "
-                "count for nothing. Mark unlabelled sequences with None.",
-                UserWarning,
-                stacklevel=outside(),
-            )
+            what = "y has labels for all sequences: this is the supervised fit, and constraints"
+            what += " count for nothing. Mark unlabelled sequences with None."
+            warnings.warn(what, UserWarning, stacklevel=outside())
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
             given = data.seen[: data.first], [part.tolist() for part in known]
             self.constraints_ = learn_constraints(self.constraints_, *given)
         penalties = Penalties(self.constraints_, data.words, model.classes_.tolist())
-        if penalties.predicates and self.max_sweeps:
-            raise ValueError(
-                "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
-            )
+        text = "label switching knows no Python predicates: leave them out, or set max_sweeps=0."
+        require(not (penalties.predicates and self.max_sweeps), text)
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
             rng = np.random.default_rng(seed)
             path = Annealing(self, data, penalties, workers, rng, dev).run(schedule)
@@ -297,12 +273,9 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         self._choose(model, path.steps, chosen)
         if path.interrupted:
             self.stop_reason_ = "interrupted"
-            warnings.warn(
-                f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u: "
-                "the step it keeps is one of these.",
-                UserWarning,
-                stacklevel=outside(),
-            )
+            what = f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u"
+            what += ": the step it keeps is one of these."
+            warnings.warn(what, UserWarning, stacklevel=outside())
 
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self._keep(model, chosen)
@@ -344,8 +317,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
         constrained : bool, default=False
             Look for the highest score minus penalty, by beam search under the instance-level
             constraints, whose weights count in units of the score.
-        words : list of lists of str, optional
-            What the constraints see, as for :meth:`fit`.
+        words : list of lists of str, optional; what constraints see, as for :meth:`fit`
         """
         check_is_fitted(self, "base_")
         if not constrained:
@@ -399,9 +371,8 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             chosen = int(record["selected"])
             steps[chosen]
         except (TypeError, KeyError, ValueError, IndexError):
-            raise ValueError(
-                f"{path} holds no record of a semi-supervised fit: load it with ChainSSVM.load."
-            ) from None
+            what = f"{path} holds no record of a semi-supervised fit"
+            raise ValueError(f"{what}: load it with ChainSSVM.load.") from None
         found = cls(base=clone(model))
         found.step_weights_ = [model.weights_ if k == chosen else None for k in range(len(steps))]
         found._choose(model, steps, chosen)

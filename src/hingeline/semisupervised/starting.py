@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, check_class_weight, check_sample_weight
+from hingeline._checks import Array, check_class_weight, check_sample_weight, require
 from hingeline._jit import kernel
 from hingeline.constraints.decode import climb_with_predicates, drop_corpus, search_by_beam
 from hingeline.constraints.penalties import Penalties
@@ -30,15 +30,13 @@ from hingeline.features.tables import TokenTable
 from hingeline.structures.chain import ChainProblem, layout_of, position_scores
 from hingeline.structures.chain_batch import decode_all
 
-#: Hypotheses of the beam.
-BEAM_WIDTH = 8
+BEAM_WIDTH = 8  # Hypotheses of the beam.
 #: Prices of labels are changed so often in one call, by this times the logarithm of how far a share
 #: is off; shares need not be met more closely than the tolerance.
 PRICE_CHANGES = 4
 PRICE_STEP = 0.3
 SHARE_TOLERANCE = 0.002
-#: What a forbidden label or move costs in the beam, where it must be finite.
-BEAM_FORBIDDEN = 1e13
+BEAM_FORBIDDEN = 1e13  # What a forbidden label or move costs in the beam, where it must be finite.
 
 
 @dataclass
@@ -92,10 +90,7 @@ def prepare(
     """Fit the model's encoder on all sequences, find the classes, and put labelled ones first."""
     encoder, matrix, offsets = learn_tokens(model.features, X, lengths)
     known, flat = split_labels(y, offsets, lengths)
-    if not flat:
-        raise ValueError(
-            "y is None for all sequences: at least one must be labelled to begin from."
-        )
+    require(flat, "y is None for all sequences: at least one must be labelled to begin from.")
     order = np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)])
     first = int(known.sum())
     if model.C == "scale":
@@ -121,23 +116,19 @@ def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]
     A sequence without labels is None in y, or None for each of its tokens where y is flat.
     """
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
-        raise TypeError(
-            f"y must be a list of label sequences with None for unlabelled ones, got "
-            f"{type(y).__name__}."
-        )
+        what = "y must be a list of label sequences with None for unlabelled ones"
+        raise TypeError(f"{what}, got {type(y).__name__}.")
     n = len(offsets) - 1
     parts = list(y)
     nested = len(parts) == n and all(part is None or _is_list(part) for part in parts)
     if lengths is not None and not nested:
         flat = plain_labels(y)
         if len(flat) != offsets[-1]:
-            raise ValueError(
-                f"y has {len(flat)} labels, but X has {offsets[-1]} rows: one label per row, "
-                "None for those of unlabelled sequences."
-            )
+            what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
+            raise ValueError(f"{what}: one label per row, None for those of unlabelled sequences.")
         parts = [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
-    if len(parts) != n:
-        raise ValueError(f"X has {n} sequences and y has {len(parts)}: they must have one length.")
+    text = f"X has {n} sequences and y has {len(parts)}: they must have one length."
+    require(len(parts) == n, text)
     known = np.zeros(n, dtype=bool)
     labels: list[Any] = []
     for i, (part, size) in enumerate(zip(parts, np.diff(offsets).tolist(), strict=True)):
@@ -149,15 +140,10 @@ def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]
         if holes and all(holes):
             continue
         if any(holes):
-            raise ValueError(
-                f"y[{i}] has labels for some of its tokens only (none at position "
-                f"{holes.index(True)}): give all of them, or None for the sequence."
-            )
-        if len(part) != size:
-            raise ValueError(
-                f"X[{i}] has {size} tokens and y[{i}] has {len(part)} labels: they must have one "
-                "length."
-            )
+            what = f"y[{i}] has labels for some of its tokens only (none at {holes.index(True)})"
+            raise ValueError(f"{what}: give all of them, or None for the sequence.")
+        text = f"X[{i}] has {size} tokens and y[{i}] has {len(part)} labels"
+        require(len(part) == size, f"{text}: they must have one length.")
         known[i] = True
         labels.extend(plain_labels(part))
     return known, labels
@@ -179,16 +165,17 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
         column = seen.column(0).tolist()
         seen = [column[lo:hi] for lo, hi in pairwise(seen.offsets.tolist())]
     if words is not None:
-        if not hasattr(seen, "__len__") or len(seen) != len(sizes):
-            raise ValueError(
-                f"words must have one list of words for each of the {len(sizes)} sequences of X."
-            )
+        text = f"words must have one list of words for each of the {len(sizes)} sequences of X."
+        require(hasattr(seen, "__len__") and len(seen) == len(sizes), text)
         for i in chosen.tolist():
-            if len(seen[i]) != sizes[i]:
-                raise ValueError(
-                    f"words[{i}] has {len(seen[i])} words, but X[{i}] has {sizes[i]} tokens."
-                )
-    elif not isinstance(seen, (list, tuple)) or len(seen) != len(sizes) or _is_numeric(seen[0]):
+            text = f"words[{i}] has {len(seen[i])} words, but X[{i}] has {sizes[i]} tokens."
+            require(len(seen[i]) == sizes[i], text)
+    elif (
+        not isinstance(seen, (list, tuple))
+        or len(seen) != len(sizes)
+        or sp.issparse(seen[0])
+        or (isinstance(seen[0], np.ndarray) and seen[0].dtype.kind not in "OU")
+    ):
         return [[None] * int(sizes[i]) for i in chosen.tolist()]
 
     def word(token: Any) -> Any:
@@ -196,11 +183,6 @@ def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[A
         return token[0] if is_row else token
 
     return [[word(token) for token in seen[i]] for i in chosen.tolist()]
-
-
-def _is_numeric(tokens: Any) -> bool:
-    is_array = isinstance(tokens, np.ndarray)
-    return sp.issparse(tokens) or (is_array and tokens.dtype.kind not in "OU")
 
 
 @kernel

@@ -317,12 +317,9 @@ def own_squares(problem: Any, ws: WorkingSet, w: Array, out: Array) -> None:
         out[i] = max(square, 0.0)
 
 
-#: Sampled passes are drawn in so many parts, each with the gaps known by then.
-PARTS = 4
-#: What a visit without a decode costs, in visits with one.
-CACHED_COST = 0.4
-#: Cached passes leave out examples whose last gap was below this share of the mean.
-SKIP = 0.1
+PARTS = 4  # Sampled passes are drawn in so many parts, each with the gaps known by then.
+CACHED_COST = 0.4  # What a visit without a decode costs, in visits with one.
+SKIP = 0.1  # Cached passes leave out examples whose last gap was below this share of the mean.
 
 
 class BCFW(PlaneSolver):

@@ -31,12 +31,9 @@ from hingeline.structures.chain_batch import add_by_feature, expect_all
 # needs for its gradient, and sums by a BLAS whose threads get into the way of ours.
 
 
-#: Pairs of steps and changes of the gradient that are remembered.
-MEMORY = 10
-#: A step must bring this share of what the slope promises.
-SUFFICIENT = 1e-4
-#: Trials along one direction.
-MAX_TRIALS = 30
+MEMORY = 10  # Pairs of steps and changes of the gradient that are remembered.
+SUFFICIENT = 1e-4  # A step must bring this share of what the slope promises.
+MAX_TRIALS = 30  # Trials along one direction.
 
 
 @strict_helper
@@ -130,8 +127,7 @@ def descend(function: Callable[[Array], tuple[float, Array]], start: Array) -> N
 BLOCK_NUMBERS = 2**22
 #: A block's sequences are cut into so many parts, whose expected moves are summed in order.
 PARTS = 16
-#: A part has at least so many sequences.
-LEAST_PART = 8
+LEAST_PART = 8  # A part has at least so many sequences.
 
 
 class _Block(NamedTuple):

@@ -50,8 +50,7 @@ from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
 from hingeline.solvers.sdm import Accelerator, Pair
 
-#: Multipliers may miss the bound of their sum by this share of it.
-CAP_ROUNDING = 1e-12
+CAP_ROUNDING = 1e-12  # Multipliers may miss the bound of their sum by this share of it.
 
 
 @finite_helper
@@ -464,9 +463,7 @@ class EnumeratedSDM(CertifiedSolver):
         skip: float = option(0.3, "passes leave out gaps below this share of the mean", least=0)
         stage_factor: float = option(3.2, "large C is approached in steps of this factor")
         stage_sweeps: int = option(2, "sweeps of a stage")
-        newton_weights: int = option(
-            2000, "Newton steps over all planes where passes crawl and weights are no more", least=0
-        )
+        newton_weights: int = option(2000, "Newton steps with so many weights at most", least=0)
         cg_steps: int = option(30, "conjugate gradient steps over all planes with mass", least=0)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, *Accelerator.saved_numbers, "_distance")

@@ -32,10 +32,8 @@ from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation, total_slack_cost
 from hingeline.core.solver import CertifiedSolver
 
-#: A proximal point is good enough where its error is this share of the gap.
-SHARE = 0.1
-#: Newton steps to one proximal point, at most.
-STEPS = 30
+SHARE = 0.1  # A proximal point is good enough where its error is this share of the gap.
+STEPS = 30  # Newton steps to one proximal point, at most.
 
 
 @helper

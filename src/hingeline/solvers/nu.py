@@ -65,12 +65,9 @@ from hingeline.solvers.sdm import SDM, Accelerator, Pair
 
 #: Outputs count as tied, and examples as on the margin, where a change of ρ by this share decides.
 TIE = 1e-3
-#: Risks that differ from ν by no more than this share differ by rounding.
-RISK_ROUNDING = 1e-12
-#: How steeply the risk rises with ρ, in logarithms: a first guess.
-USUAL_SLOPE = 0.4
-#: The search for the best ρ ends here; it needs about five.
-MOST_LOOKS = 60
+RISK_ROUNDING = 1e-12  # Risks that differ from ν by no more than this share differ by rounding.
+USUAL_SLOPE = 0.4  # How steeply the risk rises with ρ, in logarithms: a first guess.
+MOST_LOOKS = 60  # The search for the best ρ ends here; it needs about five.
 
 
 @kernel
@@ -273,31 +270,25 @@ def mixture_value(a: Array, level: float, b: Array | None, its_level: float, nu:
     return -0.5 * (p * p * square + 2.0 * p * q * inner + q * q * other)
 
 
-#: ρ changes by at most this factor between two passes.
-LARGEST_STEP = 16.0
+LARGEST_STEP = 16.0  # ρ changes by at most this factor between two passes.
 #: Beyond this difference of logarithms from ν the level need not settle before ρ moves on.
 FAR = 0.2
 #: The level has settled where a pass moves it by less than this share of its way to ν.
 SETTLED = 0.3
-#: Steps beyond all levels known are this much longer than needed,
-PAST = 1.2
+PAST = 1.2  # Steps beyond all levels known are this much longer than needed,
 #: and while all points are on one side of ν longer by this difference of the level's logarithm.
 BEYOND = 0.01
-#: Above this share of νρ the gap of (7) calls for haste.
-CLOSE = 0.01
+CLOSE = 0.01  # Above this share of νρ the gap of (7) calls for haste.
 #: ρ is left alone while the gap of the C-problem is at least so many times that of (7).
 MATTERS = 1.5
-#: Averages go on over changes of ρ by less than this difference of logarithms.
-NEAR = 0.3
+NEAR = 0.3  # Averages go on over changes of ρ by less than this difference of logarithms.
 #: With so many examples the first ρ is that of samples: one example in so many, or this number
 #: (at most one in four); and, before that, a quarter of it.
 SAMPLED = 300
 PART = 16
 ENOUGH = 400
-#: Passes over the two samples.
-SAMPLE_PASSES = (6, 4)
-#: A sample whose largest ν is less than so many times ν says nothing.
-ROOM = 1.05
+SAMPLE_PASSES = (6, 4)  # Passes over the two samples.
+ROOM = 1.05  # A sample whose largest ν is less than so many times ν says nothing.
 #: Why a run ends where ν is out of reach from below.
 TOO_LOW = "nu is not above its least value: rho is 0"
 

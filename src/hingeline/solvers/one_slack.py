@@ -380,10 +380,8 @@ def cut_known(
 #: Every block of examples sums into a vector of its own; all of them have so many entries at most,
 #: unless fewer than four blocks would be left.
 BLOCK_ENTRIES = 2**21
-#: The inner solve leaves this share of the gap or of ε.
-SHARE = 0.1
-#: Smaller shares of the objective drown in rounding.
-OBJECTIVE_ROUNDING = 1e-14
+SHARE = 0.1  # The inner solve leaves this share of the gap or of ε.
+OBJECTIVE_ROUNDING = 1e-14  # Smaller shares of the objective drown in rounding.
 
 
 class CutMemory(NamedTuple):

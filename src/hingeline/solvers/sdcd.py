@@ -90,8 +90,7 @@ from hingeline.solvers.sdm import SDM, Accelerator
 
 
 SCHEDULES = ("improved", "published")
-#: With ``"all"``, so many outputs more than are known are looked at in a sweep.
-BEYOND = 16
+BEYOND = 16  # With ``"all"``, so many outputs more than are known are looked at in a sweep.
 #: The first number of outputs that a certificate looks at; doubled until none is violated.
 FIRST = 64
 
@@ -470,9 +469,7 @@ class SDCD(PlaneSolver):
         schedule: str = option("improved", "what a pass does", words=SCHEDULES)
         kappa1: int = option(10, "the first passes of the published schedule, which decode")
         kappa2: int = option(5, "after these, one in so many decodes")
-        delta: float | None = option(
-            None, "stop when no Σδ² exceeds it in a pass that decodes; tol is not looked at"
-        )
+        delta: float | None = option(None, "Σδ² of a decoding pass at which to stop, whatever tol")
         max_outputs: int | None = option(None, "violated outputs that a certificate lists")
         violators: str | int = "argmax"
 

@@ -151,15 +151,13 @@ register_rule(Pair, _step)
 # dual rises, so the dual never falls. J. Moré, G. Toraldo, *On the solution of large quadratic
 # programming problems with bound constraints* (1991) is the scheme.
 
-#: Multiplications and additions that take no time worth saving.
-SMALL_FIT = 3e7
+SMALL_FIT = 3e7  # Multiplications and additions that take no time worth saving.
 #: With this few multipliers the step costs next to nothing, where planes are light, too.
 SMALL = 200
 SMALL_PLANE = 2000
 #: With more, it is tried once a sweep gains less than this fraction of the gap that is left.
 SLOW = 1.0 / 200.0
-#: Steps in a row on small problems; each may run into a bound.
-ROUNDS = 30
+ROUNDS = 30  # Steps in a row on small problems; each may run into a bound.
 
 
 class Accelerator:
@@ -385,32 +383,15 @@ class SDM(PlaneSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        block: int | None = option(
-            None, "examples decoded at the same weights, the same number for any n_jobs"
-        )
-        cached_passes: int = option(
-            1,
-            "type II passes after each type I pass; five times as many once decoding finds new "
-            "planes for fewer than one example in twenty",
-            least=0,
-        )
+        block: int | None = option(None, "examples decoded at the same weights, for any n_jobs")
+        cached_passes: int = option(1, "passes over known planes, five times as many late", least=0)
         precision: float = option(0.1, "factor by which a visit shrinks an example's violations")
-        patience: int | None = option(
-            5, "passes after which a plane without mass may make room for a new one"
-        )
-        skip: float = option(
-            0.1, "type II passes leave out gaps below this share of the mean", least=0
-        )
-        stage_factor: float = option(
-            2.0, "large C is approached in up to two stages, each at so many times less"
-        )
+        patience: int | None = option(5, "passes after which a plane without mass may go")
+        skip: float = option(0.1, "type II passes leave out gaps below it, over the mean", least=0)
+        stage_factor: float = option(2.0, "a large C is approached in two steps of this factor")
         stage_sweeps: int = option(1, "sweeps of a stage")
-        newton_weights: int = option(
-            2000, "Newton steps over all planes where passes crawl and weights are no more", least=0
-        )
-        cg_steps: int = option(
-            30, "conjugate gradient steps over all planes with mass, late in the run", least=0
-        )
+        newton_weights: int = option(2000, "Newton steps with so many weights at most", least=0)
+        cg_steps: int = option(30, "conjugate gradient steps over all planes, late", least=0)
 
     saved_numbers = (*PlaneSolver.saved_numbers, *Accelerator.saved_numbers)
 

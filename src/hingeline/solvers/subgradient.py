@@ -38,8 +38,7 @@ from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.solvers.nu import Margins, NuCertificate, best_multiple
 
-#: Entries of the kernel's state.
-STEPS, TOTAL, RHO, MEAN_RHO, MASS, LINEAR, HINGES = range(7)
+STEPS, TOTAL, RHO, MEAN_RHO, MASS, LINEAR, HINGES = range(7)  # Entries of the kernel's state.
 
 
 @kernel

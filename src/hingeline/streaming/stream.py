@@ -56,8 +56,7 @@ from hingeline.streaming.memory import (
 Examples = tuple[sp.csr_matrix, Array | None, Array]
 #: Examples that are decoded at the same weights: few, since each is decoded once or twice.
 TOGETHER = 4
-#: How often a visit decodes an example, while it is violated.
-REPEATS = 2
+REPEATS = 2  # How often a visit decodes an example, while it is violated.
 CARRY_OVER = "call partial_fit once without passes=, which carries them over."
 #: What a call that fails leaves as it was.
 _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")

@@ -63,12 +63,10 @@ from hingeline.structures.graph_blocks import (
     variable_square,
 )
 
-#: Exchanges of a factor in a visit.
-EXCHANGES = 8
+EXCHANGES = 8  # Exchanges of a factor in a visit.
 #: A factor is left when its best exchange promises this share of what the first one did.
 SLOPE_LEFT = 0.1
-#: Shares of joint states are float32: what is below this may be all rounding.
-ROUNDING = 1.2e-7
+ROUNDING = 1.2e-7  # Shares of joint states are float32: what is below this may be all rounding.
 
 
 class Dual(NamedTuple):

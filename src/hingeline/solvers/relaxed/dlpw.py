@@ -34,7 +34,7 @@ that of the relaxation. It goes down to ``2ε Σ_i c_i Σ_blocks log(states)`` a
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -68,8 +68,7 @@ from hingeline.structures.graph_blocks import (
     variable_loss,
 )
 
-#: Entries of the steps' state.
-STEPS, TOTAL, MASS, FIRST = range(4)
+STEPS, TOTAL, MASS, FIRST = range(4)  # Entries of the steps' state.
 #: What makes a block of messages: a variable with its factors, a factor, or the first in graphs of
 #: binary pairs only.
 VARIABLES, FACTORS, PAIRS = range(3)
@@ -286,17 +285,15 @@ def add_soft_marginals(
     return linear
 
 
-#: Examples that the noise of steps is judged by.
-NOISE_SAMPLE = 32
-#: Rounds of messages for weights that are to be certified.
-CERTIFYING_ROUNDS = 3
+NOISE_SAMPLE = 32  # Examples that the noise of steps is judged by.
+CERTIFYING_ROUNDS = 3  # Rounds of messages for weights that are to be certified.
 
 
 class DLPW(CertifiedSolver):
     """Dual losses; see the head of this module."""
 
     name = "dlpw"
-    slacks: ClassVar[tuple[str, ...]] = ("max",)
+    slacks = ("max",)
     rescalings = ("margin",)
     decodes = False
     soft_only = "it descends on the price of slack"
@@ -431,7 +428,6 @@ class SmoothDLPW(DLPW):
     """Dual losses with soft maxima; see the head of this module."""
 
     name = "dlpw-smooth"
-    slacks = ("max",)
 
     @dataclass(frozen=True)
     class Options(DLPW.Options):

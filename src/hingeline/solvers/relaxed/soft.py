@@ -98,20 +98,15 @@ from hingeline.structures.graph_blocks import (
 STEPS, SAMPLING = ("exact", "plain"), ("permutation", "random", "gap")
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
 LOWER_RHO_AT, MOVE_CENTRE_AT = 0.25, 1.0
-#: ρ by default, over the mean loss of a wrong label.
-DEFAULT_RHO = 0.3
+DEFAULT_RHO = 0.3  # ρ by default, over the mean loss of a wrong label.
 #: Units drawn at a time, and parts of a pass that goes by gaps.
 UNITS_DRAWN, PARTS_BY_GAP = 1 << 18, 8
-#: Pairs of binary variables in a unit.
-PAIRS_TOGETHER = 64
+PAIRS_TOGETHER = 64  # Pairs of binary variables in a unit.
 #: Seconds of exact decoding that a look at the structured hinge may cost, about.
 LOOK_SECONDS = 0.0105
-#: Iterates of a pass that enter the average.
-AVERAGED_ITERATES = 32
-#: Sweeps before proximal ones: far from the optimum plain steps gain more.
-PLAIN_SWEEPS = 3
-#: η by default, over c_i·ρ, and at most.
-PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0
+AVERAGED_ITERATES = 32  # Iterates of a pass that enter the average.
+PLAIN_SWEEPS = 3  # Sweeps before proximal ones: far from the optimum plain steps gain more.
+PROXIMAL_SHARE, MOST_PROXIMAL = 0.2, 9.0  # η by default, over c_i·ρ, and at most.
 
 
 class Marginals(NamedTuple):
@@ -133,34 +128,18 @@ class SoftBCFW(CertifiedSolver):
 
     @dataclass(frozen=True)
     class Options(SolverOptions):
-        rho: float | None = option(
-            None, "softness ρ, the first one of hard constraints; None: 0.3 over the mean loss"
-        )
-        rho_scale: str = option(
-            "example", "'printed': times the weight of all examples", words=("example", "printed")
-        )
-        constraints: str = option(
-            "soft", "'hard': tol is for the gap of the relaxation itself", words=("soft", "hard")
-        )
-        hardening: str = option(
-            "centre", "how hard constraints are approached", words=("centre", "rho")
-        )
+        rho: float | None = option(None, "softness ρ, the first one of hard constraints")
+        rho_scale: str = option("example", "what ρ is a share of", words=("example", "printed"))
+        constraints: str = option("soft", "whose gap tol is for", words=("soft", "hard"))
+        hardening: str = option("centre", "how they become hard", words=("centre", "rho"))
         rho_factor: float = option(4.0, "what ρ is divided by when hard constraints are approached")
         schedule: str = option("improved", "what a pass does", words=("improved", "published"))
-        steps: str | None = option(
-            None, "solve a block, or step to its best state; None: by schedule", words=STEPS
-        )
-        sampling: str | None = option(
-            None, "order of blocks; 'gap': by their last gaps; None: by schedule", words=SAMPLING
-        )
+        steps: str | None = option(None, "of a block; None: by schedule", words=STEPS)
+        sampling: str | None = option(None, "order of blocks; None: by schedule", words=SAMPLING)
         passes: int = option(4, "passes between two evaluations of all blocks")
         rounds: int = option(1, "rounds that fit messages to the weights evaluated", least=0)
-        proximal: float | None = option(
-            None, "η of proximal passes, 0 for none; None: in proportion to c_i·ρ, up to 9", least=0
-        )
-        skip: float = option(
-            0.1, "blocks whose last gap was below this share of the mean are left out", least=0
-        )
+        proximal: float | None = option(None, "η of proximal passes; None: by c_i·ρ", least=0)
+        skip: float = option(0.1, "blocks with gaps below this share of the mean wait", least=0)
         total_weight: float | None = None
 
         def unused(self, slack: str) -> Iterable[str]:
