@@ -59,12 +59,13 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     return y.astype(np.int32), classes
 
 
+def _is_set_of_names(labels: Any) -> bool:
+    if isinstance(labels, (list, tuple)):
+        return len(labels) == 0 or isinstance(labels[0], str)
+    return isinstance(labels, (set, frozenset))
+
+
 def _read_single(y: Array) -> tuple[Array, Array]:
-    if y.dtype == object and len(y) and isinstance(y[0], (list, tuple, set, frozenset)):
-        raise ValueError(
-            "y is a list of label sets: turn it into indicators first, with "
-            "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
-        )
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, numbers = np.unique(y, return_inverse=True)
     if kind not in ("binary", "multiclass"):
@@ -184,6 +185,11 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         """
         self.check_parameters()
         refuse_none(y)
+        if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
+            raise ValueError(
+                "y is a list of label sets: turn it into indicators first, with "
+                "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+            )
         names = getattr(y, "columns", None)
         dtypes = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, multi_output=True)
