@@ -16,7 +16,7 @@ from hingeline.schemes import SCHEMES, scheme_name
 Array = np.ndarray[Any, Any]
 
 #: Parameters that are true or false, where an estimator has them.
-_SWITCHES = ("fit_intercept", "boundary", "warm_start")
+_SWITCHES = ("fit_intercept", "boundary", "warm_start", "scale")
 
 
 def effective_n_jobs(n_jobs: int | None) -> int:

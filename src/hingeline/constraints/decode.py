@@ -15,6 +15,7 @@ import numpy as np
 
 from hingeline._checks import positive, require
 from hingeline._jit import helper, kernel
+from hingeline._simd import copy
 from hingeline.constraints.base import Constraint, InstanceConstraint
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator, as_constraints
 from hingeline.constraints.switches import Array, CompiledConstraints
@@ -135,8 +136,8 @@ def _run_beam(
             kept[t, found] = k
             found += 1
         now, new = new, now
-        value[:found] = new_value[:found]
-        last[:found] = kept[t, :found]
+        copy(new_value, value[:found])
+        copy(kept[t], last[:found])
         count = found
     best = 0
     top = -np.inf

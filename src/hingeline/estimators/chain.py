@@ -40,6 +40,7 @@ from hingeline.features.input import (
     plain_labels,
     stack_labels,
 )
+from hingeline.features.tables import Labels
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
@@ -211,11 +212,13 @@ class ChainModel:
         if empty:
             rest = [i for i in range(len(X)) if i not in empty]
             known = None if allowed is None else [allowed[i] for i in rest]
-            found = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
-            return [self.classes_[:0] if i in empty else next(found) for i in range(len(X))]
+            others = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
+            none = self.classes_[:0]
+            return Labels(none if i in empty else next(others) for i in range(len(X)))
         problem = self._prepare(X, lengths, allowed)
         labels = self.classes_[self._decode(problem)]
-        return [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
+        found = [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
+        return found if isinstance(X, np.ndarray) and X.ndim == 3 else Labels(found)
 
     def _decode(self, problem: ChainProblem) -> Array:
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)

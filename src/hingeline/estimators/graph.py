@@ -25,6 +25,7 @@ from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
 from hingeline.features.input import find_classes, number_labels, plain_labels, stack_sequences
+from hingeline.features.tables import Labels
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE
 from hingeline.structures import graph
@@ -436,7 +437,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         return self._make(graphs, np.zeros(n_nodes, dtype=np.int32), np.zeros((k, k)))
 
     def _as_output(self, problem: GraphProblem, states: Array) -> list[Array]:
-        return np.split(self.classes_[states], problem.node_offset[1:-1])
+        return Labels(np.split(self.classes_[states], problem.node_offset[1:-1]))
 
     def decision_function(self, X: Any) -> list[Array]:
         """Score of every label of every node, the other nodes being as predicted.

@@ -28,6 +28,7 @@ from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
+from hingeline.estimators.scaling import Scaled
 from hingeline.features.graphs import check_pairs
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.inference.map import INFERENCE
@@ -58,12 +59,13 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
     return y.astype(np.int32), classes
 
 
+def _is_set_of_names(labels: Any) -> bool:
+    if isinstance(labels, (list, tuple)):
+        return len(labels) == 0 or isinstance(labels[0], str)
+    return isinstance(labels, (set, frozenset))
+
+
 def _read_single(y: Array) -> tuple[Array, Array]:
-    if y.dtype == object and len(y) and isinstance(y[0], (list, tuple, set, frozenset)):
-        raise ValueError(
-            "y is a list of label sets: turn it into indicators first, with "
-            "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
-        )
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, numbers = np.unique(y, return_inverse=True)
     text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
@@ -113,7 +115,7 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
+class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
     A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
@@ -166,6 +168,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     C: float | str = 1.0
     _: KW_ONLY
     edges: Any = "full"
+    scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
         """Train on rows of features and indicators of labels, 0 and 1.
@@ -178,9 +181,15 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         """
         self.check_parameters()
         refuse_none(y)
+        if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
+            raise ValueError(
+                "y is a list of label sets: turn it into indicators first, with "
+                "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+            )
         names = getattr(y, "columns", None)
         dtypes = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, multi_output=True)
+        X = self._scaled(X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
         weights = check_sample_weight(sample_weight, n)
@@ -281,7 +290,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
-        return self._make(X, labels, np.zeros((2, 2)))
+        return self._make(self._scaled(X), labels, np.zeros((2, 2)))
 
     def _as_output(self, problem: GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:
