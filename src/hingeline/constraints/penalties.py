@@ -387,13 +387,7 @@ class CheckReport(NamedTuple):
         )
 
 
-def check(
-    constraints: Iterable[base.Constraint],
-    X: Iterable[Sequence[Any]],
-    Y: Iterable[Sequence[Any]],
-    *,
-    token: Any = None,
-) -> CheckReport:
+def check(constraints: Any, X: Any, Y: Any, *, token: Any = None) -> CheckReport:
     """Check labels against constraints.
 
     Parameters

@@ -18,7 +18,7 @@ A hard constraint costs ``HARD`` (1e10) per unit of violation in these tables: f
 differences never meet ``inf − inf``, and above any soft penalty.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -164,13 +164,7 @@ def count_sequence(
 
 @helper
 def switch_costs(
-    compiled: CompiledConstraints,
-    state: State,
-    labels: Array,
-    i: int,
-    t: int,
-    out: Array,
-    corpus: bool = True,
+    compiled: Any, state: State, labels: Array, i: int, t: int, out: Array, corpus: bool = True
 ) -> None:
     """What each label at position ``t`` (from 0) of sequence ``i`` adds to the total penalty.
 

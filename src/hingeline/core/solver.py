@@ -334,11 +334,7 @@ class CertifiedSolver(ABC):
         return self._try_average_or_last(self._consider, both, self.good_primal)
 
     def _try_average_or_last(
-        self,
-        consider: Callable[[], float],
-        both: bool,
-        good: float = -math.inf,
-        standing: Any = None,
+        self, look: Callable[[], float], both: bool, good: float = -math.inf, standing: Any = None
     ) -> float:
         """The lesser primal of the two, or that of the one that led before; ``good`` will do.
 
@@ -347,11 +343,11 @@ class CertifiedSolver(ABC):
         average = last = math.inf
         if self.visits > 0 and (self._average_leads or both):
             with (standing or self._average_in_place)():
-                average = consider()
+                average = look()
             if average <= good:
                 return average
         if not self._average_leads or both or self.visits == 0:
-            last = consider()
+            last = look()
         if both:
             self._average_leads = average <= last
         return min(average, last)

@@ -431,12 +431,7 @@ class BaseSSVM:
         return self._solve_with(compiled, weights, start, self.C_)[:2]
 
     def _solve_with(
-        self,
-        compiled: Compiled,
-        weights: Array,
-        start: DualMemory | None,
-        C: float | None = None,
-        **given: Any,
+        self, compiled: Compiled, weights: Array, start: Any, C: float | None = None, **given: Any
     ) -> tuple[Result, DualMemory, Any]:
         """Run the solver, with options given beside the user's; the result, and the solver."""
         began = time.perf_counter()

@@ -139,14 +139,9 @@ class Stream:
             raise
 
     def learn(
-        self,
-        examples: Examples,
-        weights: Array,
-        passes: int | None,
-        memory: int | None,
-        fresh_planes: bool = False,
+        self, examples: Examples, weights: Array, passes: Any, memory: Any, afresh: bool = False
     ) -> None:
-        """Take in new examples; ``fresh_planes`` gives up the multipliers of the old ones."""
+        """Take in new examples; ``afresh`` gives up the multipliers of the old ones."""
         text = f"{memory=} is less than the {len(weights)} examples given"
         fits = memory is None or len(weights) <= memory
         require(fits, f"{text}: give smaller batches or more memory.")
@@ -158,7 +153,7 @@ class Stream:
                 self.live = None
                 self._shrink(memory - len(weights))
         text = "the scheme has changed, which passes= cannot follow"
-        fine = passes is None or not fresh_planes
+        fine = passes is None or not afresh
         require(fine, f"{text}: call partial_fit once without passes=.")
         if passes is not None and (memory is None or not self.blocks):
             self._visit_new(examples, weights, passes)
@@ -173,7 +168,7 @@ class Stream:
         if passes is not None and whole is not None:
             self._visit_all(problem, weights, whole, passes)
             return
-        dual = self.owner._train(problem, weights, None if fresh_planes else whole)
+        dual = self.owner._train(problem, weights, None if afresh else whole)
         clear_drift(dual.planes())
         if not self.owner.warm_start:  # planes that lost their mass would add up from call to call
             dual.multipliers = choose_planes(dual.multipliers, np.arange(len(weights)))

@@ -16,6 +16,8 @@ from hingeline._jit import uncached
 from hingeline.core import primitives
 from hingeline.core.primitives import Compiled
 
+Function = Callable[..., Any]
+
 _REQUIRED = ("joint_feature", "loss", "decode")
 _OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss", "decode_best")
 
@@ -174,11 +176,8 @@ def _accessors(dimensions: int) -> Callable[..., Any]:
 
 
 def _primitives(
-    methods: dict[str, Callable[..., Any]],
-    get: Callable[..., Any],
-    gold: Callable[..., Any],
-    wrap: Callable[[Any], Any],
-) -> dict[str, Callable[..., Any]]:
+    methods: dict[str, Function], get: Function, gold: Function, wrap: Function
+) -> dict[str, Function]:
     """The primitives of :mod:`hingeline.core.primitives` from a user's methods."""
     joint_feature, loss, best = (methods[name] for name in _REQUIRED)
     get, gold = wrap(get), wrap(gold)

@@ -5,6 +5,8 @@ elsewhere the value is an upper bound, and ``decode_excess`` says how far the ou
 from the best. What a graph problem is, and where its weights lie: :mod:`.graph_blocks`.
 """
 
+from typing import Any
+
 import numpy as np
 
 from hingeline._checks import Array
@@ -433,13 +435,7 @@ register(GraphProblem, **{name: own for name, own in vars().items() if name in P
 
 @kernel
 def decode_all(
-    problem: GraphProblem,
-    order: Array,
-    w: Array,
-    y_out: Array,
-    bounds: Array,
-    values: Array,
-    tight: Array,
+    problem: Any, order: Array, w: Array, y_out: Array, bounds: Array, values: Array, tight: Array
 ) -> None:
     """Best state found of every variable; by graph a bound on the best value, and if it is met."""
     for i in order:

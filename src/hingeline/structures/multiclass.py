@@ -5,7 +5,7 @@
 of them are the working set: ``all_scores`` reads every class in one sweep over x.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -253,13 +253,7 @@ def all_isotropy(problem: MulticlassProblem, i: int) -> float:
 
 @helper
 def all_curvature(
-    problem: MulticlassProblem,
-    i: int,
-    chosen: Array,
-    scales: Array,
-    rho: float,
-    sigma: float,
-    matrix: Array,
+    problem: Any, i: int, chosen: Array, scales: Array, rho: float, sigma: float, matrix: Array
 ) -> None:
     """Rows and columns are features within classes; only blocks on and above the diagonal."""
     d = problem.n_features
