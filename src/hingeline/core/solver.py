@@ -414,9 +414,7 @@ class PlaneSolver(CertifiedSolver):
             self.add(self.ws.alpha, 1.0, self.w)
 
     @classmethod
-    def start_from(
-        cls, before: DualMemory, compiled: Compiled, form: Formulation
-    ) -> WorkingSet | None:
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
         """The planes, with multipliers made feasible for another C or other weights.
 
         There may be more examples. Planes of another rescaling or loss are other planes.

@@ -445,9 +445,7 @@ class OneSlack(CertifiedSolver):
             self._best = start.best.copy()  # of unknown primal: where the first round cuts
 
     @classmethod
-    def start_from(
-        cls, before: DualMemory, compiled: Compiled, form: Formulation
-    ) -> CutMemory | None:
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
         """The cuts for other caps: they can be scaled if all caps change by one factor."""
         memory, old = before.multipliers, before.form.cap
         if not isinstance(memory, CutMemory) or not before.same_planes(compiled, form):

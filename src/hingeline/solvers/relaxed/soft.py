@@ -201,9 +201,7 @@ class SoftBCFW(CertifiedSolver):
             self.mu[truth], self.sums[truth] = 1.0, np.diff(graphs.incident_start)[place]
 
     @classmethod
-    def start_from(
-        cls, before: DualMemory, compiled: Compiled, form: Formulation
-    ) -> Marginals | None:
+    def start_from(cls, before: DualMemory, compiled: Compiled, form: Formulation) -> Any:
         """Marginals are feasible for any C; the layout of other examples is another."""
         old, problem = before.compiled.problem, compiled.problem
         same = old is problem or same_examples(old, problem)
