@@ -136,6 +136,8 @@ def semi(
     }
     options = {"dtype": dtype, "sparse": sparse}
     options["metadata"] = {**metadata, "label_counts": dict(counts)}
+    if dev is not None:
+        options["metadata"]["dev"] = files.source_of(dev)
     written = write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
     found = estimator.base_
     interrupted = estimator.stop_reason_ == "interrupted"
