@@ -19,6 +19,7 @@ from hingeline._checks import (
     check_loss,
     check_sample_weight,
     refuse_none,
+    require,
 )
 from hingeline.core.primitives import Layout
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
@@ -84,24 +85,21 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSSVM:
-        """Train on X (n, features), dense or sparse, and labels y.
+        """Train on rows of features and their labels.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
-            Multiplies an example's slack; 0 drops it.
+        sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
         refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
-            )
+        text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
+        require(len(self.classes_) > 1, text)
         weights = check_sample_weight(sample_weight, len(labels))
         rows = self._with_constant(as_csr(self._scaled(X, first=True)))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)

@@ -22,6 +22,7 @@ from hingeline._checks import (
     check_loss,
     check_sample_weight,
     refuse_none,
+    require,
 )
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
@@ -50,9 +51,8 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
         return _read_single(y)
     bad = y[(y != 0) & (y != 1)]
     if bad.size:
-        raise ValueError(
-            f"y holds {bad.flat[0].item()!r}: indicators must be 0 or 1, one column per label."
-        )
+        found = bad.flat[0].item()
+        raise ValueError(f"y holds {found!r}: indicators must be 0 or 1, one column per label.")
     classes = np.arange(y.shape[1])
     if names is not None and len(names) == y.shape[1]:
         classes = np.asarray([str(name) for name in names], dtype=object)
@@ -68,10 +68,8 @@ def _is_set_of_names(labels: Any) -> bool:
 def _read_single(y: Array) -> tuple[Array, Array]:
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, numbers = np.unique(y, return_inverse=True)
-    if kind not in ("binary", "multiclass"):
-        raise ValueError(
-            f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
-        )
+    text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
+    require(kind in ("binary", "multiclass"), text)
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
@@ -173,15 +171,13 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
-        """Train on X (n, features) and label indicators y.
+        """Train on rows of features and indicators of labels, 0 and 1.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0 and 1. One dimension with two classes is taken as a single label.
-        sample_weight : array-like of shape (n_samples,), optional
-            Multiplies an example's slack; 0 drops it.
+        y : array-like or sparse matrix (n_samples, n_labels), or one label (n_samples,)
+        sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
         refuse_none(y)

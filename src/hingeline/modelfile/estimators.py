@@ -330,22 +330,15 @@ def versions() -> dict[str, str]:
 def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     """The fitted estimator that a model file holds.
 
+    It predicts, and can be fitted anew; with training data and multipliers, if the file holds them,
+    ``partial_fit`` goes on from these. Where weights were rounded to save space, there is no
+    certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why. What is not a model that
+    this version reads is a ModelFileError.
+
     Parameters
     ----------
     path : str or path
     expected : class, optional; estimators of other classes are refused
-
-    Returns
-    -------
-    estimator
-        It predicts, and can be fitted anew; with training data and multipliers, if the file
-        holds them, ``partial_fit`` goes on from these. Where weights were rounded to save space,
-        there is no certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
-
-    Raises
-    ------
-    ModelFileError
-        Where the file is not a model that this version reads.
     """
     header, arrays = read_model(path)
     name = os.fspath(path)
