@@ -11,14 +11,17 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
 import hingeline
-from hingeline.cli import app, files
+from hingeline.cli import app
 from hingeline.cli.app import blame
+
+if TYPE_CHECKING:
+    from hingeline.cli import files
 
 #: Bytes of a request, labellings of a sentence, and contributions to a decision.
 _LARGEST, _N_BEST, _N_REASONS = 1_000_000, 4, 12
@@ -29,7 +32,7 @@ _POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ances
 class Tagger:
     """A model, and the sentences that were corrected; one request at a time."""
 
-    def __init__(self, estimator: Any, layout: files.Layout, target: Path | None = None) -> None:
+    def __init__(self, estimator: Any, layout: "files.Layout", target: Path | None = None) -> None:
         self.estimator, self.layout, self.target = estimator, layout, target
         self.corrected: dict[tuple[Any, ...], list[str]] = {}  # rows of a sentence -> its labels
         self.lock = threading.Lock()
@@ -57,10 +60,8 @@ class Tagger:
             if len(table) and len(table.names) < len(columns):
                 what = f"the model needs {len(columns)} columns a line ({', '.join(columns)})"
                 raise ValueError(f"{what}, and there are {len(table.names)}.")
-        rows = [[list(token[: len(columns)]) for token in sentence] for sentence in table]
-        return TokenTable.from_sentences(
-            [[tuple(token) for token in sentence] for sentence in rows], columns
-        )
+        sentences = [[token[: len(columns)] for token in sentence] for sentence in table]
+        return TokenTable.from_sentences(sentences, columns)
 
     def tag(self, text: str) -> dict[str, Any]:
         """Labels of all sentences of a text, and how far each is ahead of the next one."""
@@ -68,26 +69,36 @@ class Tagger:
         if not len(table):
             return {"sentences": []}
         labels = self.estimator.predict(table)
-        names = self.estimator.classes_.tolist()
-        sentences = []
-        scores = self.estimator.decision_function(table)
-        for rows, found, leads in zip(table, labels, scores, strict=True):
-            chosen = found.tolist()
-            lead = [float(row[names.index(label)]) for row, label in zip(leads, chosen, strict=True)]
-            sentences.append(
-                {"rows": [list(row) for row in rows], "labels": [*map(str, chosen)], "leads": lead}
-            )
+        found = zip(table, labels, self.estimator.decision_function(table), strict=True)
+        sentences = [
+            {
+                "rows": [*map(list, rows)],
+                "labels": [*map(str, y.tolist())],
+                "leads": scores.max(axis=1).tolist(),
+            }
+            for rows, y, scores in found
+        ]
         return {"sentences": sentences}
 
-    def explain(self, rows: Any) -> dict[str, Any]:
-        """Other labellings of a sentence, and what speaks for the one that was chosen."""
+    def explain(self, rows: Any, position: Any) -> dict[str, Any]:
+        """Why a word has its label: what speaks against the best labels that give it another one.
+
+        And other labellings of the sentence.
+        """
+        import numpy as np
+
         from hingeline.evaluation.inspection import explain
 
-        table = self._table(rows)
-        found = explain(self.estimator, table[0])
+        table, names = self._table(rows), self.estimator.classes_.tolist()
+        if not isinstance(position, int) or not 0 <= position < len(table[0]):
+            raise ValueError("the position must be that of a word of the sentence.")
+        allowed = np.ones((len(table[0]), len(names)), dtype=bool)
+        allowed[position, names.index(self.estimator.predict(table)[0][position])] = False
+        found = explain(
+            self.estimator, table[0], against=self.estimator.predict(table, allowed=[allowed])[0]
+        )
         best = self.estimator.predict_nbest(table, _N_BEST)[0]
         return {
-            "other": [str(label) for label in found.other],
             "nbest": [{"labels": [*map(str, y.tolist())], "score": float(s)} for y, s in best],
             "reasons": [row._asdict() for row in found.rows[:_N_REASONS]],
         }
@@ -104,7 +115,8 @@ class Tagger:
         if self.estimator.n_examples_ > 0:
             self.estimator.partial_fit(table, [labels], passes=1)
             if self.target is not None:
-                self.estimator.save(self.target, state=True)
+                known = self.estimator.metadata_
+                self.estimator.save(self.target, state=True, metadata=known)
         return self.describe()
 
     def _table(self, rows: Any) -> Any:
@@ -118,6 +130,7 @@ class Tagger:
 
     def download(self) -> str:
         """The corrected sentences in columns, the labels last."""
+        from hingeline.cli.files import free_name
         from hingeline.data.conll import write_conll
         from hingeline.features.tables import TokenTable
 
@@ -125,7 +138,7 @@ class Tagger:
             [(*row, label) for row, label in zip(rows, labels, strict=True)]
             for rows, labels in self.corrected.items()
         ]
-        names = [*self.layout.columns, files.free_name("label", self.layout.columns)]
+        names = [*self.layout.columns, free_name("label", self.layout.columns)]
         out = io.StringIO()
         if sentences:
             write_conll(out, TokenTable.from_sentences(sentences, names))
@@ -152,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         tagger = self.server.tagger
-        calls = {
+        calls: dict[str, Any] = {
             "/model": tagger.describe,
             "/tag": tagger.tag,
             "/explain": tagger.explain,
@@ -233,8 +246,10 @@ def serve(
     The page is for this machine only, and asks nothing of any other. A model trained with
     --keep-state learns from what is corrected; the corrected sentences can be downloaded.
     """
+    from hingeline.cli.files import layout_of
+
     estimator = hingeline.load(model)
-    layout = files.layout_of(estimator, model)
+    layout = layout_of(estimator, model)
     if layout.kind != "tokens":
         raise ValueError(f"{model} does not label words: serve is for models trained on columns.")
     if output is not None and estimator.n_examples_ == 0:
