@@ -5,32 +5,18 @@
 """
 
 import contextlib
-from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._checks import Array, one_of, require
+from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 
 AVERAGES = ("micro", "macro", "weighted")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
 _BLOCK = 2_000_000  # Weights drawn at a time for intervals, which bounds the memory.
-
-
-def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
-    """Rows of a table as lines of text, the columns ``left`` flush left, the others right."""
-    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if k in left else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 @dataclass(frozen=True)
