@@ -77,7 +77,6 @@ FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 _PACKAGE = Path(__file__).resolve().parent
 _KEEP_DAYS = 30  # Machine code that nobody asked for in so many days is removed.
 
-
 #: Plain function -> the ``fastmath`` it is compiled with where kernels call it.
 _HELPERS: dict[Callable[..., Any], Any] = {}
 #: Plain function -> what builds the code that kernels run instead.

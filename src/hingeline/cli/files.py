@@ -44,6 +44,7 @@ _OPTIONS = {
         (*SEQUENCES, *ROWS),
     ),
     "edges": SETS,
+    "scale": (*ROWS, *SETS),
 }
 _QUERY = re.compile(rb"\bqid:[0-9]+")
 #: Formats that can be read in pieces, and whether one may end between two lines.

@@ -21,6 +21,7 @@ def train(
     label: app.Label = None,
     min_count: app.MinCount = None,
     hash_bits: app.HashBits = None,
+    scale: app.Scale = None,
     C: app.Cost = None,
     grid: Annotated[str | None, Option(help="Try C=0.01,0.1,1 and keep the best on --dev.")] = None,
     tol: app.Tol = 0.05,
@@ -69,6 +70,7 @@ def train(
     text without labels as well, see hingeline semi.
     """
     import numpy as np
+    from scipy.sparse import issparse
     from sklearn.base import clone
 
     from hingeline import ChainSSVM, Checkpoint, MulticlassSSVM, MultilabelSSVM
@@ -123,6 +125,12 @@ def train(
                 held_out.X = encoder.transform(held_out.X)
             seconds = clock.stop("encode")
             progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
+        if samples.layout.kind in ("flat", "multilabel"):
+            table = not issparse(samples.X) or file.format.name == "idx"
+            estimator.set_params(scale=table if scale is None else scale)
+            if estimator.scale:
+                how = "divided by their largest value" if issparse(samples.X) else "standardised"
+                progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
         watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         if checkpoint is not None and resume != checkpoint.exists():
             what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"

@@ -4,7 +4,6 @@ import math
 import re
 import sys
 import time
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -16,11 +15,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs
+from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, identity, outside, run
+from hingeline.core.loop import Limits, identity, run, warn
 from hingeline.core.primitives import Compiled, Workers, provides
 from hingeline.core.results import DualMemory, History, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
@@ -38,6 +37,12 @@ NU_FITTED = (
 FINDINGS = (
     *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
     "integrality_gap_",
+)
+
+
+OTHER_DATA = (
+    "warm_start=True, but the training data are not those of the previous fit: starting afresh "
+    "(use partial_fit to add examples)."
 )
 
 
@@ -144,10 +149,8 @@ class BaseModel(BaseEstimator):
         The copy carries no certificate: its gap is ``nan``.
         """
         check_is_fitted(self, "weights_")
-        if np.shape(weights) != np.shape(self.weights_):
-            raise ValueError(
-                f"weights has shape {np.shape(weights)}, expected {np.shape(self.weights_)}."
-            )
+        given, expected = np.shape(weights), np.shape(self.weights_)
+        require(given == expected, f"weights has shape {given}, expected {expected}.")
         other = type(self)(**self.get_params(deep=False))
         for name, value in vars(self).items():
             if name.endswith("_") and not name.startswith("_"):
@@ -498,17 +501,8 @@ class BaseSSVM:
         if dual is not None and same_examples(dual.compiled.problem, problem):
             return dual
         if dual is not None or loaded:
-            self._warn_other_data()
+            warn(OTHER_DATA)
         return None
-
-    @staticmethod
-    def _warn_other_data() -> None:
-        warnings.warn(
-            "warm_start=True, but the training data are not those of the previous fit: starting "
-            "afresh (use partial_fit to add examples).",
-            UserWarning,
-            stacklevel=outside(),
-        )
 
     def _report(self, row: HistoryRow, relative_gap: float) -> None:
         if self.verbose >= 2 or not np.isnan([row.primal, row.restricted]).all():
@@ -543,7 +537,5 @@ class BaseSSVM:
                 "cannot give: add decode_best(), or use violators='argmax'."
             )
         if self.rescale == "slack" and self.violators != "all":
-            raise ValueError(
-                f"violators={self.violators!r} has no exact oracle under rescale='slack': use "
-                "'argmax' or 'all', or rescale='margin'."
-            )
+            what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
+            raise ValueError(f"{what}: use 'argmax' or 'all', or rescale='margin'.")

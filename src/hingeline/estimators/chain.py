@@ -19,6 +19,7 @@ from hingeline._checks import (
     effective_n_jobs,
     one_of,
     positive,
+    require,
 )
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators.allowed import (
@@ -206,11 +207,6 @@ class ChainModel:
             Labels that are allowed, one entry per sequence: None (anything), a boolean array
             (tokens, labels), a list with None, a label or several labels per token, or a dict
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
-
-        Returns
-        -------
-        list of ndarray, one per sequence
-            That of a sequence without tokens is empty.
         """
         empty = set(find_empty(X, lengths))
         if empty:
@@ -234,18 +230,10 @@ class ChainModel:
     def predict_nbest(
         self, X: Any, n: int, lengths: Any = None, allowed: Any = None
     ) -> list[list[tuple[Array, float]]]:
-        """The n best labellings of every sequence, exactly.
+        """The n best labellings of every sequence, exactly, for input as in :meth:`predict`.
 
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-        n : int; a sequence that has fewer labellings gives all of them
-
-        Returns
-        -------
-        list of list of (ndarray of labels, score)
-            Per sequence, best first; the first is what :meth:`predict` gives. Scores are those
-            of the model, not probabilities.
+        A list of (labels, score) per sequence, best first; the first is what :meth:`predict` gives.
+        One that has fewer labellings gives all. Scores are the model's, not probabilities.
         """
         positive("n", n, integer=True)
         problem = self._prepare(X, lengths, allowed)
@@ -268,14 +256,8 @@ class ChainModel:
     ) -> list[Array]:
         """For each token and label, the score of the best labelling with that label there.
 
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-
-        Returns
-        -------
-        list of ndarray of shape (tokens, labels)
-            ``-inf`` where a label cannot be.
+        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` where a
+        label cannot be.
         """
         problem = self._prepare(X, lengths, allowed)
         return np.split(self._max_marginals(problem), problem.offsets[1:-1])
@@ -291,15 +273,8 @@ class ChainModel:
 
         The score of the best labelling with that label there minus the score of the best one with
         another label there. The predicted label has the largest margin, which is not negative.
-
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-
-        Returns
-        -------
-        list of ndarray of shape (tokens, labels)
-            ``-inf`` where a label cannot be, ``inf`` where nothing else can.
+        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` where a
+        label cannot be, ``inf`` where nothing else can.
         """
         problem = self._prepare(X, lengths, allowed)
         table = self._max_marginals(problem)
@@ -309,14 +284,7 @@ class ChainModel:
     def predict_margin(self, X: Any, lengths: Any = None, allowed: Any = None) -> Array:
         """Score of the best labelling minus that of the second best, for each sequence.
 
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-
-        Returns
-        -------
-        ndarray of shape (sequences,)
-            ``inf`` where there is only one labelling.
+        Input is as in :meth:`predict`; ``inf`` where there is only one labelling.
         """
         problem = self._prepare(X, lengths, allowed)
         table = self._max_marginals(problem)
@@ -325,13 +293,7 @@ class ChainModel:
         return np.minimum.reduceat(table.max(axis=1), problem.offsets[:-1])
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right.
-
-        Parameters
-        ----------
-        X, y, lengths : as for ``fit``
-        sample_weight : array-like, one per sequence, optional
-        """
+        """Share of tokens labelled right; ``sample_weight`` has one number per sequence."""
         predicted = self.predict(X, lengths)
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
         flat = stack_labels(y, offsets, lengths)
@@ -533,19 +495,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         labellings that contribute. Counted by dynamic programming over a histogram of scores, at
         any length; see :mod:`hingeline.inference.chain_sums`.
 
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`fit`
-            With ``class_weight="balanced"`` the weights are those of this y.
-        bins : int, default=1000
-            At least so many bins. Time grows with it, and the distance of the bounds shrinks
-            with its square.
-
-        Returns
-        -------
-        SummedSlack
-            ``lower``, ``upper``, ``count_lower`` and ``count_upper`` per sequence;
-            ``total_lower`` and ``total_upper``.
+        Input is as in :meth:`fit`; with ``class_weight="balanced"`` the weights are those of this
+        y. Time grows with ``bins``, and the distance of the bounds shrinks with its square.
         """
         positive("bins", bins, integer=True)
         if self._zero_one:
@@ -554,10 +505,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = stack_labels(y, offsets, lengths)
         for label in flat:
-            if label not in index:
-                raise ValueError(
-                    f"y holds {label!r}, which is not among classes_: leave its sequence out."
-                )
+            text = f"y holds {label!r}, which is not among classes_: leave its sequence out."
+            require(label in index, text)
         labels = number_labels(flat, index)
         choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)

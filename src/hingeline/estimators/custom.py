@@ -13,7 +13,8 @@ from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, check_sample_weight
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline.core.loop import warn
+from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures.custom import (
     Structure,
     compile_problem,
@@ -102,7 +103,7 @@ class SSVM(BaseSSVM, BaseModel):
                 if previous is not None and (
                     known is None or known != getattr(self, "_data", None)
                 ):
-                    self._warn_other_data()
+                    warn(OTHER_DATA)
                     previous = None
             result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:
@@ -117,12 +118,7 @@ class SSVM(BaseSSVM, BaseModel):
         return self
 
     def predict(self, X: Any) -> list[Any]:
-        """Best output of every input.
-
-        Parameters
-        ----------
-        X : list
-        """
+        """Best output of every input."""
         check_is_fitted(self, "weights_")
         assert self.structure is not None
         return [self.structure.unpack(self._decode(x)) for x in X]
@@ -133,23 +129,13 @@ class SSVM(BaseSSVM, BaseModel):
         return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
-        """Score ``w·f(x, ŷ)`` of the best output of every input.
-
-        Parameters
-        ----------
-        X : list
-        """
+        """Score ``w·f(x, ŷ)`` of the best output of every input."""
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
         return np.array([self.weights_ @ methods["joint_feature"](x, self._decode(x)) for x in X])
 
     def score(self, X: Any, y: Any) -> float:
-        """Minus the mean loss of the predictions.
-
-        Parameters
-        ----------
-        X, y : as for :meth:`fit`
-        """
+        """Minus the mean loss of the predictions."""
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
         assert self.structure is not None

@@ -151,20 +151,10 @@ class GraphModel:
         return self._as_output(problem, self._decode(problem)[0])
 
     def certify(self: Any, X: Any, *, settle: bool = False) -> Decoded:
-        """Predictions with what is known of their quality.
+        """Labels as of :meth:`predict`, scores, bounds on all scores, and where the two meet.
 
-        Parameters
-        ----------
-        X : as for :meth:`predict`
-        settle : bool, default=False
-            Find the best labelling of the graphs where inference left it open, by integer
-            programming (HiGHS): exact, and slow for large graphs.
-
-        Returns
-        -------
-        Decoded
-            Labels as :meth:`predict` gives them, their scores, upper bounds on the score of any
-            labelling, and where the two meet.
+        ``settle`` finds the best labelling of the graphs where inference left it open, by integer
+        programming (HiGHS): exact, and slow for large graphs.
         """
         problem = self._prepare(X)
         states, bounds, scores, exact = self._decode(problem)
@@ -213,20 +203,16 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     }
     for i, x in enumerate(X):
         if not isinstance(x, Graph):
-            raise TypeError(
-                f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph: "
-                "Graph(node_features, edges)."
-            )
+            what = f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph"
+            raise TypeError(f"{what}: Graph(node_features, edges).")
         widths = {"node": x.node_features.shape[1]}
         if x.n_edges or x.edge_features is not None:
             widths["edge"] = 0 if x.edge_features is None else x.edge_features.shape[1]
         for kind, width in widths.items():
             expected, whose = known.setdefault(kind, (width, f"X[{i}] has {width}"))
             if width != expected:
-                raise ValueError(
-                    f"X[{i}] has {width} {kind} features, but {whose}: all graphs must have the "
-                    "same features."
-                )
+                what = f"X[{i}] has {width} {kind} features, but {whose}"
+                raise ValueError(f"{what}: all graphs must have the same features.")
     return list(X), known["node"][0], known.get("edge", (0, ""))[0]
 
 
@@ -381,10 +367,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             if isinstance(own, (str, bytes)) or not hasattr(own, "__len__"):
                 raise TypeError(f"y[{i}] must be a sequence of labels, got {own!r:.60}.")
             if len(own) != x.n_nodes:
-                raise ValueError(
-                    f"X[{i}] has {x.n_nodes} nodes and y[{i}] has {len(own)} labels: give one "
-                    "label per node."
-                )
+                what = f"X[{i}] has {x.n_nodes} nodes and y[{i}] has {len(own)} labels"
+                raise ValueError(f"{what}: give one label per node.")
             found.append(plain_labels(own))
         return found
 
@@ -440,10 +424,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             for name, most in known.items():
                 types = getattr(x, name)
                 if types is not None and len(types) and types.max() >= most:
-                    raise ValueError(
-                        f"X[{i}].{name} holds {int(types.max())}, but the model knows 0 to "
-                        f"{most - 1}."
-                    )
+                    what = f"X[{i}].{name} holds {int(types.max())}"
+                    raise ValueError(f"{what}, but the model knows 0 to {most - 1}.")
             for name, scopes in x.factors.items():
                 if len(scopes) and self.factor_orders_.get(name) != scopes.shape[1]:
                     raise ValueError(

@@ -22,11 +22,13 @@ from hingeline._checks import (
     check_loss,
     check_sample_weight,
     refuse_none,
+    require,
 )
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
+from hingeline.estimators.scaling import Scaled
 from hingeline.features.graphs import check_pairs
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.inference.map import INFERENCE
@@ -49,9 +51,8 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
         return _read_single(y)
     bad = y[(y != 0) & (y != 1)]
     if bad.size:
-        raise ValueError(
-            f"y holds {bad.flat[0].item()!r}: indicators must be 0 or 1, one column per label."
-        )
+        found = bad.flat[0].item()
+        raise ValueError(f"y holds {found!r}: indicators must be 0 or 1, one column per label.")
     classes = np.arange(y.shape[1])
     if names is not None and len(names) == y.shape[1]:
         classes = np.asarray([str(name) for name in names], dtype=object)
@@ -67,10 +68,8 @@ def _is_set_of_names(labels: Any) -> bool:
 def _read_single(y: Array) -> tuple[Array, Array]:
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, numbers = np.unique(y, return_inverse=True)
-    if kind not in ("binary", "multiclass"):
-        raise ValueError(
-            f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
-        )
+    text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
+    require(kind in ("binary", "multiclass"), text)
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
@@ -116,7 +115,7 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
+class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
     A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
@@ -169,17 +168,16 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     C: float | str = 1.0
     _: KW_ONLY
     edges: Any = "full"
+    scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
-        """Train on X (n, features) and label indicators y.
+        """Train on rows of features and indicators of labels, 0 and 1.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0 and 1. One dimension with two classes is taken as a single label.
-        sample_weight : array-like of shape (n_samples,), optional
-            Multiplies an example's slack; 0 drops it.
+        y : array-like or sparse matrix (n_samples, n_labels), or one label (n_samples,)
+        sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
         refuse_none(y)
@@ -191,6 +189,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         names = getattr(y, "columns", None)
         dtypes = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, multi_output=True)
+        X = self._scaled(X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
         weights = check_sample_weight(sample_weight, n)
@@ -291,7 +290,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
-        return self._make(X, labels, np.zeros((2, 2)))
+        return self._make(self._scaled(X), labels, np.zeros((2, 2)))
 
     def _as_output(self, problem: GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:

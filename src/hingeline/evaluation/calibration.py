@@ -31,16 +31,12 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
 
     Predictions are sorted by probability and cut into bins of equally many (equal probabilities
     stay together); the result is the mean over all predictions of the distance between a bin's
-    mean probability and its share of right predictions.
+    mean probability and its share of right predictions, ``nan`` without any.
 
     Parameters
     ----------
     probability, right : array-like of shape (predictions,), the latter whether each was right
     n_bins : int, default=15
-
-    Returns
-    -------
-    float between 0 and 1; ``nan`` without predictions
 
     Examples
     --------

@@ -156,7 +156,9 @@ class TransitionWeight(NamedTuple):
 def top_features(
     model: Any, n: int = 10, feature_names: Sequence[str] | None = None
 ) -> list[FeatureWeight]:
-    """The features that speak most for and most against each label.
+    """The features that speak most for and most against each label, the largest weight first.
+
+    Labels are in the order of ``classes_``; the constant feature is called ``(constant)``.
 
     Parameters
     ----------
@@ -164,12 +166,6 @@ def top_features(
     n : int, default=10
         For each label, the n largest positive weights and the n smallest negative ones.
     feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
-
-    Returns
-    -------
-    list of FeatureWeight
-        Label by label in the order of ``classes_``, the largest weight first. The constant
-        feature is called ``(constant)``.
     """
     positive("n", n, integer=True)
     blocks = read_blocks(model)

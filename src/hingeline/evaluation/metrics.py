@@ -304,19 +304,11 @@ class MultilabelScores(NamedTuple):
 
 
 def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> MultilabelScores:
-    """The usual measures of predicted sets of labels.
+    """The usual measures of predicted sets of labels: indicators (n_samples, n_labels).
 
-    Parameters
-    ----------
-    y_true, y_pred : indicators, array-like or sparse matrix of shape (n_samples, n_labels)
-    sample_weight : array-like of shape (n_samples,), optional
-
-    Returns
-    -------
-    MultilabelScores
-        Share of wrong indicators; F1 of each example's set, averaged, an empty set that is
-        rightly predicted counting 1; share of sets that are wholly right; F1 of all indicators
-        together; F1 of each label, averaged, 0 for a label neither present nor predicted.
+    Share of wrong indicators; F1 of each example's set, averaged, an empty set that is rightly
+    predicted counting 1; share of sets that are wholly right; F1 of all indicators together; F1 of
+    each label, averaged, 0 for a label neither present nor predicted.
     """
     from sklearn.metrics import accuracy_score, f1_score, hamming_loss
 
@@ -445,11 +437,8 @@ class Evaluation:
     def table(self, by: str | None = None) -> list[tuple[str, str, str, str, str]]:
         """Rows (name, precision, recall, F1, support) for a terminal, the heading first.
 
-        Parameters
-        ----------
-        by : {"type", "label"}, optional
-            Spans by type, with their averages, or tokens by label; the default is the type where
-            labels are span tags.
+        By ``"type"`` spans with their averages, by ``"label"`` tokens; the default is the type
+        where labels are span tags.
         """
         spans = self.spans
         by = by or ("label" if spans is None else "type")

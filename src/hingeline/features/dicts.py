@@ -283,10 +283,8 @@ def _weight(name: str, value: Any) -> float:
         if math.isfinite(weight):
             return weight
         raise _BadToken(f"has the number {value!r:.40} for {name!r}: replace or drop it")
-    raise _BadToken(
-        f"has a value of type {type(value).__name__} for {name!r}: use a string, a number, a bool, "
-        "a dict or a list of strings"
-    )
+    what = f"has a value of type {type(value).__name__} for {name!r}"
+    raise _BadToken(f"{what}: use a string, a number, a bool, a dict or a list of strings")
 
 
 def _check(token: Any) -> Any:

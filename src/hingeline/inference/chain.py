@@ -413,17 +413,10 @@ def step_maxima(
 
 @helper
 def switch_gains(
-    scores: Array,
-    transitions: Array,
-    backwards: Array,
-    y: Array,
-    stride: int,
-    n_labels: int,
-    t: int,
-    out: Array,
+    scores: Array, transitions: Array, backwards: Array, y: Array, stride: int, t: int, out: Array
 ) -> None:
     """What the score of a path gains with each label at position t; flat tables as above."""
-    here = t * stride
+    here, n_labels = t * stride, out.shape[0]
     for k in range(n_labels):
         out[k] = scores[here + k]
     if t > 0:

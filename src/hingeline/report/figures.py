@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
+FileName = str | os.PathLike[str]
 FORMATS = ("png", "svg")  # File formats of pictures, by the ending of the name.
 
 _TEXT, _MUTED, _LINE, _BACK = "#1c2126", "#5a6570", "#d9dfe5", "#ffffff"
@@ -74,7 +74,7 @@ def _draw_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def check_picture_path(path: str | os.PathLike[str] | None) -> Path | None:
+def check_picture_path(path: FileName | None) -> Path | None:
     """The path of a picture that can be written, or an error that says why it cannot."""
     return None if path is None else check_target(path, FORMATS)
 
@@ -99,9 +99,7 @@ def _tidy(axes: Axes) -> None:
 
 
 def plot_curve(
-    history: Sequence[HistoryRow],
-    path: str | os.PathLike[str] | None = None,
-    title: str = "Training curve",
+    history: Sequence[HistoryRow], path: FileName | None = None, title: str = "Training curve"
 ) -> Figure:
     """Plot primal, dual and relative gap over time.
 
@@ -300,9 +298,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
 
 
-def plot_path(
-    path: ModelPath, target: str | os.PathLike[str] | None = None, title: str | None = None
-) -> Figure:
+def plot_path(path: ModelPath, target: FileName | None = None, title: str | None = None) -> Figure:
     """Plot the risks of margin errors and support vectors, and the gaps, along a path.
 
     Parameters
@@ -385,7 +381,7 @@ def plot_segmentation(
     classes: Sequence[Any] | None = None,
     void_label: Any = None,
     opacity: float = 0.6,
-    path: str | os.PathLike[str] | None = None,
+    path: FileName | None = None,
     title: str = "Segmentation",
 ) -> Figure:
     """Draw the labels of one image over it, the truth beside the prediction.
@@ -447,7 +443,7 @@ def plot_affinities(
     weights: Any,
     labels: Sequence[Any],
     *,
-    path: str | os.PathLike[str] | None = None,
+    path: FileName | None = None,
     title: str = "Affinity of labels",
 ) -> Figure:
     """Draw the weights of pairs of labels as a heat map, orange for and blue against.

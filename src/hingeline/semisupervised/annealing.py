@@ -193,7 +193,7 @@ def sweep_labels(
                 _fill_row(ahead, scores, behind, t * stride, row)
                 augmented_maxima(row, problem.cost, unit, n_labels, maxima)
                 switch_costs(constraints, state, labels, i, t, penalties)
-                switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+                switch_gains(scores, onwards, backwards, y, stride, t, gains)
                 lowest, highest = 0, n_labels - 1
                 if at_random:
                     lowest = candidates[lo + visit] + (1 if candidates[lo + visit] >= now else 0)
@@ -399,8 +399,7 @@ class Annealing:
         began = time.perf_counter()
         result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
-        plain = self._predict(result.weights)
-        self._record(path, 0.0, result, 0, 0, True, plain, plain, began)
+        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights), began)
         try:
             for C_u in schedule:
                 if not path.interrupted:
@@ -440,8 +439,7 @@ class Annealing:
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        plain = self._predict(result.weights)
-        self._record(path, C_u, result, rounds, switches, settled, labels, plain, began)
+        self._record(path, C_u, result, (switches, rounds, settled), labels, began)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
@@ -472,17 +470,10 @@ class Annealing:
         return found.labels, found.switches
 
     def _record(
-        self,
-        path: Trajectory,
-        C_u: float,
-        result: Result,
-        rounds: int,
-        switches: int,
-        settled: bool,
-        labels: Array,
-        plain: Array,
-        began: float,
+        self, path: Trajectory, C_u: float, result: Result, counts: Any, labels: Array, began: float
     ) -> None:
+        """Note a step; ``counts`` are switches, alternations and whether the labels settled."""
+        switches, rounds, settled = counts
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
         slack = measure_slacks(problem, 0, first, w, self.workers)
@@ -493,6 +484,7 @@ class Annealing:
         penalty = self.penalties.total(labels) if rounds else math.nan
         if self.learned and rounds:
             penalty *= C_u / (n - first)
+        plain = self._predict(w)
         before = self._predict(path.results[-1].weights) if path.results else plain
         score = math.nan
         if self.dev is not None:

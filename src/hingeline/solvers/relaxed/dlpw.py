@@ -179,7 +179,7 @@ def descend(
                     messages[place + k] = np.float32(own[k])
         else:
             add_beliefs(problem, blocks, graph, i, messages, beliefs)
-            fill_tables(problem, blocks, graph, i, planes, total, messages, tables)
+            fill_tables(problem, blocks, i, planes, total, messages, tables)
             for _ in range(rounds):
                 if by == FACTORS:
                     descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
@@ -212,8 +212,8 @@ def descend(
             factor_add(problem, i, c, size, -step, change, planes)
             factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
         later = -step * state[STEPS]
-        add_variables(problem, graph, i, beliefs, 0, -step, steps, planes)
-        add_variables(problem, graph, i, beliefs, 0, later, steps, moments)
+        add_variables(problem, i, beliefs, 0, -step, steps, planes)
+        add_variables(problem, i, beliefs, 0, later, steps, moments)
         state[TOTAL] += weight
         state[MASS] += state[TOTAL]
 
@@ -230,7 +230,7 @@ def find_hinges(
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         score_variables(problem, graph, i, w, 1.0, columns, beliefs)
-        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
+        fill_tables(problem, blocks, i, w, 1.0, messages, tables)
         hinge = 0.0
         for v in range(graph.n_states.shape[0]):
             hinge -= beliefs[graph.unary_start[v] + true_state(problem, i, v)]
@@ -273,7 +273,7 @@ def add_soft_marginals(
             for s in range(graph.n_states[v]):
                 share = beliefs[graph.unary_start[v] + s]
                 linear += cap[i] * share * variable_loss(problem, i, v, s)
-        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
+        fill_tables(problem, blocks, i, w, 1.0, messages, tables)
         for c in range(graph.scope_start.shape[0] - 1):
             size = tables.start[c + 1] - tables.start[c]
             table = tables.values[tables.start[c] : tables.start[c + 1]]
@@ -281,7 +281,7 @@ def add_soft_marginals(
             couple(graph, c, size, beliefs, 0, table, missing)
             table[true_joint(problem, graph, i, c)] -= 1.0
             factor_add(problem, i, c, size, -cap[i], table, out)
-        add_variables(problem, graph, i, beliefs, 0, -cap[i], steps, out)
+        add_variables(problem, i, beliefs, 0, -cap[i], steps, out)
     return linear
 
 

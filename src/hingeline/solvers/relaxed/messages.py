@@ -30,7 +30,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology
+from hingeline.inference.factor_graph import Topology, topology
 from hingeline.structures.graph_blocks import (
     Blocks,
     add_message,
@@ -82,17 +82,10 @@ def add_beliefs(
 
 @helper
 def fill_tables(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    w: Array,
-    total: float,
-    messages: Array,
-    tables: Tables,
+    problem: Any, blocks: Blocks, i: int, w: Array, total: float, messages: Array, tables: Tables
 ) -> None:
     """``θ_c(y) − Σ_v δ_cv(y_v)`` of all factors, weights being ``w/total``."""
-    values = tables.values
+    graph, values = topology(problem.graphs, problem.graph[i]), tables.values
     first = 0
     for c in range(graph.scope_start.shape[0] - 1):
         tables.start[c] = first
@@ -130,25 +123,18 @@ def max_marginal(
 
 @helper
 def soft_marginal(
-    values: Array,
-    first: int,
-    end: int,
-    states: int,
-    stride: int,
-    temperature: float,
-    out: Array,
-    at: int,
+    values: Array, first: int, end: int, n: int, stride: int, epsilon: float, out: Array, at: int
 ) -> None:
     """``out[at + s]``: the soft maximum of values over joint states with ``y_slot = s``."""
-    max_marginal(values, first, end, states, stride, out, at)
-    for s in range(states):
+    max_marginal(values, first, end, n, stride, out, at)
+    for s in range(n):
         best, total = out[at + s], 0.0
         outer = first + s * stride
         while outer < end:
             for k in range(outer, outer + stride):
-                total += np.exp((values[k] - best) / temperature)
-            outer += states * stride
-        out[at + s] = best + temperature * np.log(total)
+                total += np.exp((values[k] - best) / epsilon)
+            outer += n * stride
+        out[at + s] = best + epsilon * np.log(total)
 
 
 @helper

@@ -192,10 +192,9 @@ def add_weights(problem: Any, dual: Dual, coupled: bool) -> None:
     for i in range(cap.shape[0]):
         if cap[i] == 0.0:
             continue
-        graph = topology(problem.graphs, problem.graph[i])
         if not coupled:
             at = blocks.unary_at[i]
-            add_variables(problem, graph, i, dual.mu, at, -cap[i], scratch.steps, dual.w)
+            add_variables(problem, i, dual.mu, at, -cap[i], scratch.steps, dual.w)
         add_factors(blocks.factors, problem, dual, i, coupled, scratch)
 
 
