@@ -25,7 +25,6 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_class, finite_helper, helper, kernel, prefetch
 from hingeline._simd import aligned_zeros
-from hingeline.core import primitives
 from hingeline.core.blocks import Mass, WorkingSet, step
 from hingeline.core.formulations import (
     Formulation,
@@ -35,7 +34,17 @@ from hingeline.core.formulations import (
     plane_scale,
     total_slack_cost,
 )
-from hingeline.core.primitives import PADDING, Compiled
+from hingeline.core.primitives import (
+    PADDING,
+    Compiled,
+    all_add,
+    all_curvature,
+    all_inner,
+    all_isotropy,
+    all_losses,
+    all_prefetch,
+    all_scores,
+)
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import CertifiedSolver, Multipliers, carry_over
@@ -49,8 +58,8 @@ def hinges(
     problem: Any, form: Formulation, i: int, m: int, w: Array, losses: Array, out: Array
 ) -> None:
     """``b_k − a_k w·Δf_k`` of every output; their losses in ``losses``."""
-    primitives.all_losses(problem, i, losses)
-    primitives.all_scores(problem, i, w, out)
+    all_losses(problem, i, losses)
+    all_scores(problem, i, w, out)
     if form.root == 0 and form.rescaled == 0:
         for k in range(m):
             out[k] = losses[k] - out[k]
@@ -160,7 +169,7 @@ def visit_isotropic(
     multipliers: ``θ = κ·(T(θ) − T_old)``, ``κ = 1 + ridge/square``, or ``T(θ) = cap`` where that
     exceeds the bound.
     """
-    square = primitives.all_isotropy(problem, i)
+    square = all_isotropy(problem, i)
     m = work.chosen.shape[0]
     at = i * m
     alpha, drift, losses, values = work.alpha, work.drift, work.losses, work.values
@@ -220,7 +229,7 @@ def visit_isotropic(
             drift[at + k] += coefficient * change
             alpha[at + k] = new
     if some:
-        primitives.all_add(problem, i, steps, w)
+        all_add(problem, i, steps, w)
     return gap
 
 
@@ -258,7 +267,7 @@ def visit(
     for k in range(m):
         if alpha[at + k] > 0.0 or values[k] - shift > least:
             if plane_scale(form, losses[k]) == 0.0 or (
-                losses[k] == 0.0 and primitives.all_inner(problem, i, k, k) == 0.0
+                losses[k] == 0.0 and all_inner(problem, i, k, k) == 0.0
             ):
                 continue  # the true output, or one that no weights can tell from it
             masses[count] = alpha[at + k]
@@ -274,7 +283,7 @@ def visit(
         a = plane_scale(form, losses[chosen[p]])
         for q in range(p + 1):
             b = plane_scale(form, losses[chosen[q]])
-            value = a * b * primitives.all_inner(problem, i, chosen[p], chosen[q])
+            value = a * b * all_inner(problem, i, chosen[p], chosen[q])
             gram[p, q] = value
             gram[q, p] = value
     mass = Mass(total, cap, form.ridge[i])
@@ -291,7 +300,7 @@ def visit(
             alpha[at + k] = masses[p]
             work.drift[at + k] += coefficient * change
             steps[k] = plane_scale(form, losses[k]) * change
-    primitives.all_add(problem, i, steps, w)
+    all_add(problem, i, steps, w)
     return gap
 
 
@@ -300,7 +309,7 @@ def visit_by_pairs(
     rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
 ) -> float:
     """In closed form where there is one."""
-    if form.rescaled == 0 and primitives.all_isotropy(problem, i) > 0.0:
+    if form.rescaled == 0 and all_isotropy(problem, i) > 0.0:
         return visit_isotropic(rule, problem, form, i, w, coefficient, work)
     return visit(rule, problem, form, i, w, coefficient, work)
 
@@ -343,7 +352,7 @@ def move_all(
     k = visits
     for t in range(order.shape[0]):
         if t + 2 < order.shape[0]:  # send for what the next visits will read
-            primitives.all_prefetch(problem, order[t + 1], order[t + 2], w)
+            all_prefetch(problem, order[t + 1], order[t + 2], w)
             for p in range(order[t + 2] * m, (order[t + 2] + 1) * m, 8):
                 prefetch(work.alpha, p)
                 prefetch(work.drift, p)
@@ -363,10 +372,10 @@ def add_all(problem: Any, form: Formulation, masses: Array, factor: float, w: Ar
         for k in range(m):
             some = some or masses[i, k] != 0.0
         if some:
-            primitives.all_losses(problem, i, losses)
+            all_losses(problem, i, losses)
             for k in range(m):
                 steps[k] = factor * masses[i, k] * plane_scale(form, losses[k])
-            primitives.all_add(problem, i, steps, w)
+            all_add(problem, i, steps, w)
 
 
 @kernel
@@ -379,8 +388,8 @@ def scores_of(problem: Any, form: Formulation, slots: Array, m: int, w: Array, o
         i = slots[p] // m
         k = slots[p] % m
         if i != last:
-            primitives.all_losses(problem, i, losses)
-            primitives.all_scores(problem, i, w, scores)
+            all_losses(problem, i, losses)
+            all_scores(problem, i, w, scores)
             last = i
         out[p] = plane_scale(form, losses[k]) * scores[k]
 
@@ -416,10 +425,10 @@ def add_curvature(
                 chosen[count] = k
                 count += 1
         if count > 0:
-            primitives.all_losses(problem, i, losses)
+            all_losses(problem, i, losses)
             for j in range(count):
                 scales[j] = plane_scale(form, losses[chosen[j]])
-            primitives.all_curvature(problem, i, chosen[:count], scales, rho[i], sigma[i], matrix)
+            all_curvature(problem, i, chosen[:count], scales, rho[i], sigma[i], matrix)
 
 
 def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
