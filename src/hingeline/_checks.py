@@ -208,8 +208,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
         raise ValueError(f"{what}: give one weight per example.")
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must be finite and ≥ 0.")
-    if not weights.any():
-        raise ValueError("sample_weight is zero everywhere: nothing is left to train on.")
+    require(weights.any(), "sample_weight is zero everywhere: nothing is left to train on.")
     return weights
 
 

@@ -282,8 +282,7 @@ CACHE_FOLDER = _cache_folder()
 
 #: Called before a kernel is compiled, with the file that will keep it, or None.
 _LISTENERS: list[Callable[[Path | None], None]] = []
-#: Seconds that this process has spent on compiling.
-COMPILING = [0.0]
+COMPILING = [0.0]  # Seconds that this process has spent on compiling.
 #: Held while a file is written, so that a process that may end at any time leaves no half of one.
 WRITING = threading.Lock()
 

@@ -22,8 +22,8 @@ from hingeline import __version__
 
 #: In the order of a first hour.
 COMMANDS = (
-    *("train", "predict", "evaluate", "report", "explain", "info", "demo", "update", "semi"),
-    *("check", "convert", "import", "warm-up"),
+    *("train", "predict", "evaluate", "report", "explain", "serve", "info", "demo"),
+    *("update", "semi", "check", "convert", "import", "warm-up"),
 )
 #: Options in groups, for commands with many; others stand first.
 _PANELS = {

@@ -22,8 +22,7 @@ from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable, default_names
 from hingeline.report.words import count_of
 
-#: Formats by what they hold.
-WORDS = ("conll", "conllu", "csv", "jsonl")
+WORDS = ("conll", "conllu", "csv", "jsonl")  # Formats by what they hold.
 NAMED = (*WORDS, "crfsuite")
 SEQUENCES = (*NAMED, "svmhmm", "letters")
 ROWS = ("svmlight", "idx")

@@ -135,7 +135,8 @@ def semi(
         "select": rule,
     }
     options = {"dtype": dtype, "sparse": sparse}
-    options["metadata"] = {**metadata, "label_counts": dict(counts)}
+    more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
+    options["metadata"] = metadata | more
     written = write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
     found = estimator.base_
     interrupted = estimator.stop_reason_ == "interrupted"

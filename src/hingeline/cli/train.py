@@ -149,6 +149,7 @@ def train(
             best.classes_ = np.asarray(samples.layout.labels, dtype=object)
         clock.stop("train")
     options = {"dtype": dtype, "sparse": sparse, "state": keep_state and best is estimator}
+    options["metadata"] = {"dev": files.source_of(dev)} if dev else {}
     written = write_model(model, best, clock, samples.layout, [data], **options)
     if checkpoint is not None and checkpoint.exists():
         if best.stop_reason_.startswith(("interrupted", "max_time", "max_iter")):

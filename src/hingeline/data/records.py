@@ -12,8 +12,7 @@ from hingeline.features.tables import TokenTable
 
 #: Names of a column that says which sentence a token belongs to; letters only.
 SENTENCE_NAMES = ("sentence", "sentenceid", "sentenceno", "sentid", "sent")
-#: Tokens beyond which a table without any end of a sentence is a mistake.
-_LONGEST = 1000
+_LONGEST = 1000  # Tokens beyond which a table without any end of a sentence is a mistake.
 _TOKEN = re.compile(r"\w+(?:[-'’.,/]\w+)*|\.{3}|[^\w\s]")
 
 

@@ -30,8 +30,7 @@ _FREE = 2**20  # Decompressed bytes that are harmless whatever their ratio.
 #: bytes; files of text and of features stay below 200.
 _FREE_MEMORY = 80 * 10**6
 _MAX_KEPT = 800
-#: Bytes that any reader may keep of a line beside its text.
-_LINE = 64
+_LINE = 64  # Bytes that any reader may keep of a line beside its text.
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 _BOM = b"\xef\xbb\xbf"

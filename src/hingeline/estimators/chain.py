@@ -11,16 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import (
-    Array,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    effective_n_jobs,
-    one_of,
-    positive,
-    require,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators.allowed import (
     allowed_table,
@@ -186,7 +178,7 @@ class ChainModel:
         return matrix, offsets
 
     def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Any) -> None:
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *out),
                 np.arange(len(problem.offsets) - 1),
@@ -235,7 +227,7 @@ class ChainModel:
         A list of (labels, score) per sequence, best first; the first is what :meth:`predict` gives.
         One that has fewer labellings gives all. Scores are the model's, not probabilities.
         """
-        positive("n", n, integer=True)
+        checks.positive("n", n, integer=True)
         problem = self._prepare(X, lengths, allowed)
         offsets = problem.offsets
         paths = np.zeros(int(n) * offsets[-1], dtype=np.int32)
@@ -299,7 +291,7 @@ class ChainModel:
         flat = stack_labels(y, offsets, lengths)
         best = np.concatenate(predicted).tolist()
         right = np.array([a == b for a, b in zip(best, flat, strict=True)])
-        weights = check_sample_weight(sample_weight, len(predicted))
+        weights = checks.check_sample_weight(sample_weight, len(predicted))
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
 
 
@@ -396,7 +388,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     def _check_values(self) -> None:
         super()._check_values()
         if isinstance(self.loss, str):
-            one_of("loss", self.loss, ("hamming", "zero_one"))
+            checks.one_of("loss", self.loss, ("hamming", "zero_one"))
         if self._zero_one and (self.slack == "sum" or self.class_weight is not None):
             given = "slack='sum'" if self.slack == "sum" else "class_weight"
             raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
@@ -417,7 +409,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         """
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
-        weights = check_sample_weight(sample_weight, len(offsets) - 1)
+        weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
         return self
 
@@ -481,7 +473,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
                 old = stream.merge().compiled.problem
                 choose_scheme(scheme, self.classes_, old.labels, old.offsets)
             self.scheme_ = scheme
-            weights = check_sample_weight(sample_weight, len(offsets) - 1)
+            weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
             stream.learn((matrix, offsets, labels), weights, passes, memory, tighter)
         return self
 
@@ -498,7 +490,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         Input is as in :meth:`fit`; with ``class_weight="balanced"`` the weights are those of this
         y. Time grows with ``bins``, and the distance of the bounds shrinks with its square.
         """
-        positive("bins", bins, integer=True)
+        checks.positive("bins", bins, integer=True)
         if self._zero_one:
             raise ValueError("summed_slack_bounds counts by token: it has no loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
@@ -506,7 +498,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         flat = stack_labels(y, offsets, lengths)
         for label in flat:
             text = f"y holds {label!r}, which is not among classes_: leave its sequence out."
-            require(label in index, text)
+            checks.require(label in index, text)
         labels = number_labels(flat, index)
         choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
@@ -541,8 +533,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     ) -> ChainProblem:
         assert offsets is not None
         n_labels = len(self.classes_)
-        cost = check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
-        cost = check_class_weight(self.class_weight, list(self.classes_), labels)[:, None] * cost
+        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
+        cost = (
+            checks.check_class_weight(self.class_weight, list(self.classes_), labels)[:, None]
+            * cost
+        )
         wrong = cost[~np.eye(n_labels, dtype=bool)]
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"

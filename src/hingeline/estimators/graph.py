@@ -11,14 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import (
-    Array,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    effective_n_jobs,
-    one_of,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout, Workers
 from hingeline.core.solver import CertifiedSolver
@@ -97,7 +91,7 @@ class GraphModel:
 
     def _check_values(self: Any) -> None:
         super()._check_values()  # type: ignore[misc]
-        one_of("inference", self.inference, tuple(INFERENCE))
+        checks.one_of("inference", self.inference, tuple(INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
@@ -179,7 +173,7 @@ class GraphModel:
         return out, start
 
     def _over_examples(self: Any, kernel: Any, problem: GraphProblem, *more: Any) -> None:
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *more),
                 np.arange(len(problem.graph)),
@@ -276,7 +270,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self.check_parameters()
         graphs, self.n_features_in_, self.n_edge_features_ = check_graphs(X)
         labels = self._node_labels(graphs, y)
-        weights = check_sample_weight(sample_weight, len(graphs))
+        weights = checks.check_sample_weight(sample_weight, len(graphs))
         # Weights are for all there is, also where training leaves it out.
         self._count_types(graphs)
         if self.void_label is not None:
@@ -293,8 +287,11 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
         n_labels = len(self.classes_)
-        cost = check_loss(self.loss, "hamming", n_labels, vector=True)
-        cost = check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None] * cost
+        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True)
+        cost = (
+            checks.check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None]
+            * cost
+        )
         self._fit_graphs(self._make(graphs, numbers, cost), weights)
         return self
 
@@ -454,7 +451,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         Nodes count by ``Graph.node_weights``, so that with pixels it is pixel accuracy.
         """
         found = self.predict(X)
-        weights = check_sample_weight(sample_weight, len(found))
+        weights = checks.check_sample_weight(sample_weight, len(found))
         truth = self._node_labels(X, y)
         right = total = 0.0
         for x, guess, own, weight in zip(X, found, truth, weights, strict=True):

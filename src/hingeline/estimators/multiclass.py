@@ -12,15 +12,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
-from hingeline._checks import (
-    Array,
-    as_csr,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    refuse_none,
-    require,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core.primitives import Layout
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
 from hingeline.estimators.scaling import Scaled
@@ -94,14 +87,14 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
-        refuse_none(y)
+        checks.refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
-        require(len(self.classes_) > 1, text)
-        weights = check_sample_weight(sample_weight, len(labels))
-        rows = self._with_constant(as_csr(self._scaled(X, first=True)))
+        checks.require(len(self.classes_) > 1, text)
+        weights = checks.check_sample_weight(sample_weight, len(labels))
+        rows = self._with_constant(checks.as_csr(self._scaled(X, first=True)))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)
         return self
 
@@ -133,7 +126,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        refuse_none(y)
+        checks.refuse_none(y)
         from hingeline.streaming.stream import add_classes
 
         first = not stream
@@ -149,8 +142,8 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
                 raise ValueError("at least 2 classes are needed: pass classes= at the first call.")
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
-            weights = check_sample_weight(sample_weight, len(numbers))
-            rows = as_csr(self._scaled(X, first))
+            weights = checks.check_sample_weight(sample_weight, len(numbers))
+            rows = checks.as_csr(self._scaled(X, first))
             stream.learn((rows, None, table[numbers]), weights, passes, memory)
         return self
 
@@ -182,13 +175,13 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     def _make(
         self, matrix: sp.csr_matrix, offsets: Array | None, labels: Array, stride: int | None = None
     ) -> multiclass.MulticlassProblem:
-        cost = check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
+        cost = checks.check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
         return multiclass.make_problem(
             matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost, stride
         )
 
     def _weigh(self, weights: Array, labels: Array) -> Array:
-        by_class = check_class_weight(self.class_weight, list(self.classes_), labels)
+        by_class = checks.check_class_weight(self.class_weight, list(self.classes_), labels)
         weighted = weights * by_class[labels]
         if not weighted.any():
             raise ValueError("class_weight leaves every example a weight of zero.")

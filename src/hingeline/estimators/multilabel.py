@@ -14,16 +14,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hingeline._checks import (
-    Array,
-    as_csr,
-    available_memory,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    refuse_none,
-    require,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
@@ -69,7 +61,7 @@ def _read_single(y: Array) -> tuple[Array, Array]:
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, numbers = np.unique(y, return_inverse=True)
     text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
-    require(kind in ("binary", "multiclass"), text)
+    checks.require(kind in ("binary", "multiclass"), text)
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
@@ -180,7 +172,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
-        refuse_none(y)
+        checks.refuse_none(y)
         if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
             raise ValueError(
                 "y is a list of label sets: turn it into indicators first, with "
@@ -192,14 +184,14 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         X = self._scaled(X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
-        weights = check_sample_weight(sample_weight, n)
+        weights = checks.check_sample_weight(sample_weight, n)
         self.edges_ = find_pairs(self.edges, indicator, weights)
         self._refuse_too_many_pairs(n)
-        cost = check_loss(self.loss, "hamming", 2, vector=True)
+        cost = checks.check_loss(self.loss, "hamming", 2, vector=True)
         values = [0, 1] if self.n_labels_ > 1 else self.classes_.tolist()
         node_weight = np.empty(indicator.shape)
         for k in range(self.n_labels_):
-            own = check_class_weight(self.class_weight, values, indicator[:, k])
+            own = checks.check_class_weight(self.class_weight, values, indicator[:, k])
             node_weight[:, k] = own[indicator[:, k]]
         if self.n_labels_ == 1:  # one variable: weight the example, as MulticlassSSVM does
             weights = weights * node_weight[:, 0]
@@ -216,7 +208,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         if n_pairs < self.n_labels_ or not relaxes or self.slack != "max":
             return  # a forest, or solvers that keep nothing by pair
         needed = PAIR_BYTES * n * n_pairs
-        if needed > (most := available_memory()):
+        if needed > (most := checks.available_memory()):
             raise ValueError(
                 f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need "
                 f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are "
@@ -227,7 +219,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None
     ) -> GraphProblem:
         """One graph for all examples; the variables of an example share its row."""
-        matrix = self._with_constant(as_csr(X))
+        matrix = self._with_constant(checks.as_csr(X))
         n, n_labels, n_pairs = matrix.shape[0], self.n_labels_, len(self.edges_)
         return make_problem(
             join([make_topology(np.full(n_labels, 2), self.edges_)]),

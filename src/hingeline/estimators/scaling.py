@@ -7,8 +7,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array, require
 
-#: What a model file keeps of it.
-FITTED = ("feature_means_", "feature_scales_")
+FITTED = ("feature_means_", "feature_scales_")  # What a model file keeps of it.
 
 
 class Scaled:

@@ -48,12 +48,9 @@ _READABLE = (
 #: In place of a value's hash: a number, or none at all.
 NUMBER, ALONE = 0x5BD1E9955BD1E995, 0x2545F4914F6CDD1D
 SPREAD = 0x1E3779B97F4A7C15  # odd, so that no two values of a key fall together
-#: Attributes that one call reads at most.
-BUFFER = 2**16
-#: Tokens that are read together, about.
-CHUNK = 2**13
-#: A table with more atoms is not kept for the next call.
-MOST_ATOMS = 2**21
+BUFFER = 2**16  # Attributes that one call reads at most.
+CHUNK = 2**13  # Tokens that are read together, about.
+MOST_ATOMS = 2**21  # A table with more atoms is not kept for the next call.
 
 
 def _c_function(name: str, result: Any) -> Any:

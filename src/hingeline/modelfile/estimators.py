@@ -59,8 +59,7 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
     **{"str": (str,), "bool": (bool,), "int": (int,), "uint": (int,), "float": (float,)},
     "object": (str, int, float, bool),
 }
-#: Arrays of what ``partial_fit`` goes on from have names that begin with this.
-STATE = "state/"
+STATE = "state/"  # Arrays of what ``partial_fit`` goes on from have names that begin with this.
 _COUNTS = ("passes", "oracle_calls", "planes")
 MAX_JOBS = 4096  # More threads than this are a mistake in a file, and would take memory.
 

@@ -31,7 +31,7 @@ FileName = str | os.PathLike[str]
 FORMATS = ("png", "svg")  # File formats of pictures, by the ending of the name.
 
 _TEXT, _MUTED, _LINE, _BACK = "#1c2126", "#5a6570", "#d9dfe5", "#ffffff"
-_ORANGE, _BLUE = "#c44e06", "#0a5fa5"
+_ORANGE, _BLUE = "#b04200", "#0a5fa5"
 #: In the page, colours follow its style sheet: light, dark or print.
 _VARIABLES = {
     _TEXT: "var(--text)",
