@@ -49,6 +49,12 @@ def train(
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[str | None, Option(help="Held-out file; stop when its score stalls.")] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
+    cv: Annotated[
+        int | None, Option(min=2, help="Also train on all but one of so many parts, for a score.")
+    ] = None,
+    cv_output: Annotated[
+        str | None, Option(help="With --cv: write the labels of the parts left out here.")
+    ] = None,
     checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
@@ -78,15 +84,18 @@ def train(
     from hingeline.cli.fits import (
         Fits,
         check_checkpoint,
+        cross_validate,
         make_encoder,
         parse_C,
         parse_grid,
         parse_number,
+        write_labels,
     )
     from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
     from hingeline.estimators.chain import scale_C
 
     values = parse_grid(grid, dev, checkpoint)
+    require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
     check_sources("--dev", data, dev)
     check_target("--model", model, data, dev)
     check_checkpoint(checkpoint, checkpoint_every, resume, str(model), data, dev)
@@ -118,6 +127,20 @@ def train(
         width = None if encoder is not None else samples.width
         held_out = files.read_held_out(dev, samples.layout, width)
         clock.stop("read")
+        score = None
+        table = not issparse(samples.X) or file.format.name == "idx"
+        if samples.layout.kind in ("flat", "multilabel"):
+            estimator.set_params(scale=table if scale is None else scale)
+            if estimator.scale:
+                how = "divided by their largest value" if issparse(samples.X) else "standardised"
+                progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
+        if cv is not None:
+            with blame(data):
+                score, labels = cross_validate(progress, estimator, features, samples, cv)
+            progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
+            if cv_output is not None:
+                write_labels(cv_output, samples.layout, labels)
+            clock.stop("cross-validate")
         if encoder is not None:  # once, for every C and every score
             with blame(data if template is None else "--template"):
                 samples.X = encoder.fit_transform(samples.X)
@@ -125,12 +148,6 @@ def train(
                 held_out.X = encoder.transform(held_out.X)
             seconds = clock.stop("encode")
             progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
-        if samples.layout.kind in ("flat", "multilabel"):
-            table = not issparse(samples.X) or file.format.name == "idx"
-            estimator.set_params(scale=table if scale is None else scale)
-            if estimator.scale:
-                how = "divided by their largest value" if issparse(samples.X) else "standardised"
-                progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
         watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         if checkpoint is not None and resume != checkpoint.exists():
             what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
@@ -156,4 +173,5 @@ def train(
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
         else:
             checkpoint.unlink()
-    print_result({**written, **outcome_of(best), "tried": tried}, as_json)
+    result = {**written, **outcome_of(best), "tried": tried}
+    print_result(result | ({} if score is None else {"cv": score}), as_json)
