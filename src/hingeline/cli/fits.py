@@ -1,7 +1,6 @@
 """Fits of a command: options that become parameters, encoders, and one C after the other."""
 
 import copy
-import csv
 import math
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from hingeline._checks import positive, require
 from hingeline.cli import files
 from hingeline.cli.app import blame, check_target, split_numbers
 from hingeline.cli.progress import FitProgress, outcome_of
-from hingeline.data.text import atomic_text, open_text
+from hingeline.data.text import open_text
 from hingeline.evaluation.metrics import evaluate
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.templates import TokenTemplates
@@ -165,18 +164,6 @@ def _score_labels(kind: str, y: Any, found: Any) -> float:
         return float(np.mean(np.asarray(y) == np.asarray(found)))
     scores = evaluate(y, found)
     return scores.token_accuracy if scores.span_f1 is None else scores.span_f1
-
-
-def write_labels(output: str, layout: files.Layout, found: Any) -> None:
-    """Labels a line each, with an empty line after every sequence; sets on one line."""
-    with blame("--cv-output"), atomic_text(output) as out:
-        if layout.kind == "multilabel":  # an empty line for the empty set
-            rows = ([layout.labels[k] for k in row.nonzero()[0]] for row in found)
-            csv.writer(out, lineterminator="\n").writerows(rows)
-        elif layout.kind == "flat":
-            out.writelines(f"{label}\n" for label in found)
-        else:
-            out.writelines("".join(f"{label}\n" for label in part) + "\n" for part in found)
 
 
 def cross_validate(
