@@ -9,8 +9,9 @@ import pytest
 from sklearn.model_selection import KFold, cross_val_predict
 
 from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM, load
+from hingeline.core.results import History, Rows
 from hingeline.data import load_notes
-from hingeline.evaluation.inspection import top_features, transition_table
+from hingeline.evaluation.inspection import TransitionWeight, top_features, transition_table
 from hingeline.evaluation.metrics import evaluate
 
 NOTES = load_notes(60, 20)
@@ -30,10 +31,30 @@ def test_results_show_themselves(tagger: Any) -> None:
     assert repr(transition_table(tagger)).splitlines()[1].split()[0] == "(start)"
 
 
+def test_a_curve_shows_itself(tagger: Any, tmp_path: Any) -> None:
+    tagger.save(tmp_path / "m.hinge")
+    for curve in (tagger.history_, load(tmp_path / "m.hinge").history_):
+        head, *rows = repr(curve).splitlines()
+        assert head.split()[:4] == ["time", "passes", "oracle_calls", "primal"]
+        assert "restricted" not in head  # nothing is known of it
+        assert rows[-1].split()[4] == f"{tagger.history_[-1].dual:.6g}"
+        assert curve._repr_html_().startswith("<table><tr><th>time<th>passes")
+    long = History(tagger.history_ * 100)
+    assert len(repr(long).splitlines()) == 22
+    assert repr(long).splitlines()[11].split()[0] == "…"
+    html = Rows([TransitionWeight("<b>", "a", 0.5)])._repr_html_()
+    assert html.endswith("<tr><td>&lt;b&gt;<td>a<td>+0.5000</table>")
+    assert repr(Rows()) == "[]"
+
+
 def test_a_loaded_model_can_be_looked_at(tagger: Any, tmp_path: Any) -> None:
     tagger.save(tmp_path / "m.hinge")
     model = load(tmp_path / "m.hinge")
     assert "ChainSSVM" in model._repr_html_()
+    share = f"{tagger.duality_gap_ / tagger.primal_objective_:.2%}"
+    assert f"gap {tagger.duality_gap_:.3g} ({share}) = primal" in model._repr_html_()
+    assert model._repr_mimebundle_()["text/html"].endswith(f"{tagger.stop_reason_}</p>")
+    assert "primal" not in ChainSSVM()._repr_html_()
     missing = [name for name in dir(model) if not name.startswith("_") and not hasattr(model, name)]
     assert missing == []
 

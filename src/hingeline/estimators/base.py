@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from inspect import cleandoc
 from typing import Any, TypeVar, cast
 
@@ -20,7 +21,7 @@ from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
 from hingeline.core.loop import Limits, identity, run, warn
 from hingeline.core.primitives import Compiled, Workers, provides
-from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
+from hingeline.core.results import DualMemory, History, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.ahead import describe
 from hingeline.features.input import with_constant
@@ -108,6 +109,18 @@ class BaseModel(BaseEstimator):
         # What is private is training data and multipliers: it stays behind.
         return {k: v for k, v in state.items() if k[0] != "_" or k == "_sklearn_version"}
 
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's diagram and, of a fitted model, the certificate."""
+        html: str = super()._html_repr()
+        if not hasattr(self, "stop_reason_"):
+            return html
+        primal, dual = self.primal_objective_, self.dual_objective_
+        found = "no certified gap"
+        if math.isfinite(self.duality_gap_):
+            share = f" ({self.duality_gap_ / primal:.2%})" if primal > 0.0 else ""
+            found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
+        return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
+
     def _with_constant(self, matrix: Any) -> Any:
         """Rows with the constant feature, if there is one, as the last column."""
         return with_constant(matrix) if self.fit_intercept else matrix
@@ -126,7 +139,7 @@ class BaseModel(BaseEstimator):
         self.converged_ = result.converged
         self.oracle_exact_, self.oracle_bounds_ = result.exact, result.bounded
         self.stop_reason_ = result.stop_reason
-        self.history_ = result.history
+        self.history_ = History(result.history)
         for name, value in result.findings.items():
             setattr(self, name, value)
 
@@ -144,7 +157,7 @@ class BaseModel(BaseEstimator):
                 setattr(other, name, value)
         other.weights_ = np.array(weights, dtype=np.float64)
         other._drop_certificate("weights were replaced")
-        other.history_ = []
+        other.history_ = History()
         forget_extras(other)
         return other
 

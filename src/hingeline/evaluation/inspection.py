@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, numeric_matrix, positive, require
 from hingeline._files import replacing
-from hingeline.evaluation.metrics import align
+from hingeline.core.results import Rows, align
 from hingeline.features.input import known_tokens, plain_labels
 
 #: Names of what is not a feature of the data.
@@ -151,16 +151,6 @@ class TransitionWeight(NamedTuple):
     source: Any
     target: Any
     weight: float
-
-
-class Rows(list[Any]):
-    """Named tuples, as a list that shows itself as a table."""
-
-    def __repr__(self) -> str:
-        if not self:
-            return "[]"
-        shown = [[f"{x:+.4f}" if isinstance(x, float) else x for x in row] for row in self]
-        return align([self[0]._fields, *shown], left=range(len(self[0]) - 1))
 
 
 def top_features(

@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
-from hingeline.core.results import HistoryRow
+from hingeline.core.results import History, HistoryRow
 from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
 from hingeline.estimators.scaling import FITTED as SCALING
 from hingeline.estimators.scaling import restore_scaling
@@ -481,7 +481,7 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
     rows, fields = arrays["history"], HistoryRow._fields
     fine = rows.dtype == np.float64 and rows.ndim == 2 and header["history"] == list(fields)
     require(fine, "history must be a table of numbers")
-    model.history_ = [
+    model.history_ = History(
         HistoryRow(*(int(v) if f in _COUNTS else v for f, v in zip(fields, row, strict=True)))
         for row in rows.tolist()
-    ]
+    )
