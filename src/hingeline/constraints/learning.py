@@ -6,8 +6,8 @@ the mean ``m = exp(−ρ)``. So labelled sequences that break the rule m times o
 ``ρ = log(1/m)``: a rule that gold labels break often costs little, and one that they break once in
 a sequence or more costs nothing. Who writes a rule believes in it: five sequences that break it a
 tenth of a time in all are added to those counted. The weight is 2ρ: scores of a structured SVM, in
-which a wrong token costs one, are no log-probabilities, and twice was best of 1, 2 and 4 on
-partitions of citations that no table has.
+which a wrong token costs one, are no log-probabilities; on partitions of citations that no table
+has, twice was better than once, and as good as four times.
 
 *On all sequences.* A share or average in n labelled sequences is known up to a standard error, by
 the jackknife. The interval of two of them on either side costs nothing, and what lies beyond it by
