@@ -38,11 +38,11 @@ def test_weights_rise_with_what_is_known():
 
 def test_the_weight_is_that_of_which_the_mean_violation_is_expected():
     """The mean of v = 0, 1, 2, ... under exp(-weight v)/v! is that of the data, smoothed."""
-    X, Y = sequences(50, 20)
+    X, Y = sequences(50, 25)
     weight = learn_constraints([StartsWith("A")], X, Y)[0].weight
     v = np.arange(50)
     chance = np.exp(-weight * v) / np.array([math.factorial(k) for k in v.tolist()], dtype=float)
-    assert chance @ v / chance.sum() == pytest.approx(20.1 / 55)
+    assert chance @ v / chance.sum() == pytest.approx(25.1 / 55)
 
 
 def test_every_kind_has_a_weight_in_its_own_units():
@@ -54,7 +54,7 @@ def test_every_kind_has_a_weight_in_its_own_units():
         Predicate(lambda x, y: y[0] == "A"),
     ]
     once, linear, words, kept = learn_constraints(rules, X, Y)
-    assert once.weight == pytest.approx(2 * math.log(13 / 4.1) - 1)  # two segments too many, squared
+    assert once.weight == pytest.approx(2 * math.log(13 / 4.1) - 1)  # two too many, squared
     assert linear.weight == words.weight == pytest.approx(2 * math.log(13 / 2.1) - 1)
     assert kept.weight == pytest.approx(2 * math.log(13 / 0.1) - 1)
     always = learn_constraints([StartsWith("B")], X, Y)[0]
