@@ -59,7 +59,7 @@ from hingeline.core.results import relative
 from hingeline.evaluation.metrics import multilabel_scores
 from hingeline.solvers.bcfw import BCFW
 from hingeline.solvers.nu import hinges_at
-from hingeline.solvers.relaxed import soft as soft_bcfw
+from hingeline.solvers.relaxed import passes
 from hingeline.solvers.relaxed.dlpw import DLPW, SmoothDLPW
 from hingeline.solvers.relaxed.soft import AVERAGED_ITERATES, SoftBCFW
 from hingeline.structures.graph import compile_problem
@@ -215,7 +215,7 @@ def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
 
         return parts
 
-    kernel = soft_bcfw.pass_units
+    kernel = passes.pass_units
 
     def pass_units(
         problem: Any, dual: Any, units: Any, order: Array, every: int, total: Array
@@ -237,11 +237,11 @@ def in_parts(solver: Any, seen: Callable[[], None]) -> Iterator[None]:
     elif isinstance(solver, BCFW):
         block = len(next(solver.cut_into_blocks(solver.active)))
         vars(solver)["_visit"] = by_order(solver._visit, block)
-    vars(soft_bcfw).update(pass_units=pass_units)
+    vars(passes).update(pass_units=pass_units)
     try:
         yield
     finally:
-        vars(soft_bcfw).update(pass_units=kernel)
+        vars(passes).update(pass_units=kernel)
         for name in ("_descend", "_visit"):
             vars(solver).pop(name, None)
 

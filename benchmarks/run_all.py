@@ -20,6 +20,7 @@ SCRIPTS = (
     "defaults.py",
     "scaling.py",
     "lengths.py",
+    "first_contact.py",
     "paper_fsmo.py",
     "paper_lse.py",
     "paper_nu.py",

@@ -16,7 +16,7 @@ from hingeline.schemes import SCHEMES, scheme_name
 Array = np.ndarray[Any, Any]
 
 #: Parameters that are true or false, where an estimator has them.
-_SWITCHES = ("fit_intercept", "boundary", "warm_start")
+_SWITCHES = ("fit_intercept", "boundary", "warm_start", "scale")
 
 
 def effective_n_jobs(n_jobs: int | None) -> int:
@@ -178,9 +178,8 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
         counts = np.bincount(labels, minlength=len(classes))
         return np.where(counts > 0, len(labels) / (len(classes) * np.maximum(counts, 1)), 1.0)
     if not isinstance(class_weight, Mapping):
-        raise TypeError(
-            f"class_weight must be None, 'balanced' or a mapping, got {class_weight!r}."
-        )
+        known = "None, 'balanced' or a mapping"
+        raise TypeError(f"class_weight must be {known}, got {class_weight!r}.")
     index = {label: k for k, label in enumerate(classes)}
     for label, weight in class_weight.items():
         if not isinstance(weight, numbers.Real) or not math.isfinite(weight) or weight < 0:
@@ -209,8 +208,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
         raise ValueError(f"{what}: give one weight per example.")
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must be finite and ≥ 0.")
-    if not weights.any():
-        raise ValueError("sample_weight is zero everywhere: nothing is left to train on.")
+    require(weights.any(), "sample_weight is zero everywhere: nothing is left to train on.")
     return weights
 
 

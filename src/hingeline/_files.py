@@ -19,7 +19,6 @@ try:
 except ImportError:  # Windows: temporary files of killed processes stay
     fcntl = None  # type: ignore[assignment]
 
-
 _SHARE = 200  # Bytes of a file's name that its temporary one begins with; names may have 255.
 
 

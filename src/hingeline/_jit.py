@@ -77,7 +77,6 @@ FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 _PACKAGE = Path(__file__).resolve().parent
 _KEEP_DAYS = 30  # Machine code that nobody asked for in so many days is removed.
 
-
 #: Plain function -> the ``fastmath`` it is compiled with where kernels call it.
 _HELPERS: dict[Callable[..., Any], Any] = {}
 #: Plain function -> what builds the code that kernels run instead.
@@ -283,8 +282,7 @@ CACHE_FOLDER = _cache_folder()
 
 #: Called before a kernel is compiled, with the file that will keep it, or None.
 _LISTENERS: list[Callable[[Path | None], None]] = []
-#: Seconds that this process has spent on compiling.
-COMPILING = [0.0]
+COMPILING = [0.0]  # Seconds that this process has spent on compiling.
 #: Held while a file is written, so that a process that may end at any time leaves no half of one.
 WRITING = threading.Lock()
 

@@ -31,6 +31,13 @@ def aligned_zeros(size: int) -> Array:
     return room[first : first + size]
 
 
+@helper
+def copy(source: Array, target: Array) -> None:
+    """``target[:] = source``, for which numba would compile how to put an error into words."""
+    for k in range(target.shape[0]):
+        target[k] = source[k]
+
+
 class _Block:
     """Builds code that walks over rows of a table, with one block of columns in registers."""
 

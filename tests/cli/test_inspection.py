@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 
 import numpy as np
@@ -40,6 +41,31 @@ def folder(tmp_path_factory):
 
 
 # report -----------------------------------------------------------------------------------------
+
+
+def test_the_report_says_what_the_command_says(folder, tmp_path):
+    """One gap, the held-out file, early stopping as what it is, and numbers as of explain -s."""
+    model, page = tmp_path / "m.hinge", tmp_path / "m.html"
+    data, dev = folder / "t.conll", tmp_path / "dev.conll"
+    dev.write_text(data.read_text().replace("O", "B-LOC"))
+    result = json.loads(
+        done("train", data, "-m", model, "--dev", dev, "--patience", 1, "--tol", "1e-9", "--json")
+    )
+    assert result["stop_reason"].startswith("callback: ")
+    done("report", model, "--test", dev, "-o", page)
+    text = page.read_text()
+    assert "Training was stopped early, as asked: the held-out score" in text
+    assert "did not converge" not in text
+    assert "held out" in text
+    assert text.count("dev.conll") >= 2  # with what was held out, and tested on
+    found = re.findall(r"(?:≤|at most)\s*([0-9.]+)\s*%", text)
+    assert len(set(found)) == 1
+    assert float(found[0]) == pytest.approx(100 * result["relative_gap"], rel=0.06)
+    numbers = [int(n) for n in re.findall(r"Number (\d+):", text)]
+    assert 0 not in numbers
+    wrong = done("explain", model, dev, "-s", numbers[0])
+    assert wrong
+    assert "=<wbr>" in text  # a long name breaks after a sign
 
 
 def test_report(folder, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import f1_score, hamming_loss
 
 import hingeline
-from cli.commands import conll, done, refused, sentences, write
+from cli.commands import conll, done, refused, run, sentences, write
 
 NAMES = ["happy", "sad, very", "loud"]
 FAST = ("-C", "1", "--edges", "tree", "--json")
@@ -143,7 +143,7 @@ def test_grid_on_held_out_rows(folder, tmp_path):
     found = json.loads(
         done(
             "train", folder / "mood-train.arff", "-m", tmp_path / "m.hinge", "--edges", "none",
-            "--grid", "C=0.0001,1", "--dev", folder / "mood-test.arff.gz", "--json",
+            "--no-scale", "--grid", "C=0.0001,1", "--dev", folder / "mood-test.arff.gz", "--json",
         )
     )  # fmt: skip
     assert found["C"] == 1.0
@@ -222,3 +222,23 @@ def test_a_model_that_was_saved_in_python(folder, tmp_path):
     hingeline.MultilabelSSVM(1.0, edges="tree").fit(*TRAIN).save(tmp_path / "m.hinge")
     lines = done("predict", tmp_path / "m.hinge", folder / "test.svm").splitlines()
     assert lines == done("predict", folder / "svm.hinge", folder / "test.svm").splitlines()
+
+
+def test_dense_tables_are_scaled(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3)) * [1e-3, 1.0, 1e4]
+    Y = (X / [1e-3, 1.0, 1e4] > 0).astype(int)
+    names = [*("@attribute a real", "@attribute b real", "@attribute c real")]
+    names += [f"@attribute l{k} {{0,1}}" for k in range(3)]
+    rows = [",".join([*(f"{v:.9g}" for v in x), *map(str, y)]) for x, y in zip(X, Y, strict=True)]
+    file = write(tmp_path / "t.arff", "\n".join(["@relation r", *names, "@data", *rows, ""]))
+    model = tmp_path / "m.hinge"
+    result = run("train", file, "-m", model, "--label", "-3")
+    assert result.exit_code == 0
+    assert "columns are standardised; the model does the same (--no-scale" in result.stderr
+    assert hingeline.load(model).scale is True
+    scores = json.loads(done("evaluate", model, file, "--json"))
+    assert scores["hamming_loss"] < 0.05
+    result = run("train", file, "-m", model, "--label", "-3", "--no-scale", "--max-iter", 5)
+    assert "standardised" not in result.stderr
+    assert hingeline.load(model).scale is False

@@ -375,7 +375,7 @@ def test_files_without_words_are_refused(folder, tmp_path):
             ["check", file, "-f", form],
         ):
             said = refused(*command, "--constraints", folder / "c.toml")
-            assert "is for conll, conllu files" in said
+            assert "is for conll, conllu, csv, jsonl files" in said
 
 
 # Real data --------------------------------------------------------------------------------------

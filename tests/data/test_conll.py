@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hingeline.data import read_conll, write_conll
-from hingeline.data.conll import _fields
+from hingeline.data.conll import _fields, add_columns
 from hingeline.data.text import ParseError
 from hingeline.features import TokenTable
 from hingeline.features.tables import sentence_offsets
@@ -90,7 +90,7 @@ def test_an_empty_file_has_the_names_given():
     [
         ("a X\nb\n", {}, "2: expected 2 columns separated by spaces as in the lines before, found"),
         ("a X\n\n\nb Y Z\n", {}, "4: expected 2 columns separated by spaces .* found 3; correct"),
-        ("a\tX\nb Y\n", {}, r"2: expected 2 columns separated by '\\t' .* found 1; .* separator"),
+        ("a\tX\nb Y\n", {}, r"2: expected 2 columns separated by '\\t' .* found 1; correct"),
         ("-DOCSTART- O\n\na\nb c\n", {}, "4: expected 1 column separated"),
         ("\na X\n", {"names": ["w"]}, "2: there are 2 columns, but names has 1 entries; name"),
         ("x " * 2000, {}, "1: there are 2,000 columns, and at most 1,000 are read; is this"),
@@ -231,3 +231,64 @@ def test_a_column_is_replaced_or_appended():
 def test_a_column_of_another_length_is_refused(values, message):
     with pytest.raises(ValueError, match=message):
         read(NAIVE).with_column("new", values)
+
+
+# Comments, headers and more columns ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# domain=en\nHe O\n\n# a b c\na O\n", [[("He", "O")], [("a", "O")]]),
+        ("# # O\na b O\n", [[("#", "#", "O"), ("a", "b", "O")]]),  # a token
+        ("a O\n# O\n", [[("a", "O"), ("#", "O")]]),
+        ("# text = a b\n# x\na\tO\n# \tO\n", [[("a", "O"), ("# ", "O")]]),
+        ("#x\n", [[("#x",)]]),
+        ("word tag\nHe O\n", [[("He", "O")]]),
+        ("Word\tPOS-tag\n\nHe\tO\n", [[("He", "O")]]),
+        ("word text\nHe O\n", [[("word", "text"), ("He", "O")]]),  # no name of labels
+    ],
+)
+def test_comments_and_headers_are_no_tokens(text, expected):
+    assert rows(read(text)) == expected
+    assert rows(read(text.replace("\n", "\r\n"))) == expected
+
+
+def test_a_header_names_the_columns():
+    assert read("Token POS NER\na b c\n").names == ("Token", "POS", "NER")
+    assert read("mot étiquette\na b\n", ["mot", "étiquette"]).n_tokens == 1
+    assert read("word tag\na b\n", ["x", "y"]).n_tokens == 2  # said to be others
+
+
+def test_a_comment_inside_a_sentence_is_refused():
+    with pytest.raises(ParseError, match=r":2: expected 2 columns .* comments stand before"):
+        read("a O\n# a comment here\nb O\n")
+
+
+def test_comments_across_blocks():
+    text = "".join(f"# id = {k}\nw{k} O\n# O\n\n" for k in range(40_000))
+    table = read(text)
+    assert len(table) == 40_000
+    assert table.n_tokens == 80_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\tO\nb\tO\n", "a\tO\tX\nb\tO\tY\n"),
+        ("\ufeffa  O \r\n\r\n\n  \nb O", "\ufeffa  O  X\r\n\r\n\n  \nb O Y"),
+        ("-DOCSTART- O\n\n#c\na O\n\n\nb O\n", "-DOCSTART- O\n\n#c\na O X\n\n\nb O Y\n"),
+        ("word tag\na O\nb O\n", "word tag new\na O X\nb O Y\n"),
+        ("a\n\nb", "a X\n\nb Y"),
+    ],
+)
+def test_columns_are_added_and_all_else_stays(text, expected):
+    assert len(rows(read(text))) in (1, 2)
+    assert add_columns(text.encode(), [["X", "Y"]], ["new"]).decode() == expected
+
+
+def test_what_would_be_read_as_a_comment_is_written_with_tabs():
+    table = TokenTable.from_sentences([[("#", "A=b"), ("x", "O")]], ["word", "tag"])
+    target = io.StringIO()
+    write_conll(target, table)
+    assert rows(read(target.getvalue())) == rows(table)

@@ -63,7 +63,7 @@ def test_kinds():
         "multilabel",
         "trees",
     }
-    assert targets_of("conll") == ["conll", "conllu", "crfsuite", "svmhmm"]
+    assert targets_of("conll") == ["conll", "conllu", "csv", "jsonl", "crfsuite", "svmhmm"]
     assert targets_of("letters") == ["crfsuite", "svmhmm"]
     assert targets_of("idx") == ["svmlight"]
     assert targets_of("arff") == ["multilabel", "arff"]

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.model_selection import KFold, cross_val_predict
 
-from hingeline import ChainSSVM, MulticlassSSVM, load
+from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM, load
+from hingeline.core.results import History, Rows
 from hingeline.data import load_notes
-from hingeline.evaluation.inspection import top_features, transition_table
+from hingeline.evaluation.inspection import TransitionWeight, top_features, transition_table
 from hingeline.evaluation.metrics import evaluate
 
 NOTES = load_notes(60, 20)
@@ -29,10 +31,30 @@ def test_results_show_themselves(tagger: Any) -> None:
     assert repr(transition_table(tagger)).splitlines()[1].split()[0] == "(start)"
 
 
+def test_a_curve_shows_itself(tagger: Any, tmp_path: Any) -> None:
+    tagger.save(tmp_path / "m.hinge")
+    for curve in (tagger.history_, load(tmp_path / "m.hinge").history_):
+        head, *rows = repr(curve).splitlines()
+        assert head.split()[:4] == ["time", "passes", "oracle_calls", "primal"]
+        assert "restricted" not in head  # nothing is known of it
+        assert rows[-1].split()[4] == f"{tagger.history_[-1].dual:.6g}"
+        assert curve._repr_html_().startswith("<table><tr><th>time<th>passes")
+    long = History(tagger.history_ * 100)
+    assert len(repr(long).splitlines()) == 22
+    assert repr(long).splitlines()[11].split()[0] == "…"
+    html = Rows([TransitionWeight("<b>", "a", 0.5)])._repr_html_()
+    assert html.endswith("<tr><td>&lt;b&gt;<td>a<td>+0.5000</table>")
+    assert repr(Rows()) == "[]"
+
+
 def test_a_loaded_model_can_be_looked_at(tagger: Any, tmp_path: Any) -> None:
     tagger.save(tmp_path / "m.hinge")
     model = load(tmp_path / "m.hinge")
     assert "ChainSSVM" in model._repr_html_()
+    share = f"{tagger.duality_gap_ / tagger.primal_objective_:.2%}"
+    assert f"gap {tagger.duality_gap_:.3g} ({share}) = primal" in model._repr_html_()
+    assert model._repr_mimebundle_()["text/html"].endswith(f"{tagger.stop_reason_}</p>")
+    assert "primal" not in ChainSSVM()._repr_html_()
     missing = [name for name in dir(model) if not name.startswith("_") and not hasattr(model, name)]
     assert missing == []
 
@@ -68,3 +90,49 @@ def test_a_misspelt_class_is_named() -> None:
         MulticlassSSVM(class_weight={"a": 2.0, "c": 3.0}).fit(X, y)
     plain = MulticlassSSVM(class_weight={"a": 2.0}, random_state=0).fit(X, y)
     assert plain.coef_.shape[1] == 4
+
+
+def test_labels_of_all_folds_together() -> None:
+    found = cross_val_predict(ChainSSVM(random_state=0), NOTES.X_train, NOTES.y_train, cv=3)
+    assert [*map(len, found)] == [*map(len, NOTES.y_train)]
+    fold = KFold(3).split(NOTES.X_train)
+    train, test = next(iter(fold))
+    X, y = ([part[i] for i in train] for part in (NOTES.X_train, NOTES.y_train))
+    own = ChainSSVM(random_state=0).fit(X, y).predict([NOTES.X_train[i] for i in test])
+    np.testing.assert_array_equal(np.concatenate(own), np.concatenate(found[test]))
+    assert evaluate(NOTES.y_train, found).span_f1 > 0.5
+
+
+WORDS, TAGS = [["the", "cat"], ["a", "dog"]], [["D", "N"], ["D", "N"]]
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ("the cat", TAGS, r"X is one string: .*\[X.split\(\)\]"),
+        (["the cat", "a dog"], TAGS, r"X\[0\] is one string: .*X\[0\].split\(\)"),
+        ([WORDS[0], "a dog"], TAGS, r"X\[1\] is one string"),
+        (WORDS[0], TAGS[0], r"X\[0\] is 'the', one token .*\[X\] if it is a single one"),
+        ([{"w": "a"}], ["D"], r"X\[0\] is {'w': 'a'}, one token or number"),
+        ([1.0, 2.0], TAGS, r"X\[0\] is 1.0, one token or number"),
+        (WORDS, ["DN", "DN"], r"y\[0\] is 'DN', expected a list of 2 labels, one for each token"),
+        (WORDS, [2, 2], r"y\[0\] is 2, expected a list of 2 labels"),
+        (WORDS, ["D", "N", "D", "N"], "2 sequences and y has 4 labels, one for each token: cut y"),
+        ([WORDS], [TAGS], r"y\[i\]\[t\] that of token t"),
+    ],
+)
+def test_the_most_likely_mistakes(X: Any, y: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        ChainSSVM().fit(X, y)
+
+
+@pytest.mark.parametrize("X", ["in May", ["in May"], ["in", "May"], [{"w": "in"}]])
+def test_mistakes_at_prediction(tagger: Any, X: Any) -> None:
+    with pytest.raises(TypeError, match=r"one string|one token"):
+        tagger.predict(X)
+
+
+def test_label_sets_are_no_indicators() -> None:
+    for y in ([["a"], ["b"], ["a", "b"]], [{"a"}, set(), {"b"}], [["a"], ["b"], []]):
+        with pytest.raises(ValueError, match="MultiLabelBinarizer"):
+            MultilabelSSVM().fit(np.eye(3), y)

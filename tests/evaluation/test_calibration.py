@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from hingeline import ChainSSVM
+from hingeline import ChainSSVM, load
 from hingeline.evaluation.calibration import CalibratedChain, calibration_error
+from hingeline.modelfile.files import ModelFileError
 from hingeline.schemes import spans
 
 METHODS = ("isotonic", "sigmoid")
@@ -118,6 +119,44 @@ def test_forms_of_input_and_pickling(calibrated: Any, fresh: Any) -> None:
     flat = np.concatenate(y)
     errors = calibrated.calibration_error(stacked, flat, lengths=lengths)
     assert errors == calibrated.calibration_error(X, y)
+
+
+def test_a_file_keeps_the_calibration(
+    calibrated: Any, model: Any, fresh: Any, tmp_path: Any
+) -> None:
+    X, y = fresh[0][:50], fresh[1][:50]
+    path = tmp_path / "m.hinge"
+    calibrated.save(path, metadata={"by": "me"})
+    again = CalibratedChain.load(path)
+    assert again.method == calibrated.method
+    assert again.calibration_error_ == calibrated.calibration_error_
+    assert again.predict_proba_spans(X) == calibrated.predict_proba_spans(X)
+    for found, wanted in zip(
+        again.predict_proba_tokens(X), calibrated.predict_proba_tokens(X), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+    assert again.calibration_error(X, y) == calibrated.calibration_error(X, y)
+    plain = load(path)
+    assert plain.metadata_["by"] == "me"
+    np.testing.assert_array_equal(plain.weights_, model.weights_)
+    model.save(path)
+    with pytest.raises(ModelFileError, match="holds a model without a calibration: load it with"):
+        CalibratedChain.load(path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"shares": [0.9, 0.1]}, {"margins": [2.0, 1.0]}, {"slope": None}, {"shares": [0.5]}]
+)
+def test_a_calibration_that_makes_no_sense(model: Any, tmp_path: Any, change: Any) -> None:
+    curve = {"margins": [1.0, 2.0], "shares": [0.1, 0.9], "slope": 0.0, "intercept": 0.0}
+    own = {"method": "isotonic", "errors": {"tokens": None}, "tokens": curve, "spans": None}
+    model.save(tmp_path / "m.hinge", metadata={"calibration": own})
+    assert np.isnan(CalibratedChain.load(tmp_path / "m.hinge").calibration_error_["tokens"])
+    model.save(
+        tmp_path / "m.hinge", metadata={"calibration": {**own, "tokens": {**curve, **change}}}
+    )
+    with pytest.raises(ModelFileError, match="calibration that cannot be read"):
+        CalibratedChain.load(tmp_path / "m.hinge")
 
 
 @pytest.mark.parametrize("method", METHODS)

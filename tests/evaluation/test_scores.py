@@ -14,8 +14,8 @@ from sklearn.metrics import make_scorer
 from sklearn.model_selection import cross_val_score
 
 import conlleval
-from hingeline import ChainSSVM
-from hingeline.evaluation.metrics import evaluate, span_f1_score
+from hingeline import ChainSSVM, MultilabelSSVM
+from hingeline.evaluation.metrics import evaluate, iou_score, scorer, span_f1_score
 
 PREFIXES = {
     "IOB1": "BI",
@@ -234,3 +234,62 @@ def test_linear_time():
 
     for mode in ("default", "strict"):
         assert best_time(4000, mode) < 24 * best_time(500, mode)  # 8 times as many; 64 if squared
+
+
+def test_segments_of_plain_labels():
+    """Runs of one label, counted by hand."""
+    true = [["A", "A", "B", "O", "A"], ["B", "B"], [], ["O"]]
+    predicted = [["A", "A", "B", "B", "A"], ["A", "B"], [], ["O"]]
+    found = evaluate(true, predicted, scheme="segments")
+    assert [(s.name, s.correct, s.predicted, s.support) for s in found.per_type] == [
+        ("A", 2, 3, 2),
+        ("B", 0, 2, 2),
+    ]
+    assert found.span_f1 == 2 * 2 / (5 + 4)
+    numbers = [[1, 1, 2]], [[1, 2, 2]]
+    assert evaluate(*numbers, scheme="segments").span_f1 == 0.0
+    assert evaluate(*numbers).span_f1 is None
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
+def test_intersection_over_union(labels):
+    true, predicted = ([pair[k] for pair in labels] for k in (0, 1))
+    union = sorted({*true, *predicted})
+    want = sklearn.metrics.jaccard_score(true, predicted, labels=union, average=None)
+    assert np.isclose(iou_score([true], [predicted]), want.mean())
+    found = evaluate([true], [predicted], scheme=None).per_label
+    assert np.allclose([score.iou for score in found], want)
+
+
+def test_pictures_whose_nodes_are_of_different_size():
+    true, predicted = [["sky", "sea", "?"]], [["sky", "sky", "sea"]]
+    assert iou_score(true, predicted, void_label="?") == 0.25
+    weights = [np.array([9.0, 1.0, 5.0])]
+    assert iou_score(true, predicted, weights=weights, void_label="?") == 0.45
+    with pytest.raises(ValueError, match="weights has 3 entries, but there are 2 labels"):
+        iou_score([["a", "b"]], [["a", "b"]], weights=weights)
+
+
+def test_scores_by_name():
+    rng = np.random.default_rng(0)
+    y = [["O", "B-X", "I-X", "O"][: rng.integers(1, 5)] for _ in range(12)]
+    X = [rng.normal(size=(len(labels), 3)) for labels in y]
+    tagger = ChainSSVM(random_state=0).fit(X, y)
+    found = evaluate(y, tagger.predict(X))
+    names = ("token_accuracy", "sequence_accuracy", "span_precision", "span_recall", "span_f1")
+    for name in names:
+        assert scorer(name)(tagger, X, y) == getattr(found, name)
+    assert scorer("span_f1_macro")(tagger, X, y) == found.spans.macro.f1
+    segments = evaluate(y, tagger.predict(X), scheme="segments")
+    assert scorer("segment_f1")(tagger, X, y) == segments.span_f1
+    assert scorer("iou")(tagger, X, y) == iou_score(y, tagger.predict(X))
+    assert len(cross_val_score(ChainSSVM(), X, y, cv=2, scoring=scorer("span_f1"))) == 2
+    sets = np.eye(4, dtype=int)[:, :3]
+    model = MultilabelSSVM(random_state=0).fit(np.eye(4), sets)
+    wrong = np.roll(sets, 1, axis=0)
+    assert scorer("hamming_loss")(model, np.eye(4), wrong) == -np.mean(
+        model.predict(np.eye(4)) != wrong
+    )
+    with pytest.raises(ValueError, match="name='f1' is not known; choose one of 'token_accuracy'"):
+        scorer("f1")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hingeline.features import TokenTemplates, from_frame
+from hingeline.features import TokenTemplates, from_frame, to_column
 from hingeline.features.tables import TokenTable
 
 
@@ -67,6 +67,17 @@ def test_numbers(make: Any) -> None:
     X, y = from_frame(make(frame), group="g")
     assert [x.tolist() for x in X] == [[[0.5, 1.0], [1.5, 2.0]], [[2.5, 3.0]]]
     assert y == [[7, 8], [9]]
+
+
+@pytest.mark.parametrize("make", [Frame, pandas_frame, polars_frame])
+def test_labels_go_back_to_their_rows(make: Any) -> None:
+    frame = make(COLUMNS)
+    _, y = from_frame(frame)
+    assert y is not None
+    assert to_column(y, frame).tolist() == COLUMNS["tag"]
+    assert to_column([[1, 2], [3, 4], [5]], frame).tolist() == [1, 3, 2, 4, 5]
+    with pytest.raises(ValueError, match="labels are of 2 sentences with 4 tokens, but the frame"):
+        to_column(y[:2], frame)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from hingeline import ChainSSVM, MulticlassSSVM
 from hingeline.report import render_report
 
-VOID = {"meta", "link", "br", "hr", "img", "input"}
+VOID = {"wbr", "meta", "link", "br", "hr", "img", "input"}
 
 HOSTILE = [
     "<script>document.title='owned'</script>",

@@ -67,6 +67,11 @@ def test_without_a_gap_to_draw(last, text, tmp_path):
     assert [t.get_text() for t in figure.axes[1].texts] == [text]
 
 
+def test_a_figure_shows_itself_in_a_notebook(history):
+    figure = plot_curve(history)
+    assert figure._repr_png_().startswith(PNG)
+
+
 def test_leaves_pyplot_alone(history):
     code = "matplotlib.pyplot"
     before = code in sys.modules
@@ -323,7 +328,9 @@ def drawn(figure):
 
 def test_labels_get_their_colours():
     panels = drawn(plot_segmentation([["sky", "grass"], ["sky", "sky"]], classes=["sky", "grass"]))
-    sky, grass = label_colours(2)
+    sky, grass = label_colours(["sky", "grass"])
+    assert sky.argmax() == 2
+    assert grass.argmax() == 1  # blue and green, whatever their order is
     np.testing.assert_allclose(panels["predicted"][0], [sky, grass])
     np.testing.assert_allclose(panels["predicted"][1], [sky, sky])
 
@@ -342,14 +349,15 @@ def test_superpixels_over_an_image():
     panels = drawn(plot_segmentation(["a", "b", "a"], regions=regions, image=image, opacity=0.25))
     assert list(panels) == ["image", "predicted"]
     np.testing.assert_allclose(panels["image"], 1.0)
-    a, b = label_colours(2)
+    a, b = label_colours("ab")
     expected = 0.25 * np.array([[a, a, b], [a, a, b]]) + 0.75
     np.testing.assert_allclose(panels["predicted"], expected)
 
 
 def test_many_labels_differ():
-    colours = label_colours(30)
+    colours = label_colours(["sea", "water", "Grass", *range(27)])
     assert len({tuple(c) for c in colours.round(3).tolist()}) == 30
+    np.testing.assert_array_equal(label_colours(["cow", "grass"])[1], colours[2])
     assert (colours >= 0).all()
     assert (colours <= 1).all()
 

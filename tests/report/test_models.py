@@ -40,7 +40,8 @@ def test_chain(chain, page_of, rows_of):
     ]
     sentences = root.one("ol", class_="errors").all("div", class_="sentence")
     assert len(sentences) == 3
-    numbers = [int(re.search(r"Number (\d+)", p.text)[1]) for p in root.all("p", class_="which")]
+    which = root.all("p", class_="which")
+    numbers = [int(re.search(r"Number (\d+)", p.text)[1]) - 1 for p in which]  # from 1
     assert [losses[i] for i in numbers] == sorted(losses, reverse=True)[:3]
     first = numbers[0]
     cells = sentences[0].all("span", class_="t")
@@ -123,7 +124,7 @@ def test_flat(flat, page_of, rows_of):
     assert sections == SECTIONS
     assert [row[0] for row in rows_of(root, "Summary")] == ["accuracy"]
     errors = rows_of(root, "Errors")
-    assert ["3", "1", y[3], predicted[3], "text 3"] in errors
+    assert ["4", "1", y[3], predicted[3], "text 3"] in errors  # from 1
     assert len(errors) == min(20, int((predicted != y).sum()))
     assert root.all("table", class_="matrix")  # the confusions, but no transitions
     assert "From label" not in root.text

@@ -75,6 +75,19 @@ def test_an_output_is_the_sum_of_its_stretches() -> None:
             np.testing.assert_allclose(added, expected, atol=1e-12)
 
 
+def test_pieces_are_short_and_one_place_apart() -> None:
+    lengths = [1, 30, 31, 61, 62, 500]
+    whole = parts.whole_examples(compile_chains(0, lengths))
+    start, stop = parts.cut_into_pieces(whole)
+    assert (stop > start).all()
+    assert (stop - start).max() == parts.FIRST_LENGTH
+    placed, _ = parts.place_parts(whole, start, stop)
+    np.testing.assert_array_equal(start[placed.first[:-1]], whole.start)
+    np.testing.assert_array_equal(stop[placed.first[1:] - 1], whole.stop)
+    inside = placed.owner[1:] == placed.owner[:-1]
+    np.testing.assert_array_equal(start[1:] - stop[:-1], inside)
+
+
 def rebuilt(solver: Any) -> tuple[Any, float]:
     """Weights and linear part of the dual from the planes as they are."""
     w = np.zeros_like(solver.w)
@@ -116,7 +129,8 @@ def test_regrouping_changes_neither_weights_nor_dual(C: float, monkeypatch: Any)
         counts["kept"] += len(set.intersection(*ranges))
 
     monkeypatch.setattr(SDMInParts, "make_room", watch)
-    monkeypatch.setattr(parts, "LONGEST_AT_FIRST", 4)
+    monkeypatch.setattr(parts, "FIRST_LENGTH", 4)
+    monkeypatch.setattr(parts, "FIRST_PASSES", 2)
     with Workers(1, compiled.scratch_size) as workers:
         solver = SDMInParts(compiled, form, workers, 0, {})
         for _ in range(12):
@@ -147,7 +161,7 @@ def test_the_optimum_is_that_of_a_quadratic_program(
     C: float, costs: Any, boundary: bool, cut: int, monkeypatch: Any
 ) -> None:
     """Cutting what is found in the first passes holds nothing up for good."""
-    monkeypatch.setattr(parts, "LONGEST_AT_FIRST", cut)
+    monkeypatch.setattr(parts, "FIRST_LENGTH", cut)
     X, Y = make_chains(3, [6, 1, 5, 6, 2, 6])
     weights = np.array([1.0, 0.5, 2.0, 0.0, 1.0, 0.3])
     problem = EnumeratedProblem.from_chains(X, Y, L, boundary=boundary, costs=costs)

@@ -189,7 +189,7 @@ def test_blocks_are_visited_across_examples(monkeypatch: pytest.MonkeyPatch) -> 
         orders.append(units.owners[order])
         return pass_units(problem, dual, units, order, *others)
 
-    monkeypatch.setattr("hingeline.solvers.relaxed.soft.pass_units", note)
+    monkeypatch.setattr("hingeline.solvers.relaxed.passes.pass_units", note)
     solver.sweep()
     assert len(orders) == 4
     assert len(orders[0]) == solver.blocks.n  # all are visited in the first pass
@@ -449,7 +449,7 @@ def test_the_first_pass_visits_variables_first(monkeypatch: pytest.MonkeyPatch) 
         orders.append(units.starts[order] - dual.blocks.block_at[units.owners[order]] >= 4)
         return pass_units(problem, dual, units, order, *others)
 
-    monkeypatch.setattr("hingeline.solvers.relaxed.soft.pass_units", note)
+    monkeypatch.setattr("hingeline.solvers.relaxed.passes.pass_units", note)
     solver.sweep()
     assert (np.diff(orders[0].astype(int)) >= 0).all()
     assert (np.diff(orders[1].astype(int)) < 0).any()

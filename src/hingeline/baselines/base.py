@@ -19,12 +19,12 @@ from hingeline.semisupervised.starting import PartlyLabelled
 class BaselineRound(NamedTuple):
     """One round of labelling and learning; the first is the supervised solution."""
 
-    objective: float  # what the method minimises, nan where it minimises nothing
-    penalty: float  # of the labels, or expected labels, learned from; nan in the first round
-    changed: float  # share of unlabelled tokens whose label is new; nan in the first round
-    temperature: float  # nan where there is none
-    dev_score: float  # nan without development data
-    time: float  # seconds
+    objective: float = math.nan  # what the method minimises, nan where it minimises nothing
+    penalty: float = math.nan  # of the (expected) labels learned from; nan in the first round
+    changed: float = math.nan  # share of unlabelled tokens whose label is new; likewise
+    temperature: float = math.nan  # nan where there is none
+    dev_score: float = math.nan  # nan without development data
+    time: float = 0.0  # seconds
 
 
 @dataclass
@@ -38,23 +38,16 @@ class Rounds:
     labels: list[Array] = field(default_factory=list)
     _last: float = field(default_factory=time.perf_counter)
 
-    def add(
-        self,
-        result: Result,
-        labels: Array,
-        *,
-        objective: float = math.nan,
-        penalty: float = math.nan,
-        temperature: float = math.nan,
-    ) -> float:
-        """Note a round and return the share of labels that changed."""
+    def add(self, result: Result, labels: Array, **found: float) -> float:
+        """Note a round and what was found in it; the share of labels that changed."""
         changed = float(np.mean(labels != self.labels[-1])) if self.labels else math.nan
         seconds = time.perf_counter() - self._last
         score = math.nan
         if self.dev is not None:
             self.model.weights_ = result.weights
             score = float(self.model.score(*self.dev))
-        self.rows.append(BaselineRound(objective, penalty, changed, temperature, score, seconds))
+        row = BaselineRound(changed=changed, dev_score=score, time=seconds, **found)
+        self.rows.append(row)
         self.results.append(result)
         self.labels.append(labels)
         self._last = time.perf_counter()

@@ -95,7 +95,7 @@ class PosteriorRegularization(Baseline):
     def _run(
         self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
     ) -> None:
-        task = _Task(self, data, penalties, workers)
+        task = _Task(data, penalties, workers, int(self.max_passes))
         self.left_out_ = task.relaxation.left_out
         result = minimise_log_loss(task.labelled, task.weights, task.observed, **task.limits)
         soft: SoftLabels | None = None
@@ -143,11 +143,7 @@ class _Task:
     """Both halves of an alternation: distributions for weights, and weights for distributions."""
 
     def __init__(
-        self,
-        baseline: PosteriorRegularization,
-        data: PartlyLabelled,
-        penalties: Penalties,
-        workers: Workers,
+        self, data: PartlyLabelled, penalties: Penalties, workers: Workers, max_passes: int
     ) -> None:
         model = data.model
         labelled = data.make_problem(0, data.first)
@@ -159,8 +155,7 @@ class _Task:
         self.observed = observed_features(labelled, self.weights)
         self.relaxation = Relaxation(penalties.compiled, self.unlabelled.problem.stride)
         self.limits: Any = {"tol": float(model.tol), "max_iter": int(model.max_iter)}
-        passes = int(baseline.max_passes)
-        self._project = partial(project, self.unlabelled, self.relaxation, max_passes=passes)
+        self._project = partial(project, self.unlabelled, self.relaxation, max_passes=max_passes)
 
     def project(self, w: Array, temperature: float, before: SoftLabels | None) -> SoftLabels:
         return self._project(w, temperature, start=None if before is None else before.multipliers)

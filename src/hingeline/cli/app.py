@@ -22,15 +22,15 @@ from hingeline import __version__
 
 #: In the order of a first hour.
 COMMANDS = (
-    *("train", "predict", "evaluate", "report", "explain", "info", "demo", "update", "semi"),
-    *("check", "convert", "import", "warm-up"),
+    *("train", "predict", "evaluate", "report", "explain", "serve", "info", "demo"),
+    *("update", "semi", "check", "convert", "import", "warm-up"),
 )
 #: Options in groups, for commands with many; others stand first.
 _PANELS = {
     "The file": "format columns use label",
-    "Features": "template min_count hash_bits",
+    "Features": "template min_count hash_bits scale",
     "What is learnt": "C grid nu slack loss rescale violators scheme edges",
-    "When training ends": "tol max_iter max_time dev patience",
+    "When training ends": "tol max_iter max_time dev patience cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume n_jobs seed",
     "The model file": "keep_state dtype sparse",
 }
@@ -191,6 +191,10 @@ Label = Annotated[str | None, Option(
     show_default="the last; upos in CoNLL-U",
 )]
 Template = Annotated[Path | None, Option(help="A file of feature templates (CRF++ or Wapiti).")]
+Scale = Annotated[bool | None, Option(
+    "--scale/--no-scale", help="Bring the columns of a table to similar sizes.",
+    show_default="for dense tables and images",
+)]
 MinCount = Annotated[int | None, Option(
     help="Leave out features that occur less often; 2 is faster and often a little worse.",
     min=1, show_default="1",

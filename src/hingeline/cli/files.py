@@ -1,10 +1,11 @@
 """Models, and files as models see them: inputs, labels, and what writes predictions back."""
 
 import hashlib
+import io
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os.path import isfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,13 +15,13 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array, require
 from hingeline.cli.app import blame, split_names
+from hingeline.data.conll import WORD_NAMES, header_of, plain_name
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
-from hingeline.data.text import open_text
-from hingeline.features.tables import SparseSequences, TokenTable
+from hingeline.data.text import ParseError, TextSource, open_text
+from hingeline.features.tables import SparseSequences, TokenTable, default_names
 from hingeline.report.words import count_of
 
-#: Formats by what they hold.
-WORDS = ("conll", "conllu")
+WORDS = ("conll", "conllu", "csv", "jsonl")  # Formats by what they hold.
 NAMED = (*WORDS, "crfsuite")
 SEQUENCES = (*NAMED, "svmhmm", "letters")
 ROWS = ("svmlight", "idx")
@@ -31,9 +32,8 @@ _NUMBERED = ("svmhmm", "svmlight", "multilabel")
 _KINDS = {"flat": "rows", "multilabel": "rows with sets of labels", "tokens": "columns of words"}
 #: Options that some formats have no use for, and those that have one.
 _OPTIONS = {
-    **dict.fromkeys(
-        ("columns", "use", "template", "hash_bits", "unlabelled", "constraints"), WORDS
-    ),
+    "columns": ("conll",),
+    **dict.fromkeys(("use", "template", "hash_bits", "unlabelled", "constraints"), WORDS),
     "label": (*WORDS, "arff"),
     "min_count": NAMED,
     **dict.fromkeys(("scheme", "margin", "nbest"), SEQUENCES),
@@ -42,6 +42,14 @@ _OPTIONS = {
         (*SEQUENCES, *ROWS),
     ),
     "edges": SETS,
+    "scale": (*ROWS, *SETS),
+}
+_QUERY = re.compile(rb"\bqid:[0-9]+")
+#: Formats that can be read in pieces, and whether one may end between two lines.
+_ENDS: dict[str, Callable[[bytes, bytes], bool]] = {
+    **dict.fromkeys((*NAMED, "csv"), lambda a, b: not a.strip()),
+    **dict.fromkeys(("jsonl", "text", "svmlight", "multilabel"), lambda a, b: True),
+    "svmhmm": lambda a, b: len({*_QUERY.findall(a)[:1], *_QUERY.findall(b)[:1]}) == 2,
 }
 #: Indicators of labels are dense: more labels than this are taken for a mistake in the file.
 _MAX_LABELS = 100_000
@@ -94,6 +102,9 @@ class Samples:
     y: Any  # None where the file has no labels
     layout: Layout
     source: Any  # the table or document as it was read
+    format: str = ""  # of the file, of which these may be a piece
+    content: bytes = b""  # of a piece
+    header: bytes = b""  # the line of the file that names the columns
 
     @property
     def n_sequences(self) -> int:
@@ -192,13 +203,84 @@ def free_name(name: str, taken: Collection[str]) -> str:
     return name
 
 
+class File(NamedTuple):
+    """A file whose format is known."""
+
+    path: str
+    source: Any  # what readers take: a pipe cannot be opened twice
+    format: Format
+
+
 def read_for(model: Any, path: Path, file: str, format: str, grow: bool = False) -> Samples:
     """A file for a model that was loaded from ``path``; ``grow`` as for :func:`read_like`."""
+    layout, width, opened = _open_for(model, path, file, format)
+    return read_like(opened, layout, width, grow=grow)
+
+
+def _open_for(model: Any, path: Path, file: str, format: str) -> tuple[Layout, int | None, File]:
+    """The layout of a model's files, the number of its features, and a file for it."""
     layout = layout_of(model, path)
     if format == "auto" and "layout" not in getattr(model, "metadata_", {}) and isfile(file):
         format = detect_format(file)  # the model was saved in Python: the file must tell
-    width = None if getattr(model, "encoder_", None) is not None else int(model.n_features_in_)
-    return read_like(file, layout, width, format, grow)
+    named = getattr(model, "encoder_", None) is not None
+    return layout, None if named else int(model.n_features_in_), open_like(file, layout, format)
+
+
+def open_like(path: str, layout: Layout, format: str = "auto") -> File:
+    """Open a file for a model; words may come in another format than those of training."""
+    source = open_once(path)
+    if format == "auto":
+        format = layout.format
+        if layout.kind == "tokens":
+            with suppress(ParseError):
+                found = detect_format(source)
+                format = found if found in WORDS else format
+    return File(path, source, find_format(format))
+
+
+def read_pieces(model: Any, path: Path, file: str, format: str) -> Iterator[Samples]:
+    """A file for a model, some sentences or rows at a time where the format allows that."""
+    layout, width, opened = _open_for(model, path, file, format)
+    name = opened.format.name
+    numbers = name in _NUMBERED and layout.zero_based is None  # the whole file must tell
+    if name not in _ENDS or numbers:
+        yield read_like(opened, layout, width)
+        return
+    header, ends, seen = b"", _ENDS[name], False
+    held: list[Samples] = []  # of comments, as long as nothing else was seen
+    with open_text(opened.source) as text:
+        head = text.peek(2**16).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        if name == "conll":
+            header = header_of(head)
+        elif name == "csv":
+            header = next(filter(bytes.strip, head), b"").rstrip()
+            ends = _csv_ends(header.decode(errors="replace"))
+        for number, raw in text.pieces(ends):
+            begins = number == 1 or not header
+            whole = raw if begins else header + b"\n" + raw
+            part = TextSource(io.BytesIO(whole), text.name, first=number - (not begins))
+            samples = read_like(opened._replace(source=part), layout, width, empty=True)
+            seen = seen or samples.n_sequences > 0
+            held.append(replace(samples, format=name, content=raw, header=header))
+            if seen:
+                yield from held
+                held = []
+    require(seen, f"{file} is empty: there is nothing to read.")
+
+
+def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
+    """Where sentences of a table with a header end."""
+    from hingeline.data.records import delimiter_of, sentence_column, split_row
+
+    sign = delimiter_of(header)
+    at = sentence_column(split_row(header, sign))
+
+    def key(line: bytes) -> str:
+        with suppress(ValueError, IndexError):
+            return split_row(line.decode(), sign)[at or 0]
+        return ""
+
+    return _ENDS["csv"] if at is None else lambda a, b: key(b) not in ("", key(a))
 
 
 def require_labels(samples: Samples, file: str, purpose: str = "compare with") -> Samples:
@@ -206,14 +288,6 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     if samples.y is None:
         raise ValueError(f"{file} has no labels to {purpose}.")
     return samples
-
-
-class File(NamedTuple):
-    """A file whose format is known."""
-
-    path: str
-    source: Any  # what readers take: a pipe cannot be opened twice
-    format: Format
 
 
 def open_file(path: str, format: str) -> File:
@@ -246,7 +320,7 @@ def read_training(
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"--columns: {', '.join(names)} has a name twice: give each its own.")
     labels = int(label) if label and re.fullmatch("-?[0-9]{1,9}", label) else label
-    data = _read(file, names=names, zero_based=True, labels=labels)
+    data = _read(file, False, names=names, zero_based=True, labels=labels)
     if found.kind == "tokens":
         return _tokens_to_train(path, name, data, split_names(use), label)
     layout = Layout(name, found.kind)
@@ -289,18 +363,18 @@ def _tokens_to_train(
 
 
 def read_like(
-    path: str, layout: Layout, width: int | None, format: str = "auto", grow: bool = False
+    file: File, layout: Layout, width: int | None, grow: bool = False, empty: bool = False
 ) -> Samples:
     """A file for a trained model: laid out as in training, with or without labels.
 
     ``width`` is the number of the model's features, None where it encodes named ones by itself;
-    ``grow`` keeps features beyond those.
+    ``grow`` keeps features beyond those; ``empty``: it may hold nothing.
     """
-    file = open_file(path, layout.format if format == "auto" else format)
     found = file.format
+    path = file.path
     by_name = found.name == layout.format == "arff"  # the model knows which attributes are labels
     based = None if layout.zero_based is None else True
-    data = _read(file, zero_based=based, labels=[] if by_name else None)
+    data = _read(file, empty, zero_based=based, labels=[] if by_name else None)
     if found.kind != layout.kind:
         holds, takes = (_KINDS.get(kind, kind) for kind in (found.kind, layout.kind))
         what = f"{path} holds {holds} ({found.name})"
@@ -328,8 +402,10 @@ def read_like(
 
 def read_held_out(path: str | None, layout: Layout, width: int | None) -> Samples | None:
     """The file of ``--dev``, which must have labels; None where none is named."""
-    found = None if path is None else read_like(path, layout, width)
-    return found and require_labels(found, f"--dev: {path}")
+    if path is None:
+        return None
+    found = read_like(open_like(path, layout), layout, width)
+    return require_labels(found, f"--dev: {path}")
 
 
 def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
@@ -339,15 +415,24 @@ def _tokens_like(path: str, format: str, data: Any, layout: Layout) -> Samples:
             inputs = table.select(layout.columns)
         y = None if _is_blank(table, label, format) else table.sentences(label)
         return Samples(inputs, y, layout, data)
-    names = _column_names(path, len(data.names), layout)
+    names = _column_names(path, list(data.names), layout)
     table = TokenTable(tuple(names), data.codes, data.values, data.offsets)
     y = table.sentences(layout.label) if layout.label in names else None
     return Samples(table.select(layout.columns), y, layout, data)
 
 
-def _column_names(path: str, width: int, layout: Layout) -> list[str]:
-    """What the columns of a file for a model are, from their number."""
-    inputs = layout.columns
+def _column_names(path: str, own: list[str], layout: Layout) -> list[str]:
+    """What the columns of a file for a model are: by their names if both have any, or number."""
+    inputs, width = layout.columns, len(own)
+    if own != [*default_names(width)] and not {*inputs} <= {*default_names(1000)}:
+        known = {name.lower(): name for name in (*inputs, layout.label)}
+        names = [known.get(name.lower(), name) for name in own]
+        if len(inputs) == 1 and inputs[0] not in names:
+            names = [inputs[0] if plain_name(name) in WORD_NAMES else name for name in names]
+        for name in inputs:
+            what = f"{path} has no column {name}, which the model was trained on"
+            require(name in names, f"{what}: it has {', '.join(own)}.")
+        return names
     every = layout.names or [*inputs, layout.label]
     unlabelled = [name for name in every if name != layout.label]
     for names in (every, unlabelled, inputs, [*inputs, layout.label]):
@@ -366,8 +451,8 @@ def _is_blank(table: TokenTable, label: str, format: str) -> bool:
     return format == "conllu" and table.values[table.position(label)] == ["_"]
 
 
-def _read(file: File, **options: Any) -> Any:
-    """The data of a file, all of a CoNLL-U document; a file without any is refused."""
+def _read(file: File, empty: bool, **options: Any) -> Any:
+    """The data of a file, all of a CoNLL-U document; one without any may be ``empty``."""
     path, source, found = file
     if found.name == "conllu":
         from hingeline.data.conllu import read_conllu
@@ -378,7 +463,7 @@ def _read(file: File, **options: Any) -> Any:
         known = {k: v for k, v in options.items() if k in found.options and found.name != "idx"}
         data = read_any(source, found.name, **known)[1]
         inputs = data if found.kind in ("tokens", "trees") else data[0]
-    require(_length(inputs) != 0, f"{path} is empty: there is nothing to read.")
+    require(empty or _length(inputs) != 0, f"{path} is empty: there is nothing to read.")
     return data
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from itertools import islice
-from typing import Annotated, Any
+from contextlib import ExitStack
+from typing import IO, Annotated, Any
 
 import typer
 from typer import Option
@@ -20,6 +20,9 @@ def predict(
     data: app.Input = "-",
     output: Annotated[str, Option("--output", "-o", help="File; - is the standard output.")] = "-",
     format: app.KnownFormat = "auto",
+    raw: Annotated[
+        bool, Option("--raw", help="The input is running text, one sentence a line.")
+    ] = False,
     margin: Annotated[bool, Option("--margin", help="Add the lead over the next label.")] = False,
     nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,
@@ -27,101 +30,127 @@ def predict(
 ) -> None:
     """Predict labels and write the input with one more column.
 
-    CoNLL columns get the predicted label as a last column; in CoNLL-U the label's own column is
-    replaced. Other formats give one label per line, with an empty line after each sequence. Models
-    of sets of labels give the set of each row, its names separated by commas.
+    CoNLL columns and CSV get the predicted label as a last column, JSON lines as one more list; in
+    CoNLL-U the label's own column is replaced. All else comes back byte for byte, piece by piece,
+    so that the file may be longer than memory. Other formats give one label per line, with an
+    empty line after each sequence. Models of sets of labels give the set of each row, its names
+    separated by commas. Words of --raw text are written with their labels, a line each.
 
     With --constraints, the labels have the highest score minus the penalty of broken rules.
     """
-    import numpy as np
-
     from hingeline.data.text import atomic_text
 
     estimator = hingeline.load(model)
     estimator.set_params(n_jobs=n_jobs)
-    samples = files.read_for(estimator, model, data, format)
-    files.check_options(given(context), samples.layout.format)
+    layout = files.layout_of(estimator, model)
+    files.check_options(given(context), layout.format)
     if margin + (nbest > 1) + (constraints is not None) > 1:
         raise ValueError("--margin, --nbest and --constraints exclude each other: use one.")
-    if margin and hasattr(samples.source, "table"):
-        raise ValueError("--margin adds a column, and CoNLL-U has no room for one.")
-    found: Any
-    leads = None
-    if constraints is not None:
-        from hingeline.cli.check import constraints_for, predict_under
+    if raw:
+        trained = ", ".join(layout.columns) or f"{layout.format} files"
+        what = f"--raw gives words only, but the model was trained on {trained}"
+        one = layout.kind == "tokens" and len(layout.columns) == 1
+        files.require(one, f"{what}: train one with --use word.")
+        format = "text"
+    known: list[Any] = []
+    written = 0
+    with ExitStack() as stack:
+        with blame("--output"):
+            out = stack.enter_context(atomic_text(output))
+        for samples in files.read_pieces(estimator, model, data, format):
+            if margin and hasattr(samples.source, "table"):
+                raise ValueError("--margin adds a column, and CoNLL-U has no room for one.")
+            if constraints is not None and not known:
+                from hingeline.cli.check import constraints_for
 
-        # Shares of labels do not count in prediction: any labels will do for them.
-        known = constraints_for(estimator, samples, constraints, [estimator.classes_.tolist()])
-    with blame(data):
-        if samples.layout.format in files.SETS:
-            found = files.predict_sets(estimator, samples.X)
-        elif nbest > 1:
-            found = estimator.predict_nbest(samples.X, nbest)
-        elif constraints is not None:
-            found = predict_under(estimator, samples, known)
-        else:
-            found = estimator.predict(samples.X)
-            leads = _leads(estimator, samples.X, found) if margin else None
-    with blame("--output"):
-        if samples.layout.format in files.SETS:  # an empty line for the empty set
-            names = samples.layout.labels
-            with atomic_text(output) as file:
-                rows = ([names[k] for k in np.flatnonzero(row)] for row in found)
-                csv.writer(file, lineterminator="\n").writerows(rows)
-        elif nbest > 1:
-            _write_nbest(output, samples, found)
-        else:
-            _write(output, samples, found, leads)
+                # Shares of labels do not count in prediction: any labels will do for them.
+                y = [estimator.classes_.tolist()]
+                known = constraints_for(estimator, samples, constraints, y)
+            with blame(data):
+                found, leads = _predict(estimator, samples, margin, nbest, known)
+            with blame("--output"):
+                if nbest > 1:
+                    _write_nbest(out, samples, found, written)
+                else:
+                    _write(out, samples, found, leads)
+            written += samples.n_sequences
 
 
-def _leads(estimator: Any, X: Any, labels: Any) -> list[Any]:
-    """How far each label is ahead of the next best one."""
+def _predict(
+    estimator: Any, samples: files.Samples, margin: bool, nbest: int, known: list[Any]
+) -> tuple[Any, Any]:
+    """Labels, and how far each is ahead of the next best one."""
     import numpy as np
 
+    if samples.n_sequences == 0:  # a piece may hold comments only
+        return np.empty(0) if samples.layout.kind == "flat" else [], None
+    if samples.layout.format in files.SETS:
+        return files.predict_sets(estimator, samples.X), None
+    if nbest > 1:
+        return estimator.predict_nbest(samples.X, nbest), None
+    if known:
+        from hingeline.cli.check import predict_under
+
+        return predict_under(estimator, samples, known), None
+    labels = estimator.predict(samples.X)
+    if not margin:
+        return labels, None
     index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
-    return [
+    return labels, [
         scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
-        for part, scores in zip(labels, estimator.decision_function(X), strict=True)
+        for part, scores in zip(labels, estimator.decision_function(samples.X), strict=True)
     ]
 
 
-def _write(output: str, samples: files.Samples, labels: Any, leads: Any) -> None:
-    from hingeline.data.text import atomic_text
-    from hingeline.features.tables import TokenTable
-
-    source, flat = samples.source, samples.layout.kind == "flat"
-    parts = [labels] if flat else labels
-    columns = {"predicted": [str(label) for part in parts for label in part.tolist()]}
+def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any) -> None:
+    source, content = samples.source, samples.content
+    if samples.format not in files.WORDS:
+        words = [samples.X.sentences(0)] if samples.format == "text" else []
+        margins = [] if leads is None else [[[f"{v:.4f}" for v in part] for part in leads]]
+        write_labels(out, samples.layout, *words, labels, *margins)
+        return
+    parts = {"predicted": [[str(label) for label in part] for part in labels]}
     if leads is not None:
-        columns["margin"] = [f"{value:.4f}" for part in leads for value in part.tolist()]
-    if isinstance(source, TokenTable):
-        from hingeline.data.conll import write_conll
+        parts["margin"] = [[f"{value:.4f}" for value in part] for part in leads]
+    columns = [[value for part in column for value in part] for column in parts.values()]
+    names = [files.free_name(name, getattr(source, "names", ())) for name in parts]
+    if samples.format == "conll":
+        from hingeline.data.conll import add_columns
 
-        for name, values in columns.items():
-            source = source.with_column(files.free_name(name, source.names), values)
-        write_conll(output, source)
-    elif hasattr(source, "table"):
+        out.write(add_columns(content, columns, names).decode())
+    elif samples.format == "csv":
+        from hingeline.data.records import add_fields
+
+        out.write(add_fields(content, columns, names, samples.header).decode())
+    elif samples.format == "jsonl":
+        from hingeline.data.records import add_lists
+
+        out.write(add_lists(content, dict(zip(names, parts.values(), strict=True))).decode())
+    else:
         from hingeline.data.conllu import write_conllu
 
-        write_conllu(output, source.with_column(samples.layout.label, columns["predicted"]))
-    else:
-        rows = zip(*columns.values(), strict=True)
-        with atomic_text(output) as file:
-            for part in parts:
-                file.writelines("\t".join(row) + "\n" for row in islice(rows, len(part)))
-                file.write("" if flat else "\n")
+        write_conllu(out, source.with_column(samples.layout.label, columns[0]))
 
 
-def _write_nbest(output: str, samples: files.Samples, found: list[Any]) -> None:
+def write_labels(out: IO[str], layout: files.Layout, *columns: Any) -> None:
+    """Labels in columns, an empty line after each sequence; sets as names between commas."""
+    if layout.kind == "multilabel":  # an empty line for the empty set
+        rows = ([layout.labels[k] for k in row.nonzero()[0]] for row in columns[0])
+        csv.writer(out, lineterminator="\n").writerows(rows)
+        return
+    flat = layout.kind == "flat"
+    for parts in zip(*([column] if flat else column for column in columns), strict=True):
+        out.writelines("\t".join(map(str, row)) + "\n" for row in zip(*parts, strict=True))
+        out.write("" if flat else "\n")
+
+
+def _write_nbest(out: IO[str], samples: files.Samples, found: list[Any], before: int) -> None:
     """Labellings one after the other, each under a line with its sequence, rank and score."""
-    from hingeline.data.text import atomic_text
-
     words = samples.X.sentences(0) if samples.layout.kind == "tokens" else None
-    with atomic_text(output) as file:
-        for i, paths in enumerate(found):
-            for rank, (labels, score) in enumerate(paths, start=1):
-                file.write(f"# sequence {i + 1} rank {rank} score {score:.6f}\n")
-                tokens = words[i] if words is not None else [""] * len(labels)
-                for token, label in zip(tokens, labels.tolist(), strict=True):
-                    file.write(f"{token}\t{label}\n" if token else f"{label}\n")
-                file.write("\n")
+    for i, paths in enumerate(found):
+        for rank, (labels, score) in enumerate(paths, start=1):
+            out.write(f"# sequence {before + i + 1} rank {rank} score {score:.6f}\n")
+            tokens = words[i] if words is not None else [""] * len(labels)
+            for token, label in zip(tokens, labels.tolist(), strict=True):
+                out.write(f"{token}\t{label}\n" if token else f"{label}\n")
+            out.write("\n")

@@ -248,7 +248,7 @@ def print_result(result: dict[str, Any], as_json: bool) -> None:
         typer.echo(f"{result['model']}: {balance}, {_bound_text(result)}; {seconds}; {size}")
         if reason.startswith(("max_iter", "max_time")) and "C_u" not in result:
             remedies = "raise --max-iter or --max-time, lower -C, or scale the features"
-            typer.echo(f"The gap was not reached: {remedies} to similar sizes.", err=True)
+            typer.echo(f"The gap was not reached: {remedies} (--scale, for tables).", err=True)
     if reason == "interrupted":
         raise typer.Exit(INTERRUPTED)
 

@@ -36,7 +36,9 @@ def report(
         )
     known: dict[str, Any] = {}
     metadata = getattr(estimator, "metadata_", {})
-    sources = [file for file in metadata.get("data", []) if file.get("sha256")]  # no pipes
+    learnt = enumerate(metadata.get("data", []), start=1)
+    sources = {f"training {k}".removesuffix(" 1"): file for k, file in learnt}
+    sources["held out"] = metadata.get("dev")
     if test is not None:
         samples = files.require_labels(files.read_for(estimator, model, test, format), test)
         with blame(test):
@@ -44,9 +46,10 @@ def report(
         known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
         if samples.layout.kind == "tokens":
             known["tokens"] = samples.X.sentences(0)
-        sources.append(files.source_of(test))
+        sources["test"] = files.source_of(test)
     path = output or model.with_suffix(".html")
-    known |= {"command": metadata.get("command"), "data": sources, "title": model.name}
+    data = {k: v for k, v in sources.items() if isinstance(v, dict) and v.get("sha256")}  # no pipes
+    known |= {"command": metadata.get("command"), "data": data, "title": model.name}
     try:
         with blame("--output"):
             write_report(path, estimator, **known)

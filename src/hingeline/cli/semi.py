@@ -100,7 +100,8 @@ def semi(
         with blame("--template"):  # before the work begins
             clone(base.features).fit(samples.X[:1])
         progress.say(f"{data}: {samples.size_text()} ({file.format.name})")
-        others = [files.read_like(name, samples.layout, None) for name in unlabelled]
+        layout = samples.layout
+        others = [files.read_like(files.open_like(n, layout), layout, None) for n in unlabelled]
         for name, other in zip(unlabelled, others, strict=True):
             note = "unlabelled" if other.y is None else "its labels are not read"
             progress.say(f"{name}: {other.size_text()} ({note})")
@@ -110,7 +111,7 @@ def semi(
         if constraints is not None:
             known, unknown = read_constraints(constraints, samples.y, counts, data, progress.say)
             progress.say(f"{constraints}: {count_of(len(known), 'constraint')}")
-        held_out = files.read_held_out(dev, samples.layout, None)
+        held_out = files.read_held_out(dev, layout, None)
         clock.stop("read")
         estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
         words = _stack([samples, *others])
@@ -134,8 +135,9 @@ def semi(
         "select": rule,
     }
     options = {"dtype": dtype, "sparse": sparse}
-    options["metadata"] = {**metadata, "label_counts": dict(counts)}
-    written = write_model(model, estimator, clock, samples.layout, [data, *unlabelled], **options)
+    more = {"label_counts": dict(counts)} | ({"dev": files.source_of(dev)} if dev else {})
+    options["metadata"] = metadata | more
+    written = write_model(model, estimator, clock, layout, [data, *unlabelled], **options)
     found = estimator.base_
     interrupted = estimator.stop_reason_ == "interrupted"
     print_result(

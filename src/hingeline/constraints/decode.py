@@ -15,6 +15,7 @@ import numpy as np
 
 from hingeline._checks import positive, require
 from hingeline._jit import helper, kernel
+from hingeline._simd import copy
 from hingeline.constraints.base import Constraint, InstanceConstraint
 from hingeline.constraints.penalties import Penalties, SwitchEvaluator, as_constraints
 from hingeline.constraints.switches import Array, CompiledConstraints
@@ -26,11 +27,7 @@ Floors = tuple[Array, Array]
 
 
 def search_by_beam(
-    compiled: CompiledConstraints,
-    scores: Array,
-    transitions: Array,
-    labels: Array,
-    widest: int | None,
+    compiled: CompiledConstraints, scores: Array, moves: Array, labels: Array, widest: int | None
 ) -> Array:
     """The best labels among at most ``widest`` hypotheses kept at each position (None: any number).
 
@@ -50,7 +47,7 @@ def search_by_beam(
     segments_matter = by_segments.any(1) | compiled.repeat_member.any(0)
     others = np.ones(len(by_tokens) + 2 * len(compiled.order), dtype=bool)  # runs and orders
     matters = np.concatenate([by_tokens.any(1), segments_matter, others])
-    search = partial(_run_beam, compiled, floors, matters, scores, transitions, labels)
+    search = partial(_run_beam, compiled, floors, matters, scores, moves, labels)
     gaps = np.zeros(len(compiled.offsets) - 1)
     for i in np.flatnonzero(np.diff(compiled.offsets)).tolist():
         most = np.inf if widest is None else widest
@@ -139,8 +136,8 @@ def _run_beam(
             kept[t, found] = k
             found += 1
         now, new = new, now
-        value[:found] = new_value[:found]
-        last[:found] = kept[t, :found]
+        copy(new_value, value[:found])
+        copy(kept[t], last[:found])
         count = found
     best = 0
     top = -np.inf
@@ -226,7 +223,7 @@ def constrained_decode(
     token: Any = None,
     unknown: str = "warn",
 ) -> Array:
-    """Label sequences under constraints.
+    """Label sequences under constraints: for each of all tokens a number into ``classes``.
 
     The instance constraints count; corpus constraints are left out, so that the labels of a
     sequence do not depend on the sequences beside it.
@@ -244,12 +241,7 @@ def constrained_decode(
         Hypotheses that the beam keeps at most; it starts with few and widens until the labels
         are proven best. None: it widens as long as that takes. Python predicates are heeded by
         hill climbing from the beam's labels, without a proof.
-    token, unknown
-        As for :class:`Penalties`.
-
-    Returns
-    -------
-    int32 ndarray of shape (tokens,), numbers into ``classes``
+    token, unknown : as for :class:`Penalties`
     """
     if beam is not None:
         positive("beam", beam, integer=True)

@@ -32,18 +32,10 @@ MOST_BLOCKS = 40  # Values of the jackknife, at most.
 def learn_constraints(
     constraints: Iterable[Constraint], X: Sequence[Sequence[Any]], Y: Sequence[Sequence[Any]]
 ) -> list[Constraint]:
-    """The same constraints with weights and bounds that labelled sequences suggest.
+    """The same constraints with weights and bounds that sequences of words and labels suggest.
 
-    Parameters
-    ----------
-    constraints : iterable of Constraint; hard ones stay as they are
-    X, Y : sequences of words, and their labels
-
-    Returns
-    -------
-    list of Constraint
-        Constraints on one sequence have another ``weight``, those on all sequences other bounds,
-        too, and are absent where fewer than three sequences are labelled.
+    Constraints on one sequence get another ``weight``, those on all sequences other bounds, too,
+    and are absent where fewer than three sequences are labelled; hard ones stay as they are.
     """
     found: list[Constraint] = []
     for rule in constraints:

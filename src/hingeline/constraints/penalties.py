@@ -1,7 +1,6 @@
 """The penalty of a labelling: constraints as flat arrays, label switches from Python, reports."""
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from hingeline._checks import Array, one_of, require
 from hingeline._jit import kernel
 from hingeline.constraints import base, rules, switches
 from hingeline.constraints.switches import CompiledConstraints, State
-from hingeline.core.loop import outside
+from hingeline.core.loop import warn
 
 
 def as_constraints(constraints: Any) -> list[base.Constraint]:
@@ -254,7 +253,7 @@ class Penalties:
             )
             if unknown == "error":
                 raise ValueError(text)
-            warnings.warn(text, UserWarning, stacklevel=outside())
+            warn(text)
         self.compiled = builder.finish()
 
     def state(self, labels: Array) -> State:

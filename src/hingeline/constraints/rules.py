@@ -405,12 +405,8 @@ class Share(base.CorpusConstraint):
     def from_labels(cls, y: Iterable[Any], *, slack: float = 0.0, **common: Any) -> list[Share]:
         """One constraint per label: its share in labelled sequences.
 
-        Parameters
-        ----------
-        y : iterable of label sequences; what is None (unlabelled) is left out
-        slack : float; how far shares may lie on either side, 0 asks for equality
-        **common
-            ``weight``, ``penalty``, ``hard`` or ``scale`` of all of them.
+        Sequences that are None (unlabelled) are left out. ``slack`` is how far shares may lie on
+        either side; ``common`` are ``weight``, ``penalty``, ``hard`` or ``scale`` of all of them.
         """
         known = (a for labels in y if labels is not None for a in labels)
         counts = Counter(a.item() if hasattr(a, "item") else a for a in known)

@@ -447,7 +447,11 @@ def outside() -> int:
     return level
 
 
+def warn(text: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn, and name the line of the user's own code that called the library."""
+    warnings.warn(text, kind, stacklevel=outside())
+
+
 def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:
     """Say that a run stopped short of its tolerance; ``rest`` says how far, and the remedy."""
-    text = f"{name} stopped after {passes} passes ({reason}) and {rest}."
-    warnings.warn(text, ConvergenceWarning, stacklevel=outside())
+    warn(f"{name} stopped after {passes} passes ({reason}) and {rest}.", ConvergenceWarning)

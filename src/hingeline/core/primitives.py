@@ -53,7 +53,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +62,6 @@ from hingeline._jit import by_class
 
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
 PADDING = 8
-
 
 PRIMITIVES: list[str] = []
 _IMPLEMENTATIONS: dict[type, dict[str, Callable[..., Any]]] = {}
@@ -206,12 +204,7 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 

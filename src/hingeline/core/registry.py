@@ -95,12 +95,7 @@ class SolverOptions:
 
 
 def option(
-    default: Any,
-    doc: str,
-    *,
-    words: Iterable[str] = (),
-    least: float | None = None,
-    most: float = math.inf,
+    default: Any, doc: str, *, words: Any = (), least: float | None = None, most: float = math.inf
 ) -> Any:
     """A field of a solver's ``Options``: one of ``words``, or a number as the field's type says.
 

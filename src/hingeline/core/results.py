@@ -1,8 +1,10 @@
 """What a run leaves behind: its curve, the state a callback sees, and multipliers to go on from."""
 
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +12,53 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled
+
+
+def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
+    """Rows of a table as lines of text, the columns ``left`` flush left, the others right."""
+    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if k in left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+class Rows(list[Any]):
+    """Named tuples, as a list that shows itself as a table, in a notebook, too."""
+
+    _form, _most = "{:+.4f}", sys.maxsize
+
+    def _cells(self) -> list[list[str]]:
+        """Names of the columns, and the rows; columns that are all NaN, and rows amid many, go."""
+        kept = [k for k in range(len(self[0])) if any(row[k] == row[k] for row in self)]
+        rows = [[self[0]._fields[k] for k in kept]]
+        for row in self:
+            values = [row[k] for k in kept]
+            rows.append([self._form.format(v) if type(v) is float else str(v) for v in values])
+        if len(self) > self._most:
+            rows[1 + self._most // 2 : -self._most // 2] = [["…"] * len(kept)]
+        return rows
+
+    def __repr__(self) -> str:
+        left = [k for k, value in enumerate(self[0]) if isinstance(value, str)] if self else ()
+        return align(self._cells(), left) if self else "[]"
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._cells() if self else [[]]
+        lines = [(f"<th>{escape(cell)}" for cell in head)]
+        lines += [(f"<td>{escape(cell)}" for cell in row) for row in rows]
+        return "<table>" + "".join(f"<tr>{''.join(line)}" for line in lines) + "</table>"
+
+
+class History(Rows):
+    """A training curve: :class:`HistoryRow` by pass, of which some are shown."""
+
+    _form, _most = "{:.6g}", 20
 
 
 class HistoryRow(NamedTuple):

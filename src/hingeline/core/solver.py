@@ -22,22 +22,8 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import (
-    FIRST_CAPACITY,
-    FREE_SLOTS_ONLY,
-    KEEP,
-    WorkingSet,
-    add_planes,
-    check_planes,
-    copy_planes,
-    empty_working_set,
-    fill_gram,
-    find_planes,
-    make_room,
-    move_mass,
-    score_planes,
-    write_planes,
-)
+from hingeline.core import blocks
+from hingeline.core.blocks import WorkingSet
 from hingeline.core.formulations import (
     RESCALINGS,
     Formulation,
@@ -352,7 +338,7 @@ class CertifiedSolver(ABC):
         consider: Callable[[], float],
         both: bool,
         good: float = -math.inf,
-        standing: Callable[[], Any] | None = None,
+        standing: Any = None,
     ) -> float:
         """The lesser primal of the two, or that of the one that led before; ``good`` will do.
 
@@ -442,10 +428,10 @@ class PlaneSolver(CertifiedSolver):
         old = before.planes()
         if not isinstance(old, WorkingSet) or not before.same_planes(compiled, form):
             return None
-        capacity = np.full(compiled.n, FIRST_CAPACITY)
+        capacity = np.full(compiled.n, blocks.FIRST_CAPACITY)
         capacity[: len(old.capacity)] = old.capacity
-        ws = empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
-        copy_planes(old, ws)
+        ws = blocks.empty_working_set(compiled.lengths, capacity, len(old.gram) > 0)
+        blocks.copy_planes(old, ws)
         ws.alpha[:] = carry_over(before.form, form, ws.alpha, capacity)
         ws.drift[:] = 0.0
         ws.stamp[:] = 0
@@ -455,13 +441,13 @@ class PlaneSolver(CertifiedSolver):
         """The planes to start from, with inner products where this solver wants them."""
         gram = self.inner_products
         if start is None:
-            return empty_working_set(self.compiled.lengths, gram=gram)
+            return blocks.empty_working_set(self.compiled.lengths, gram=gram)
         if gram == (len(start.gram) > 0):
             return start
-        ws = empty_working_set(start.length, start.capacity, gram=gram)
-        copy_planes(start, ws)
+        ws = blocks.empty_working_set(start.length, start.capacity, gram=gram)
+        blocks.copy_planes(start, ws)
         if gram:
-            fill = self.compiled.bind(fill_gram)
+            fill = self.compiled.bind(blocks.fill_gram)
             fill(self.block_problem, ws, np.arange(len(ws.used)), self.workers.scratch[0])
         return ws
 
@@ -485,18 +471,18 @@ class PlaneSolver(CertifiedSolver):
 
     def make_room(self) -> None:
         """More slots for the blocks that have found no room for a plane."""
-        self.ws = make_room(self.ws, self.clock, self.patience)
+        self.ws = blocks.make_room(self.ws, self.clock, self.patience)
 
     @property
     def patience(self) -> int:
         """Passes after which a plane without mass may go."""
         asked = self.options.patience
-        return KEEP if asked is None else int(asked)
+        return blocks.KEEP if asked is None else int(asked)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
         """Decode the examples of ``order``, in threads; see :func:`find_planes`."""
         plain = self.form.root == 0 and self.form.rescaled == 0 and epsilon < 0.0
-        find = self.compiled.bind(find_planes)
+        find = self.compiled.bind(blocks.find_planes)
         known = (self.compiled.problem, self.form, self.ws)
         asked = (None if plain else epsilon, self.clock, patience)
         self.workers.map(
@@ -507,7 +493,7 @@ class PlaneSolver(CertifiedSolver):
         self, order: Array, form: Formulation, gaps: Array, averaged: bool = True
     ) -> tuple[float, float]:
         """Visit the examples of ``order`` in turn; see :func:`hingeline.core.blocks.move_mass`."""
-        results: tuple[float, float] = self.compiled.bind(move_mass)(
+        results: tuple[float, float] = self.compiled.bind(blocks.move_mass)(
             *(self.block_problem, self.by_block(form), self.ws, self.rule, order, self.w),
             *(self.visits, float(averaged), self.clock, gaps),
         )
@@ -558,25 +544,25 @@ class PlaneSolver(CertifiedSolver):
         estimate = float(self.gaps.sum())
         self.make_room()
         passes = options.cached_passes
-        blocks, found = self.active_blocks, self.n_planes - known
-        if 20 * found <= len(blocks):  # decoding hardly finds anything any more
+        active, found = self.active_blocks, self.n_planes - known
+        if 20 * found <= len(active):  # decoding hardly finds anything any more
             passes *= 5
         for _ in range(passes):
-            worth = self.gaps > options.skip * self.gaps[blocks].sum() / max(len(blocks), 1)
+            worth = self.gaps > options.skip * self.gaps[active].sum() / max(len(active), 1)
             if not worth.any():
                 break
             part = self.rng.permutation(np.flatnonzero(worth & (self.ws.used > 0)))
             self.move(part, stage, self.gaps)
         if stage is self.form and self.clock > 1:
             work = 2.0 * self.plane_size * max(self.n_planes, 1) * (1 + passes)
-            growth = found / max(len(blocks), 1)
+            growth = found / max(len(active), 1)
             if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.
-        self.find(np.arange(self.compiled.n), FREE_SLOTS_ONLY)
+        self.find(np.arange(self.compiled.n), blocks.FREE_SLOTS_ONLY)
 
     def memory(self) -> WorkingSet:
         return self.ws
@@ -586,19 +572,19 @@ class PlaneSolver(CertifiedSolver):
 
     def set_tables(self, tables: dict[str, Array]) -> None:
         fields = {name: tables[name] for name in WorkingSet._fields}
-        self.ws = check_planes(WorkingSet(**fields), self.ws)
+        self.ws = blocks.check_planes(WorkingSet(**fields), self.ws)
 
     def multipliers(self) -> Multipliers:
         return Multipliers(self.ws.alpha, self.ws.offset, self.ws.drift, self.ws.capacity)
 
     def add(self, masses: Array, factor: float, out: Array) -> None:
-        self.compiled.bind(add_planes)(self.block_problem, self.ws, masses, factor, out)
+        self.compiled.bind(blocks.add_planes)(self.block_problem, self.ws, masses, factor, out)
 
     def products(self, support: Array, vector: Array) -> Array:
         wanted = np.zeros_like(self.ws.alpha)
         wanted[support] = 1.0
         out = np.zeros_like(self.ws.alpha)
-        self.compiled.bind(score_planes)(self.block_problem, self.ws, wanted, vector, out)
+        self.compiled.bind(blocks.score_planes)(self.block_problem, self.ws, wanted, vector, out)
         return np.asarray(out[support])
 
     def planes_in_use(self) -> tuple[Array, Array]:
@@ -610,7 +596,7 @@ class PlaneSolver(CertifiedSolver):
         slots = support[parts.free]
         owners = self.multipliers().owners[slots]
         rows = np.zeros((len(slots), len(self.w)))
-        self.compiled.bind(write_planes)(self.block_problem, self.ws, owners, slots, rows)
+        self.compiled.bind(blocks.write_planes)(self.block_problem, self.ws, owners, slots, rows)
         return parts.multiply_rows(rows, owners), None
 
     def _sums(self) -> Array:

@@ -20,6 +20,11 @@ from hingeline.data.formats import detect_format as detect_format
 from hingeline.data.formats import read_any as read_any
 from hingeline.data.images import read_idx as read_idx
 from hingeline.data.images import read_letters as read_letters
+from hingeline.data.records import read_csv as read_csv
+from hingeline.data.records import read_jsonl as read_jsonl
+from hingeline.data.records import read_raw as read_raw
+from hingeline.data.records import write_csv as write_csv
+from hingeline.data.records import write_jsonl as write_jsonl
 from hingeline.data.samples import FlatData as FlatData
 from hingeline.data.samples import LabelledSequences as LabelledSequences
 from hingeline.data.samples import MultilabelData as MultilabelData

@@ -15,6 +15,11 @@ _BLANKS = re.compile(r"[ \t\n\r\v\f]")
 #: What a block must not have for its spaces to be counted instead of its lines split.
 _IRREGULAR = (b"  ", b" \n", b"\n ", b"\t", b"\r", b"\v", b"\f")
 _MAX_COLUMNS = 1000  # More columns than this are taken for a file of another kind.
+#: A line of as many columns as others that is a comment all the same: # key = value
+_COMMENT = re.compile(rb"#[ \t]+[A-Za-z_][\w.-]*[ \t]*=")
+#: What headers call words, and labels; letters only.
+WORD_NAMES = ("word", "words", "token", "tokens", "form", "text")
+_LABEL_NAME = re.compile(r"tags?|labels?|class|entity|bio|iob|(ner|[ux]?pos|chunk)(tags?)?")
 
 
 def read_conll(
@@ -22,12 +27,16 @@ def read_conll(
 ) -> TokenTable:
     r"""Read tokens in columns; a line with another number of columns than the first is refused.
 
-    Lines that begin with ``-DOCSTART-`` are skipped. One column only is fine: text without labels.
+    Lines that begin with ``-DOCSTART-`` are skipped, and before a sentence those that begin with
+    ``#`` and have other columns than tokens, or are ``# key = value``. A first line of names
+    (``word pos tag``) names the columns. One column only is fine: text without labels.
 
     Parameters
     ----------
     source : path, "-", file object or TextSource; UTF-8, gzipped or not
-    names : sequence of str, names of the columns; default: ``word``, ``col1``, ``col2``, …
+    names : sequence of str, names of the columns
+        By default those of a first line that holds a usual name of words and ends with one of
+        labels, else ``word``, ``col1``, ``col2``, …
     separator : str, optional
         ``" "`` for any run of spaces and tabs, or the exact text between columns, such as
         ``"\t"``, which allows spaces inside tokens. By default a tab if the first token's line has
@@ -44,24 +53,26 @@ def read_conll(
         raise ValueError("separator is empty: give None, ' ' or the text between columns.")
     exact = None if separator is None or separator == " " else separator.encode()
     builder: TableBuilder | None = None
-    blanks = [np.empty(0, dtype=bool)]
+    blanks = [np.ones(1, dtype=bool)]
     with open_text(source) as text:
         for first, lines in text.blocks():
-            if _DOCSTART in b"\n".join(lines):
-                lines = [b"" if line.startswith(_DOCSTART) else line for line in lines]
             if builder is None:
-                k = next((k for k, line in enumerate(lines) if line.strip()), None)
+                k = _first_token(lines)
                 if k is None:
                     continue
                 if separator is None and b"\t" in lines[k]:
                     exact = b"\t"
-                width = len(lines[k].split(exact))
+                row = [field.decode() for field in lines[k].split(exact)]
+                width = len(row)
                 if width > _MAX_COLUMNS or (names is not None and len(names) != width):
                     what = f"and at most {_MAX_COLUMNS:,} are read; is this a CoNLL file?"
                     if width <= _MAX_COLUMNS and names is not None:
                         what = f"but names has {len(names)} entries; name every column."
                     raise text.error(f"there are {width:,} columns, {what}", first + k)
                 builder = TableBuilder(width)
+                if is_header(row, names):
+                    names, lines[k] = row, b""
+            lines = _blank_out(lines, exact, builder.width, bool(blanks[-1][-1]))
             flat, counts = _fields(lines, exact)
             blank = counts == 0
             wrong = np.flatnonzero(~blank & (counts != builder.width))
@@ -70,7 +81,9 @@ def read_conll(
                 k = int(wrong[0])
                 expected = f"{builder.width} column{'s' if builder.width > 1 else ''}"
                 what = f"expected {expected} separated by {between} as in the lines before"
-                remedy = "correct the line or name another separator."
+                remedy = "correct the line."
+                if lines[k].startswith(b"#"):
+                    remedy = "comments stand before a sentence, after a blank line."
                 raise text.error(f"{what}, found {counts[k]}; {remedy}", first + k)
             builder.extend([flat[k :: builder.width] for k in range(builder.width)])
             blanks.append(blank)
@@ -78,6 +91,81 @@ def read_conll(
         builder = TableBuilder(len(names) if names is not None else 1)
     given = tuple(names) if names is not None else default_names(builder.width)
     return builder.table(given, sentence_offsets(np.concatenate(blanks)))
+
+
+def _first_token(lines: list[bytes]) -> int | None:
+    """The number of the first line that is neither blank nor a comment, if there is any."""
+    comment = None
+    for k, line in enumerate(lines):
+        if line.strip() and not line.startswith(_DOCSTART):
+            if not line.startswith(b"#"):
+                return k
+            comment = k if comment is None else comment
+    return comment
+
+
+def header_of(lines: list[bytes]) -> bytes:
+    """The first line of a file if it names the columns, else nothing."""
+    k = _first_token(lines)
+    line = b"" if k is None else lines[k].removesuffix(b"\r")
+    row = line.decode(errors="replace").split("\t" if b"\t" in line else None)
+    return line if row and is_header(row) else b""
+
+
+def is_header(row: Sequence[str], names: Sequence[str] | None = None) -> bool:
+    """Whether a first line names the columns: as they are said to be, or with usual words."""
+    if names is not None:
+        return [name.lower() for name in row] == [name.lower() for name in names]
+    plain = [plain_name(name) for name in row]
+    usual = _LABEL_NAME.fullmatch(plain[-1]) and any(name in WORD_NAMES for name in plain)
+    return bool(usual) and len(set(row)) == len(row) > 1
+
+
+def plain_name(name: str) -> str:
+    """The letters of a name, small."""
+    return re.sub("[^a-z]", "", name.lower())
+
+
+def _blank_out(lines: list[bytes], exact: bytes | None, width: int, outside: bool) -> list[bytes]:
+    """The lines, blank where they hold no token; ``outside``: a sentence may begin with the first.
+
+    A token may be # as well, so that columns count.
+    """
+    joined = b"\n" + b"\n".join(lines)
+    if b"\n" + _DOCSTART in joined:
+        lines = [b"" if line.startswith(_DOCSTART) else line for line in lines]
+    if b"\n#" in joined:
+        lines = list(lines)
+        for k in [k for k, line in enumerate(lines) if line.startswith(b"#")]:
+            begins = not lines[k - 1].strip() if k else outside
+            other = len(lines[k].split(exact)) != width
+            if begins and (other or (exact is None and _COMMENT.match(lines[k]))):
+                lines[k] = b""
+    return lines
+
+
+def add_columns(raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[str]) -> bytes:
+    """A file's bytes with more columns: what is not a token stays as it is, a header gets names.
+
+    ``raw`` are whole sentences that :func:`read_conll` reads, ``columns`` hold all their tokens.
+    """
+    bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
+    lines = raw[len(bom) :].split(b"\n")
+    k = _first_token(lines)
+    if k is None:
+        return raw
+    separator = b"\t" if b"\t" in lines[k] else b" "
+    exact = separator if separator == b"\t" else None
+    header = header_of(lines)
+    width = len(lines[k].split(exact))
+    kept = _blank_out([line.removesuffix(b"\r") for line in lines], exact, width, True)
+    rows = zip(*columns, strict=True)
+    for n, line in enumerate(kept):
+        if line.strip():
+            fields = names if n == k and header else next(rows)
+            end = lines[n][len(line) :]
+            lines[n] = separator.join([line, *(field.encode() for field in fields)]) + end
+    return bom + b"\n".join(lines)
 
 
 def _fields(lines: list[bytes], exact: bytes | None) -> tuple[list[bytes], np.ndarray[Any, Any]]:
@@ -109,7 +197,8 @@ def write_conll(target: File, table: TokenTable, separator: str | None = None) -
         raise ValueError(f"sentence {empty[0]} is empty: drop it, a blank line cannot hold it.")
     if separator is None:
         spaced = any(not v or _BLANKS.search(v) for values in table.values for v in values)
-        separator = "\t" if spaced else " "
+        comments = "#" in table.values[0] and any("=" in value for value in table.values[-1])
+        separator = "\t" if spaced or comments else " "
     _check_values(table, separator)
     columns = [table.column(k).tolist() for k in range(len(table.names))]
     with atomic_text(target) as out:

@@ -53,6 +53,12 @@ FORMATS: dict[str, Format] = {entry.name: entry for entry in (
            "CoNLL columns, one token per line (2000, 2002, 2003)", ("names", "separator")),
     Format("conllu", "tokens", lambda file: _late("conllu.read_conllu")(file).table,
            _late("conllu.write_conllu_table"), "CoNLL-U, the format of Universal Dependencies"),
+    Format("csv", "tokens", _late("records.read_csv"), _late("records.write_csv"),
+           "CSV or TSV with a header, one token per line"),
+    Format("jsonl", "tokens", _late("records.read_jsonl"), _late("records.write_jsonl"),
+           "JSON lines, one sentence per line, also of spaCy"),
+    Format("text", "tokens", _late("records.read_raw"), None,
+           "running text, one sentence per line"),
     Format("crfsuite", "sequences", _late("crfsuite.read_crfsuite"),
            _late("crfsuite.write_crfsuite", 2),
            "CRFsuite: label and attributes, one token per line"),
@@ -223,6 +229,8 @@ def detect_format(source: File) -> str:
         raise TypeError(f"{what}: pass open_text(source) here and to the reader.")
     if head[:2] == b"\0\0" and len(head) >= 4:
         return "idx"
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise text.error("the file is UTF-16; convert it (iconv -f UTF-16 -t UTF-8).")
     if b"\0" in head:
         raise text.error(f"the file is neither text nor IDX; {_REMEDY} or check the file.")
     content = head.removeprefix(b"\xef\xbb\xbf")
@@ -236,6 +244,8 @@ def detect_format(source: File) -> str:
     first = next((line.lstrip() for line in lines if not line.lstrip().startswith("%")), "")
     if first.lower().startswith(("@relation", "@attribute")):
         return "arff"
+    if re.match(r'\s*\{\s*"', lines[0]):
+        return "jsonl"
     if lines[0].lstrip().startswith("(") and _is_trees(content):
         return "trees"
     if _is_conllu(lines):
@@ -287,8 +297,27 @@ def _svm_format(text: TextSource, lines: list[str]) -> str | None:
     return found
 
 
+def _is_csv(text: TextSource, lines: list[str]) -> bool:
+    """Whether it is a table with a header and commas, or a column that counts sentences."""
+    from hingeline.data.conll import WORD_NAMES, plain_name
+    from hingeline.data.records import delimiter_of, sentence_column
+
+    sign = delimiter_of(lines[0])
+    names = lines[0].split(sign)
+    named = any(plain_name(name) in WORD_NAMES for name in names)
+    if sign == "\t":
+        return named and sentence_column(names) is not None
+    regular = sum(line.count(sign) >= len(names) - 1 > 0 for line in lines) >= 0.9 * len(lines)
+    if regular and not named and not any(_BLANKS.search(line.strip()) for line in lines):
+        what = f"columns are separated by {sign!r}, but the first line does not name them"
+        raise text.error(f"{what}; begin with one like word{sign}tag, or use spaces.")
+    return regular and named
+
+
 def _token_format(text: TextSource, lines: list[str]) -> str:
-    lines = [line for line in lines if not line.startswith("-DOCSTART-")] or lines
+    lines = [line for line in lines if not line.startswith(("-DOCSTART-", "#"))] or lines
+    if _is_csv(text, lines):
+        return "csv"
     tabs = "\t" in lines[0]
     rows = [line.split("\t") if tabs else _BLANKS.split(line.strip()) for line in lines]
     width, frequency = Counter(map(len, rows)).most_common(1)[0]

@@ -71,8 +71,7 @@ def read_images(source: File, labels: File | None = None) -> FlatData:
     return FlatData(sp.csr_matrix(X, dtype=np.float64), None if y is None else y.astype(np.int64))
 
 
-#: Of a letter's image, 16 rows and 8 columns.
-_N_PIXELS = 128
+_N_PIXELS = 128  # Of a letter's image, 16 rows and 8 columns.
 _N_FIELDS = 6
 _LAST = "the next id of a word's last letter is -1"
 

@@ -15,8 +15,7 @@ from hingeline.features.tables import SparseSequences
 
 ZeroBased = bool | Literal["auto"]
 
-#: Largest feature number, that of the C programs which share the format.
-MAX_INDEX = 2**31 - 2
+MAX_INDEX = 2**31 - 2  # Largest feature number, that of the C programs which share the format.
 _MAX_INTEGER = 2.0**53
 
 

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,7 @@ _FREE = 2**20  # Decompressed bytes that are harmless whatever their ratio.
 #: bytes; files of text and of features stay below 200.
 _FREE_MEMORY = 80 * 10**6
 _MAX_KEPT = 800
-#: Bytes that any reader may keep of a line beside its text.
-_LINE = 64
+_LINE = 64  # Bytes that any reader may keep of a line beside its text.
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 _BOM = b"\xef\xbb\xbf"
@@ -71,6 +70,7 @@ class TextSource:
     newline: str = "\n"
     final_newline: bool = True  # known after the last line
     line: int | None = None  # the line being read
+    first: int = 1  # number of the first line
     _ahead: bytes = b""
     _packed: bytes = b""
     _inflater: Any = None
@@ -117,7 +117,7 @@ class TextSource:
 
     def blocks(self) -> Iterator[tuple[int, list[bytes]]]:
         """Lines as valid UTF-8 without their ends, many at a time, and the number of the first."""
-        number = self.line = 1
+        number = self.line = self.first
         unfinished: list[bytes] = []
         held = 0
         while piece := self.read():
@@ -135,12 +135,35 @@ class TextSource:
             self.line = number
             unfinished, held = [piece[cut:]], len(piece) - cut
         last = b"".join(unfinished)
-        if number == 1 and last == _BOM:
+        if number == self.first and last == _BOM:
             self.bom = True
         elif last:
             self.final_newline = False
             yield number, self._split(last.removesuffix(b"\r") + b"\n", number)
-        self.line = max(1, number - (not last))
+        self.line = max(self.first, number - (not last))
+
+    def pieces(
+        self, ends: Callable[[bytes, bytes], bool], size: int = _BLOCK
+    ) -> Iterator[tuple[int, bytes]]:
+        """All bytes, in pieces of at least ``size``, and the number of each one's first line.
+
+        A piece ends between two lines of which ``ends`` says so.
+        """
+        number, held, goal, more = self.first, b"", size, True
+        while more:
+            while more and len(held) < goal:
+                piece = self.read()
+                held, more = held + piece, bool(piece)
+            lines = held.split(b"\n")
+            if len(lines) == 1 and len(held) > self.max_line:
+                raise self._too_long(number)
+            at = (k for k in range(len(lines) - 2, 0, -1) if ends(lines[k - 1], lines[k]))
+            k = next(at, 0) if more else len(lines)
+            goal = size if k else 2 * len(held)
+            if k:
+                held = b"\n".join(lines[k:])
+                yield number, b"\n".join([*lines[:k], *[b""] * more])
+            number += k
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Number and text of every line, without its end."""
@@ -154,7 +177,7 @@ class TextSource:
                 yield self.line, line
 
     def _split(self, data: bytes, number: int) -> list[bytes]:
-        if number == 1:
+        if number == self.first:
             self.bom = data.startswith(_BOM)
             data = data.removeprefix(_BOM)
             if data[data.index(b"\n") - 1 :][:2] == b"\r\n":
@@ -165,7 +188,8 @@ class TextSource:
             except UnicodeDecodeError as error:
                 what = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
                 at = number + data.count(b"\n", 0, error.start)
-                raise self.error(f"{what}; convert the file to UTF-8 (iconv).", at) from None
+                remedy = "convert the file to UTF-8 (iconv -f WINDOWS-1252 -t UTF-8, say)."
+                raise self.error(f"{what}; {remedy}", at) from None
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
         lines = data.split(b"\n")

@@ -18,7 +18,7 @@ from typing import Any
 
 #: Parameters that change nothing in what is called; passes enough for the steps over all planes
 #: that come late in a run.
-_TINY = {"tol": 1e-300, "max_iter": 5, "max_time": None, "random_state": 0, "n_jobs": None}
+_TINY = {"tol": 1e-300, "max_iter": 8, "max_time": None, "random_state": 0, "n_jobs": None}
 _TINY |= {"verbose": 0, "warm_start": False}
 
 

@@ -14,7 +14,6 @@ from hingeline.structures.chain import ChainProblem
 
 Valid = tuple[Array, Array, Array]
 
-
 _moves_of = functools.lru_cache(maxsize=8)(valid_moves)
 
 
@@ -40,10 +39,8 @@ def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) ->
         raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
     wrong = _first_invalid(name, classes, labels, offsets)
     if wrong is not None:
-        raise ValueError(
-            f"{wrong} Repair the labels with hingeline.schemes.convert_scheme(y, {name!r}, "
-            f"{name!r}), or pass scheme=None."
-        )
+        repair = f"hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
+        raise ValueError(f"{wrong} Repair the labels with {repair}, or pass scheme=None.")
     return name
 
 
@@ -94,17 +91,14 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
     index = {label: k for k, label in enumerate(classes.tolist())}
     if isinstance(allowed, np.ndarray) and allowed.dtype == bool and allowed.ndim == 2:
         if allowed.shape != table.shape:
-            raise ValueError(
-                f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}, or "
-                "one entry per sequence."
-            )
+            what = f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}"
+            raise ValueError(f"{what}, or one entry per sequence.")
         table[:] = allowed
     elif isinstance(allowed, (str, bytes, Mapping)) or not isinstance(
         allowed, (Sequence, np.ndarray)
     ):
-        raise TypeError(
-            f"allowed must be a list with one entry per sequence, got {type(allowed).__name__}."
-        )
+        kind = type(allowed).__name__
+        raise TypeError(f"allowed must be a list with one entry per sequence, got {kind}.")
     elif len(allowed) != n:
         raise ValueError(f"allowed has {len(allowed)} entries, but there are {n} sequences.")
     else:
@@ -115,10 +109,8 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
     if empty.any():
         where = int(np.argmax(empty))
         i = int(np.searchsorted(offsets, where, side="right")) - 1
-        raise ValueError(
-            f"allowed[{i}] leaves no label for token {where - offsets[i]}: use None where "
-            "anything is allowed."
-        )
+        what = f"allowed[{i}] leaves no label for token {where - offsets[i]}"
+        raise ValueError(f"{what}: use None where anything is allowed.")
     return table
 
 
@@ -127,24 +119,19 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
     length = len(part)
     if isinstance(entry, np.ndarray) and entry.dtype == bool:
         if entry.shape != part.shape:
-            raise ValueError(
-                f"allowed[{i}] has shape {entry.shape}, expected (tokens, labels) = {part.shape}."
-            )
+            what = f"allowed[{i}] has shape {entry.shape}"
+            raise ValueError(f"{what}, expected (tokens, labels) = {part.shape}.")
         part[:] = entry
         return
     if isinstance(entry, Mapping):
         for t in entry:
             if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < length:
-                raise ValueError(
-                    f"allowed[{i}] names token {t!r}, but sequence {i} has the tokens 0 to "
-                    f"{length - 1}."
-                )
+                what = f"allowed[{i}] names token {t!r}"
+                raise ValueError(f"{what}, but sequence {i} has the tokens 0 to {length - 1}.")
     elif isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
         if len(entry) != length:
-            raise ValueError(
-                f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens: "
-                "give one per token, or a dict of positions."
-            )
+            what = f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens"
+            raise ValueError(f"{what}: give one per token, or a dict of positions.")
         entry = dict(enumerate(entry))
     else:
         raise TypeError(
@@ -166,10 +153,8 @@ def _numbers(choice: Any, index: dict[Any, int], i: int, t: int) -> list[int]:
     for label in choice:
         number = _number(label, index)
         if number is None:
-            raise ValueError(
-                f"allowed[{i}] has {label!r} at token {t}, which is not a label of this model; "
-                f"those are {', '.join(map(repr, index))}."
-            )
+            what = f"allowed[{i}] has {label!r} at token {t}, which is not a label of this model"
+            raise ValueError(f"{what}; those are {', '.join(map(repr, index))}.")
         numbers.append(number)
     return numbers
 

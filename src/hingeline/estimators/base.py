@@ -4,9 +4,9 @@ import math
 import re
 import sys
 import time
-import warnings
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from inspect import cleandoc
 from typing import Any, TypeVar, cast
 
@@ -15,13 +15,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs
+from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, identity, outside, run
+from hingeline.core.loop import Limits, identity, run, warn
 from hingeline.core.primitives import Compiled, Workers, provides
-from hingeline.core.results import DualMemory, HistoryRow, Result, same_examples
+from hingeline.core.results import DualMemory, History, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.ahead import describe
 from hingeline.features.input import with_constant
@@ -37,6 +37,12 @@ NU_FITTED = (
 FINDINGS = (
     *("relaxed_objective_", "relaxed_gap_", "structured_objective_", "fractional_", "soft_rho_"),
     "integrality_gap_",
+)
+
+
+OTHER_DATA = (
+    "warm_start=True, but the training data are not those of the previous fit: starting afresh "
+    "(use partial_fit to add examples)."
 )
 
 
@@ -103,6 +109,18 @@ class BaseModel(BaseEstimator):
         # What is private is training data and multipliers: it stays behind.
         return {k: v for k, v in state.items() if k[0] != "_" or k == "_sklearn_version"}
 
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's diagram and, of a fitted model, the certificate."""
+        html: str = super()._html_repr()
+        if not hasattr(self, "stop_reason_"):
+            return html
+        primal, dual = self.primal_objective_, self.dual_objective_
+        found = "no certified gap"
+        if math.isfinite(self.duality_gap_):
+            share = f" ({self.duality_gap_ / primal:.2%})" if primal > 0.0 else ""
+            found = f"gap {self.duality_gap_:.3g}{share} = primal {primal:.6g} − dual {dual:.6g}"
+        return f"{html}<p>{found}; {self.n_iter_} passes: {escape(self.stop_reason_)}</p>"
+
     def _with_constant(self, matrix: Any) -> Any:
         """Rows with the constant feature, if there is one, as the last column."""
         return with_constant(matrix) if self.fit_intercept else matrix
@@ -121,7 +139,7 @@ class BaseModel(BaseEstimator):
         self.converged_ = result.converged
         self.oracle_exact_, self.oracle_bounds_ = result.exact, result.bounded
         self.stop_reason_ = result.stop_reason
-        self.history_ = result.history
+        self.history_ = History(result.history)
         for name, value in result.findings.items():
             setattr(self, name, value)
 
@@ -131,17 +149,15 @@ class BaseModel(BaseEstimator):
         The copy carries no certificate: its gap is ``nan``.
         """
         check_is_fitted(self, "weights_")
-        if np.shape(weights) != np.shape(self.weights_):
-            raise ValueError(
-                f"weights has shape {np.shape(weights)}, expected {np.shape(self.weights_)}."
-            )
+        given, expected = np.shape(weights), np.shape(self.weights_)
+        require(given == expected, f"weights has shape {given}, expected {expected}.")
         other = type(self)(**self.get_params(deep=False))
         for name, value in vars(self).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(other, name, value)
         other.weights_ = np.array(weights, dtype=np.float64)
         other._drop_certificate("weights were replaced")
-        other.history_ = []
+        other.history_ = History()
         forget_extras(other)
         return other
 
@@ -485,17 +501,8 @@ class BaseSSVM:
         if dual is not None and same_examples(dual.compiled.problem, problem):
             return dual
         if dual is not None or loaded:
-            self._warn_other_data()
+            warn(OTHER_DATA)
         return None
-
-    @staticmethod
-    def _warn_other_data() -> None:
-        warnings.warn(
-            "warm_start=True, but the training data are not those of the previous fit: starting "
-            "afresh (use partial_fit to add examples).",
-            UserWarning,
-            stacklevel=outside(),
-        )
 
     def _report(self, row: HistoryRow, relative_gap: float) -> None:
         if self.verbose >= 2 or not np.isnan([row.primal, row.restricted]).all():
@@ -530,7 +537,5 @@ class BaseSSVM:
                 "cannot give: add decode_best(), or use violators='argmax'."
             )
         if self.rescale == "slack" and self.violators != "all":
-            raise ValueError(
-                f"violators={self.violators!r} has no exact oracle under rescale='slack': use "
-                "'argmax' or 'all', or rescale='margin'."
-            )
+            what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
+            raise ValueError(f"{what}: use 'argmax' or 'all', or rescale='margin'.")

@@ -11,15 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import (
-    Array,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    effective_n_jobs,
-    one_of,
-    positive,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core.primitives import Layout, Workers, pad_row
 from hingeline.estimators.allowed import (
     allowed_table,
@@ -39,6 +32,7 @@ from hingeline.features.input import (
     plain_labels,
     stack_labels,
 )
+from hingeline.features.tables import Labels
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
 from hingeline.structures.chain import ChainProblem
@@ -184,7 +178,7 @@ class ChainModel:
         return matrix, offsets
 
     def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Any) -> None:
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *out),
                 np.arange(len(problem.offsets) - 1),
@@ -205,21 +199,18 @@ class ChainModel:
             Labels that are allowed, one entry per sequence: None (anything), a boolean array
             (tokens, labels), a list with None, a label or several labels per token, or a dict
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
-
-        Returns
-        -------
-        list of ndarray, one per sequence
-            That of a sequence without tokens is empty.
         """
         empty = set(find_empty(X, lengths))
         if empty:
             rest = [i for i in range(len(X)) if i not in empty]
             known = None if allowed is None else [allowed[i] for i in rest]
-            found = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
-            return [self.classes_[:0] if i in empty else next(found) for i in range(len(X))]
+            others = iter(self.predict([X[i] for i in rest], allowed=known) if rest else ())
+            none = self.classes_[:0]
+            return Labels(none if i in empty else next(others) for i in range(len(X)))
         problem = self._prepare(X, lengths, allowed)
         labels = self.classes_[self._decode(problem)]
-        return [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
+        found = [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
+        return found if isinstance(X, np.ndarray) and X.ndim == 3 else Labels(found)
 
     def _decode(self, problem: ChainProblem) -> Array:
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)
@@ -231,20 +222,12 @@ class ChainModel:
     def predict_nbest(
         self, X: Any, n: int, lengths: Any = None, allowed: Any = None
     ) -> list[list[tuple[Array, float]]]:
-        """The n best labellings of every sequence, exactly.
+        """The n best labellings of every sequence, exactly, for input as in :meth:`predict`.
 
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-        n : int; a sequence that has fewer labellings gives all of them
-
-        Returns
-        -------
-        list of list of (ndarray of labels, score)
-            Per sequence, best first; the first is what :meth:`predict` gives. Scores are those
-            of the model, not probabilities.
+        A list of (labels, score) per sequence, best first; the first is what :meth:`predict` gives.
+        One that has fewer labellings gives all. Scores are the model's, not probabilities.
         """
-        positive("n", n, integer=True)
+        checks.positive("n", n, integer=True)
         problem = self._prepare(X, lengths, allowed)
         offsets = problem.offsets
         paths = np.zeros(int(n) * offsets[-1], dtype=np.int32)
@@ -265,14 +248,8 @@ class ChainModel:
     ) -> list[Array]:
         """For each token and label, the score of the best labelling with that label there.
 
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-
-        Returns
-        -------
-        list of ndarray of shape (tokens, labels)
-            ``-inf`` where a label cannot be.
+        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` where a
+        label cannot be.
         """
         problem = self._prepare(X, lengths, allowed)
         return np.split(self._max_marginals(problem), problem.offsets[1:-1])
@@ -288,15 +265,8 @@ class ChainModel:
 
         The score of the best labelling with that label there minus the score of the best one with
         another label there. The predicted label has the largest margin, which is not negative.
-
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-
-        Returns
-        -------
-        list of ndarray of shape (tokens, labels)
-            ``-inf`` where a label cannot be, ``inf`` where nothing else can.
+        Input is as in :meth:`predict`; one array (tokens, labels) per sequence, ``-inf`` where a
+        label cannot be, ``inf`` where nothing else can.
         """
         problem = self._prepare(X, lengths, allowed)
         table = self._max_marginals(problem)
@@ -306,14 +276,7 @@ class ChainModel:
     def predict_margin(self, X: Any, lengths: Any = None, allowed: Any = None) -> Array:
         """Score of the best labelling minus that of the second best, for each sequence.
 
-        Parameters
-        ----------
-        X, lengths, allowed : as for :meth:`predict`
-
-        Returns
-        -------
-        ndarray of shape (sequences,)
-            ``inf`` where there is only one labelling.
+        Input is as in :meth:`predict`; ``inf`` where there is only one labelling.
         """
         problem = self._prepare(X, lengths, allowed)
         table = self._max_marginals(problem)
@@ -322,19 +285,13 @@ class ChainModel:
         return np.minimum.reduceat(table.max(axis=1), problem.offsets[:-1])
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
-        """Share of tokens labelled right.
-
-        Parameters
-        ----------
-        X, y, lengths : as for ``fit``
-        sample_weight : array-like, one per sequence, optional
-        """
+        """Share of tokens labelled right; ``sample_weight`` has one number per sequence."""
         predicted = self.predict(X, lengths)
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
         flat = stack_labels(y, offsets, lengths)
         best = np.concatenate(predicted).tolist()
         right = np.array([a == b for a, b in zip(best, flat, strict=True)])
-        weights = check_sample_weight(sample_weight, len(predicted))
+        weights = checks.check_sample_weight(sample_weight, len(predicted))
         return float(np.average(right, weights=np.repeat(weights, np.diff(offsets))))
 
 
@@ -431,7 +388,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     def _check_values(self) -> None:
         super()._check_values()
         if isinstance(self.loss, str):
-            one_of("loss", self.loss, ("hamming", "zero_one"))
+            checks.one_of("loss", self.loss, ("hamming", "zero_one"))
         if self._zero_one and (self.slack == "sum" or self.class_weight is not None):
             given = "slack='sum'" if self.slack == "sum" else "class_weight"
             raise ValueError(f"{given} does not go with loss='zero_one': use loss='hamming'.")
@@ -452,7 +409,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         """
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
-        weights = check_sample_weight(sample_weight, len(offsets) - 1)
+        weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
         self._fit_problem(self._make(self._with_constant(matrix), offsets, labels), weights)
         return self
 
@@ -516,7 +473,7 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
                 old = stream.merge().compiled.problem
                 choose_scheme(scheme, self.classes_, old.labels, old.offsets)
             self.scheme_ = scheme
-            weights = check_sample_weight(sample_weight, len(offsets) - 1)
+            weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
             stream.learn((matrix, offsets, labels), weights, passes, memory, tighter)
         return self
 
@@ -530,31 +487,18 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         labellings that contribute. Counted by dynamic programming over a histogram of scores, at
         any length; see :mod:`hingeline.inference.chain_sums`.
 
-        Parameters
-        ----------
-        X, y, lengths : as for :meth:`fit`
-            With ``class_weight="balanced"`` the weights are those of this y.
-        bins : int, default=1000
-            At least so many bins. Time grows with it, and the distance of the bounds shrinks
-            with its square.
-
-        Returns
-        -------
-        SummedSlack
-            ``lower``, ``upper``, ``count_lower`` and ``count_upper`` per sequence;
-            ``total_lower`` and ``total_upper``.
+        Input is as in :meth:`fit`; with ``class_weight="balanced"`` the weights are those of this
+        y. Time grows with ``bins``, and the distance of the bounds shrinks with its square.
         """
-        positive("bins", bins, integer=True)
+        checks.positive("bins", bins, integer=True)
         if self._zero_one:
             raise ValueError("summed_slack_bounds counts by token: it has no loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
         flat = stack_labels(y, offsets, lengths)
         for label in flat:
-            if label not in index:
-                raise ValueError(
-                    f"y holds {label!r}, which is not among classes_: leave its sequence out."
-                )
+            text = f"y holds {label!r}, which is not among classes_: leave its sequence out."
+            checks.require(label in index, text)
         labels = number_labels(flat, index)
         choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
@@ -589,8 +533,11 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
     ) -> ChainProblem:
         assert offsets is not None
         n_labels = len(self.classes_)
-        cost = check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
-        cost = check_class_weight(self.class_weight, list(self.classes_), labels)[:, None] * cost
+        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
+        cost = (
+            checks.check_class_weight(self.class_weight, list(self.classes_), labels)[:, None]
+            * cost
+        )
         wrong = cost[~np.eye(n_labels, dtype=bool)]
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"

@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import (
-    Array,
-    check_jobs,
-    check_sample_weight,
-    check_switches,
-    effective_n_jobs,
-    positive,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core.primitives import Workers
 from hingeline.estimators.base import BaseModel, refuse_overflow, share_docs
 from hingeline.estimators.chain import ChainModel
@@ -74,11 +68,11 @@ class ChainCRF(ChainModel, BaseModel):
 
     def check_parameters(self) -> None:
         """Refuse, in one sentence, parameters that ``fit`` would refuse whatever the data are."""
-        positive("C", self.C)
-        positive("tol", self.tol)
-        positive("max_iter", self.max_iter, integer=True)
-        check_switches(self)
-        check_jobs(self.n_jobs)
+        checks.positive("C", self.C)
+        checks.positive("tol", self.tol)
+        checks.positive("max_iter", self.max_iter, integer=True)
+        checks.check_switches(self)
+        checks.check_jobs(self.n_jobs)
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainCRF:
         """Train on sequences, given as for :meth:`hingeline.ChainSSVM.fit`.
@@ -88,10 +82,10 @@ class ChainCRF(ChainModel, BaseModel):
         began = time.perf_counter()
         self.check_parameters()
         matrix, offsets, labels = self._read(X, y, lengths)
-        weights = float(self.C) * check_sample_weight(sample_weight, len(offsets) - 1)
+        weights = float(self.C) * checks.check_sample_weight(sample_weight, len(offsets) - 1)
         problem = self._make(self._with_constant(matrix), offsets, labels)
         refuse_overflow(problem, float(weights.sum()))
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
             result = minimise_log_loss(
                 ChainExpectations(problem, workers),
                 weights,
@@ -115,7 +109,7 @@ class ChainCRF(ChainModel, BaseModel):
         Labellings that are not allowed have probability 0.
         """
         problem = self._prepare(X, lengths, allowed)
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
             log_z, nodes, _ = ChainExpectations(problem, workers).marginals(self.weights_)
         self._refuse_infeasible(problem, log_z == -np.inf)
         return np.split(nodes[:, : len(self.classes_)], problem.offsets[1:-1])

@@ -12,8 +12,9 @@ import numpy as np
 from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, check_finite, check_sample_weight
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline._checks import Array, check_finite, check_sample_weight, require
+from hingeline.core.loop import warn
+from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures.custom import (
     Structure,
     compile_problem,
@@ -68,10 +69,8 @@ class SSVM(BaseSSVM, BaseModel):
         methods = methods_of(self.structure)
         if not hasattr(X, "__len__") or not hasattr(y, "__len__"):
             raise TypeError("X and y must be lists of one length.")
-        if len(X) != len(y):
-            raise ValueError(f"X has {len(X)} examples and y has {len(y)}: they must agree.")
-        if len(X) == 0:
-            raise ValueError("X is empty: there are no examples.")
+        require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
+        require(len(X) > 0, "X is empty: there are no examples.")
         self._refuse_without_oracle(
             "decode_by_loss" in methods,
             f"{type(self.structure).__name__}, which lacks decode_by_loss()",
@@ -82,8 +81,7 @@ class SSVM(BaseSSVM, BaseModel):
         if is_compiled(self.structure):
             uniform_arrays(self.structure, X)
         first = np.asarray(methods["joint_feature"](X[0], outputs[0]), dtype=np.float64)
-        if first.ndim != 1:
-            raise ValueError(f"joint_feature must return a vector, got shape {first.shape}.")
+        require(first.ndim == 1, f"joint_feature must return a vector, got shape {first.shape}.")
         check_finite(first, "joint_feature(X[0], y[0])")
         last = np.shape(methods["joint_feature"](X[len(X) - 1], outputs[-1]))
         if last != first.shape:
@@ -102,7 +100,7 @@ class SSVM(BaseSSVM, BaseModel):
                 if previous is not None and (
                     known is None or known != getattr(self, "_data", None)
                 ):
-                    self._warn_other_data()
+                    warn(OTHER_DATA)
                     previous = None
             result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:
@@ -117,12 +115,7 @@ class SSVM(BaseSSVM, BaseModel):
         return self
 
     def predict(self, X: Any) -> list[Any]:
-        """Best output of every input.
-
-        Parameters
-        ----------
-        X : list
-        """
+        """Best output of every input."""
         check_is_fitted(self, "weights_")
         assert self.structure is not None
         return [self.structure.unpack(self._decode(x)) for x in X]
@@ -133,28 +126,17 @@ class SSVM(BaseSSVM, BaseModel):
         return np.asarray(found, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Array:
-        """Score ``w·f(x, ŷ)`` of the best output of every input.
-
-        Parameters
-        ----------
-        X : list
-        """
+        """Score ``w·f(x, ŷ)`` of the best output of every input."""
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
         return np.array([self.weights_ @ methods["joint_feature"](x, self._decode(x)) for x in X])
 
     def score(self, X: Any, y: Any) -> float:
-        """Minus the mean loss of the predictions.
-
-        Parameters
-        ----------
-        X, y : as for :meth:`fit`
-        """
+        """Minus the mean loss of the predictions."""
         check_is_fitted(self, "weights_")
         methods = methods_of(self.structure)  # type: ignore[arg-type]
         assert self.structure is not None
-        if len(X) != len(y):
-            raise ValueError(f"X has {len(X)} examples and y has {len(y)}: they must agree.")
+        require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         losses = [
             methods["loss"](self.structure.pack(truth), self._decode(x))
             for x, truth in zip(X, y, strict=True)

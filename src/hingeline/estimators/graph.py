@@ -11,20 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import (
-    Array,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    effective_n_jobs,
-    one_of,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core import registry
 from hingeline.core.primitives import Compiled, Layout, Workers
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
 from hingeline.features.input import find_classes, number_labels, plain_labels, stack_sequences
+from hingeline.features.tables import Labels
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE
 from hingeline.structures import graph
@@ -96,7 +91,7 @@ class GraphModel:
 
     def _check_values(self: Any) -> None:
         super()._check_values()  # type: ignore[misc]
-        one_of("inference", self.inference, tuple(INFERENCE))
+        checks.one_of("inference", self.inference, tuple(INFERENCE))
         self._refuse_without_oracle(False, "graphs")
 
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
@@ -150,20 +145,10 @@ class GraphModel:
         return self._as_output(problem, self._decode(problem)[0])
 
     def certify(self: Any, X: Any, *, settle: bool = False) -> Decoded:
-        """Predictions with what is known of their quality.
+        """Labels as of :meth:`predict`, scores, bounds on all scores, and where the two meet.
 
-        Parameters
-        ----------
-        X : as for :meth:`predict`
-        settle : bool, default=False
-            Find the best labelling of the graphs where inference left it open, by integer
-            programming (HiGHS): exact, and slow for large graphs.
-
-        Returns
-        -------
-        Decoded
-            Labels as :meth:`predict` gives them, their scores, upper bounds on the score of any
-            labelling, and where the two meet.
+        ``settle`` finds the best labelling of the graphs where inference left it open, by integer
+        programming (HiGHS): exact, and slow for large graphs.
         """
         problem = self._prepare(X)
         states, bounds, scores, exact = self._decode(problem)
@@ -188,7 +173,7 @@ class GraphModel:
         return out, start
 
     def _over_examples(self: Any, kernel: Any, problem: GraphProblem, *more: Any) -> None:
-        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
             workers.map(
                 lambda part, scratch: kernel(problem, part, self.weights_, *more),
                 np.arange(len(problem.graph)),
@@ -212,20 +197,16 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
     }
     for i, x in enumerate(X):
         if not isinstance(x, Graph):
-            raise TypeError(
-                f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph: "
-                "Graph(node_features, edges)."
-            )
+            what = f"X[{i}] is a {type(x).__name__}, expected a hingeline.Graph"
+            raise TypeError(f"{what}: Graph(node_features, edges).")
         widths = {"node": x.node_features.shape[1]}
         if x.n_edges or x.edge_features is not None:
             widths["edge"] = 0 if x.edge_features is None else x.edge_features.shape[1]
         for kind, width in widths.items():
             expected, whose = known.setdefault(kind, (width, f"X[{i}] has {width}"))
             if width != expected:
-                raise ValueError(
-                    f"X[{i}] has {width} {kind} features, but {whose}: all graphs must have the "
-                    "same features."
-                )
+                what = f"X[{i}] has {width} {kind} features, but {whose}"
+                raise ValueError(f"{what}: all graphs must have the same features.")
     return list(X), known["node"][0], known.get("edge", (0, ""))[0]
 
 
@@ -289,7 +270,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self.check_parameters()
         graphs, self.n_features_in_, self.n_edge_features_ = check_graphs(X)
         labels = self._node_labels(graphs, y)
-        weights = check_sample_weight(sample_weight, len(graphs))
+        weights = checks.check_sample_weight(sample_weight, len(graphs))
         # Weights are for all there is, also where training leaves it out.
         self._count_types(graphs)
         if self.void_label is not None:
@@ -306,8 +287,11 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
         n_labels = len(self.classes_)
-        cost = check_loss(self.loss, "hamming", n_labels, vector=True)
-        cost = check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None] * cost
+        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True)
+        cost = (
+            checks.check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None]
+            * cost
+        )
         self._fit_graphs(self._make(graphs, numbers, cost), weights)
         return self
 
@@ -380,10 +364,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             if isinstance(own, (str, bytes)) or not hasattr(own, "__len__"):
                 raise TypeError(f"y[{i}] must be a sequence of labels, got {own!r:.60}.")
             if len(own) != x.n_nodes:
-                raise ValueError(
-                    f"X[{i}] has {x.n_nodes} nodes and y[{i}] has {len(own)} labels: give one "
-                    "label per node."
-                )
+                what = f"X[{i}] has {x.n_nodes} nodes and y[{i}] has {len(own)} labels"
+                raise ValueError(f"{what}: give one label per node.")
             found.append(plain_labels(own))
         return found
 
@@ -439,10 +421,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             for name, most in known.items():
                 types = getattr(x, name)
                 if types is not None and len(types) and types.max() >= most:
-                    raise ValueError(
-                        f"X[{i}].{name} holds {int(types.max())}, but the model knows 0 to "
-                        f"{most - 1}."
-                    )
+                    what = f"X[{i}].{name} holds {int(types.max())}"
+                    raise ValueError(f"{what}, but the model knows 0 to {most - 1}.")
             for name, scopes in x.factors.items():
                 if len(scopes) and self.factor_orders_.get(name) != scopes.shape[1]:
                     raise ValueError(
@@ -454,7 +434,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         return self._make(graphs, np.zeros(n_nodes, dtype=np.int32), np.zeros((k, k)))
 
     def _as_output(self, problem: GraphProblem, states: Array) -> list[Array]:
-        return np.split(self.classes_[states], problem.node_offset[1:-1])
+        return Labels(np.split(self.classes_[states], problem.node_offset[1:-1]))
 
     def decision_function(self, X: Any) -> list[Array]:
         """Score of every label of every node, the other nodes being as predicted.
@@ -471,7 +451,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         Nodes count by ``Graph.node_weights``, so that with pixels it is pixel accuracy.
         """
         found = self.predict(X)
-        weights = check_sample_weight(sample_weight, len(found))
+        weights = checks.check_sample_weight(sample_weight, len(found))
         truth = self._node_labels(X, y)
         right = total = 0.0
         for x, guess, own, weight in zip(X, found, truth, weights, strict=True):

@@ -12,22 +12,17 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
-from hingeline._checks import (
-    Array,
-    as_csr,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    refuse_none,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core.primitives import Layout
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
+from hingeline.estimators.scaling import Scaled
 from hingeline.structures import multiclass
 
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
+class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     """Multi-class support vector machine (Crammer and Singer), solved to a certificate.
 
     Minimises ``½‖W‖² + C Σ_i s_i·max_y [l(y_i, y) + W_y·x_i − W_{y_i}·x_i]₊`` (``slack="max"``,
@@ -80,28 +75,26 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
     loss: Any = "zero_one"
     class_weight: Any = None
     fit_intercept: bool = True
+    scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MulticlassSSVM:
-        """Train on X (n, features), dense or sparse, and labels y.
+        """Train on rows of features and their labels.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
-            Multiplies an example's slack; 0 drops it.
+        sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
-        refuse_none(y)
+        checks.refuse_none(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
-            )
-        weights = check_sample_weight(sample_weight, len(labels))
-        rows = self._with_constant(as_csr(X))
+        text = f"y has one class only ({self.classes_[0]!r}): at least 2 classes are needed."
+        checks.require(len(self.classes_) > 1, text)
+        weights = checks.check_sample_weight(sample_weight, len(labels))
+        rows = self._with_constant(checks.as_csr(self._scaled(X, first=True)))
         self._fit_problem(self._make(rows, None, labels.astype(np.int32)), weights)
         return self
 
@@ -133,7 +126,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
         self.check_parameters()
         stream = self._open_stream()
         stream.check(passes, memory)
-        refuse_none(y)
+        checks.refuse_none(y)
         from hingeline.streaming.stream import add_classes
 
         first = not stream
@@ -149,8 +142,9 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
                 raise ValueError("at least 2 classes are needed: pass classes= at the first call.")
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
             table = np.array([index[label] for label in distinct.tolist()], dtype=np.int32)
-            weights = check_sample_weight(sample_weight, len(numbers))
-            stream.learn((as_csr(X), None, table[numbers]), weights, passes, memory)
+            weights = checks.check_sample_weight(sample_weight, len(numbers))
+            rows = checks.as_csr(self._scaled(X, first))
+            stream.learn((rows, None, table[numbers]), weights, passes, memory)
         return self
 
     def _check_batch(self, X: Any, y: Any, first: bool) -> tuple[Any, Any]:
@@ -181,13 +175,13 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
     def _make(
         self, matrix: sp.csr_matrix, offsets: Array | None, labels: Array, stride: int | None = None
     ) -> multiclass.MulticlassProblem:
-        cost = check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
+        cost = checks.check_loss(self.loss, "zero_one", len(self.classes_), vector=False)
         return multiclass.make_problem(
             matrix.indptr, matrix.indices, matrix.data, labels, matrix.shape[1], cost, stride
         )
 
     def _weigh(self, weights: Array, labels: Array) -> Array:
-        by_class = check_class_weight(self.class_weight, list(self.classes_), labels)
+        by_class = checks.check_class_weight(self.class_weight, list(self.classes_), labels)
         weighted = weights * by_class[labels]
         if not weighted.any():
             raise ValueError("class_weight leaves every example a weight of zero.")
@@ -218,7 +212,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, BaseSSVM, BaseModel):
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(X @ self.coef_.T) + self.intercept_
+        return np.asarray(self._scaled(X) @ self.coef_.T) + self.intercept_
 
     def decision_function(self, X: Any) -> Array:
         """Scores (n, classes); for two classes the second's lead over the first, (n,)."""

@@ -14,19 +14,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hingeline._checks import (
-    Array,
-    as_csr,
-    available_memory,
-    check_class_weight,
-    check_loss,
-    check_sample_weight,
-    refuse_none,
-)
+from hingeline import _checks as checks
+from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
+from hingeline.estimators.scaling import Scaled
 from hingeline.features.graphs import check_pairs
 from hingeline.inference.factor_graph import join, make_topology
 from hingeline.inference.map import INFERENCE
@@ -49,27 +43,25 @@ def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
         return _read_single(y)
     bad = y[(y != 0) & (y != 1)]
     if bad.size:
-        raise ValueError(
-            f"y holds {bad.flat[0].item()!r}: indicators must be 0 or 1, one column per label."
-        )
+        found = bad.flat[0].item()
+        raise ValueError(f"y holds {found!r}: indicators must be 0 or 1, one column per label.")
     classes = np.arange(y.shape[1])
     if names is not None and len(names) == y.shape[1]:
         classes = np.asarray([str(name) for name in names], dtype=object)
     return y.astype(np.int32), classes
 
 
+def _is_set_of_names(labels: Any) -> bool:
+    if isinstance(labels, (list, tuple)):
+        return len(labels) == 0 or isinstance(labels[0], str)
+    return isinstance(labels, (set, frozenset))
+
+
 def _read_single(y: Array) -> tuple[Array, Array]:
-    if y.dtype == object and len(y) and isinstance(y[0], (list, tuple, set, frozenset)):
-        raise ValueError(
-            "y is a list of label sets: turn it into indicators first, with "
-            "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
-        )
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, numbers = np.unique(y, return_inverse=True)
-    if kind not in ("binary", "multiclass"):
-        raise ValueError(
-            f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
-        )
+    text = f"Unknown label type: {kind}. y must be indicators of shape (n_samples, n_labels)."
+    checks.require(kind in ("binary", "multiclass"), text)
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
@@ -115,7 +107,7 @@ def chow_liu(indicator: Array, weights: Array) -> Array:
 
 @share_docs
 @dataclass(eq=False, repr=False)
-class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
+class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     """Multi-label support vector machine over a graph of labels, solved to a certificate.
 
     A set of labels, as indicators ``y ∈ {0, 1}^L``, has the score
@@ -168,33 +160,38 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
     C: float | str = 1.0
     _: KW_ONLY
     edges: Any = "full"
+    scale: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultilabelSSVM:
-        """Train on X (n, features) and label indicators y.
+        """Train on rows of features and indicators of labels, 0 and 1.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0 and 1. One dimension with two classes is taken as a single label.
-        sample_weight : array-like of shape (n_samples,), optional
-            Multiplies an example's slack; 0 drops it.
+        y : array-like or sparse matrix (n_samples, n_labels), or one label (n_samples,)
+        sample_weight : array-like (n_samples,), optional; multiplies an example's slack, 0 drops it
         """
         self.check_parameters()
-        refuse_none(y)
+        checks.refuse_none(y)
+        if isinstance(y, (list, tuple)) and any(map(_is_set_of_names, y)):
+            raise ValueError(
+                "y is a list of label sets: turn it into indicators first, with "
+                "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+            )
         names = getattr(y, "columns", None)
         dtypes = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, multi_output=True)
+        X = self._scaled(X, first=True)
         indicator, self.classes_ = read_indicator(y, names)
         n, self.n_labels_ = indicator.shape
-        weights = check_sample_weight(sample_weight, n)
+        weights = checks.check_sample_weight(sample_weight, n)
         self.edges_ = find_pairs(self.edges, indicator, weights)
         self._refuse_too_many_pairs(n)
-        cost = check_loss(self.loss, "hamming", 2, vector=True)
+        cost = checks.check_loss(self.loss, "hamming", 2, vector=True)
         values = [0, 1] if self.n_labels_ > 1 else self.classes_.tolist()
         node_weight = np.empty(indicator.shape)
         for k in range(self.n_labels_):
-            own = check_class_weight(self.class_weight, values, indicator[:, k])
+            own = checks.check_class_weight(self.class_weight, values, indicator[:, k])
             node_weight[:, k] = own[indicator[:, k]]
         if self.n_labels_ == 1:  # one variable: weight the example, as MulticlassSSVM does
             weights = weights * node_weight[:, 0]
@@ -211,7 +208,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         if n_pairs < self.n_labels_ or not relaxes or self.slack != "max":
             return  # a forest, or solvers that keep nothing by pair
         needed = PAIR_BYTES * n * n_pairs
-        if needed > (most := available_memory()):
+        if needed > (most := checks.available_memory()):
             raise ValueError(
                 f"{n:,} examples with {n_pairs:,} pairs of {self.n_labels_:,} labels need "
                 f"{needed / 2**30:,.1f} GiB of memory to train, and {most / 2**30:,.1f} GiB are "
@@ -222,7 +219,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         self, X: Any, labels: Array, cost: Array, node_weight: Array | None = None
     ) -> GraphProblem:
         """One graph for all examples; the variables of an example share its row."""
-        matrix = self._with_constant(as_csr(X))
+        matrix = self._with_constant(checks.as_csr(X))
         n, n_labels, n_pairs = matrix.shape[0], self.n_labels_, len(self.edges_)
         return make_problem(
             join([make_topology(np.full(n_labels, 2), self.edges_)]),
@@ -285,7 +282,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, BaseSSVM, BaseModel):
         check_is_fitted(self, "weights_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         labels = np.zeros(X.shape[0] * self.n_labels_, dtype=np.int32)
-        return self._make(X, labels, np.zeros((2, 2)))
+        return self._make(self._scaled(X), labels, np.zeros((2, 2)))
 
     def _as_output(self, problem: GraphProblem, states: Array) -> Array:
         if self.n_labels_ == 1:

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from hingeline._checks import Array, effective_n_jobs
 from hingeline.core.formulations import make_formulation
-from hingeline.core.loop import outside
+from hingeline.core.loop import warn
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import Result, relative
 from hingeline.solvers.nu import Look, Margins, best_multiple
@@ -41,13 +41,11 @@ def solve(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tup
         check_admissible(nu, highest)
         result, dual, solver = estimator._solve_with(compiled, weights, start, nu=nu)
         if result.converged and solver._best_rho <= 0.0:
-            warnings.warn(
+            least = min(solver.least_hinge, highest)
+            warn(
                 f"nu={nu:g} is not above its least value for these data, which is at most "
-                f"{min(solver.least_hinge, highest):.6g} (the smallest mean hinge found), so that "
-                "rho and all weights are 0 and nothing is learnt: choose a larger nu, up to "
-                f"{highest:.6g}.",
-                UserWarning,
-                stacklevel=outside(),
+                f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0 "
+                f"and nothing is learnt: choose a larger nu, up to {highest:.6g}."
             )
         store(estimator, result, solver._best_rho, margins, float(weights.sum()))
     return result, dual
@@ -115,10 +113,8 @@ def hold_out(name: str, estimator: Any, weights: Array) -> Array:
     """Which examples are held out to judge a parameter, as a mask."""
     active = np.flatnonzero(weights > 0.0)
     if len(active) < 2 * FIFTH:
-        raise ValueError(
-            f"{name}='auto' holds out one example in {FIFTH}, and there are only "
-            f"{len(active)}: give {name} as a number."
-        )
+        what = f"{name}='auto' holds out one example in {FIFTH}, and there are only {len(active)}"
+        raise ValueError(f"{what}: give {name} as a number.")
     seed = check_random_state(estimator.random_state).randint(2**31 - 1)
     held = np.zeros(len(weights), dtype=bool)
     held[np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]] = True

@@ -78,12 +78,7 @@ def nu_path(
     nus : sequence of float, optional
         Default: 0.9, 0.8, …, 0.1 and 0.05 times the largest admissible ν. The path ends after the
         first ν that is too low for the data (ρ = 0).
-    **fit_params
-        Passed to ``fit``, e.g. ``lengths`` or ``sample_weight``.
-
-    Returns
-    -------
-    Path
+    **fit_params : passed to ``fit``, e.g. ``lengths`` or ``sample_weight``
 
     Examples
     --------
@@ -122,6 +117,8 @@ def C_path(
 ) -> Path:
     """Fit for many C, from small to large, each from the solution before.
 
+    Risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
+
     Parameters
     ----------
     estimator : MulticlassSSVM, ChainSSVM or SSVM
@@ -131,13 +128,7 @@ def C_path(
     Cs : sequence of float, optional
         Default: ten values from a hundredth to a hundred times the estimator's default C, for
         chains 0.1.
-    **fit_params
-        Passed to ``fit``.
-
-    Returns
-    -------
-    Path
-        Its risks are ``nan`` but for ``slack="max"`` with margin rescaling and finite C.
+    **fit_params : passed to ``fit``
     """
     default = signature(type(estimator)).parameters["C"].default
     middle = default if isinstance(default, float) else 0.1
@@ -225,10 +216,8 @@ def _check_values(name: str, values: Any) -> Array:
 def _start(estimator: BaseSSVM, **params: Any) -> Any:
     """A copy to walk the path with."""
     if not isinstance(estimator, BaseSSVM):
-        raise TypeError(
-            f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}: for a "
-            "pipeline, transform X first."
-        )
+        what = f"a path needs one of Hingeline's estimators, got {type(estimator).__name__}"
+        raise TypeError(f"{what}: for a pipeline, transform X first.")
     default = signature(type(estimator)).parameters["C"].default
     model = clone(estimator).set_params(warm_start=True, C=default, **params)
     model.check_parameters()

@@ -19,6 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array, one_of, positive, require
 from hingeline.features.input import find_classes, number_labels, stack_labels
 from hingeline.inference.chain import against_rest
+from hingeline.modelfile.estimators import load
+from hingeline.modelfile.files import ModelFileError
 from hingeline.schemes import is_tag, span_arrays
 from hingeline.structures import chain_batch as kernels
 
@@ -31,16 +33,12 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
 
     Predictions are sorted by probability and cut into bins of equally many (equal probabilities
     stay together); the result is the mean over all predictions of the distance between a bin's
-    mean probability and its share of right predictions.
+    mean probability and its share of right predictions, ``nan`` without any.
 
     Parameters
     ----------
     probability, right : array-like of shape (predictions,), the latter whether each was right
     n_bins : int, default=15
-
-    Returns
-    -------
-    float between 0 and 1; ``nan`` without predictions
 
     Examples
     --------
@@ -59,17 +57,18 @@ def calibration_error(probability: Any, right: Any, n_bins: int = 15) -> float:
 
 
 class _Map(NamedTuple):
-    """From margins to probabilities: isotonic steps, a sigmoid, or one number for all."""
+    """From margins to probabilities: between points of an isotonic curve, or by a sigmoid."""
 
-    isotonic: Any
+    margins: list[float]  # empty for a sigmoid
+    shares: list[float]
     slope: float = 0.0
     intercept: float = 0.0
 
     def __call__(self, margins: Array) -> Array:
         # An infinite margin (nothing else was possible) counts as the largest number there is.
         finite = np.minimum(margins, np.finfo(np.float64).max)
-        if self.isotonic is not None:
-            return np.asarray(self.isotonic.predict(finite), dtype=np.float64)
+        if self.margins:
+            return np.interp(finite, self.margins, self.shares)
         with np.errstate(over="ignore"):
             return np.asarray(expit(self.slope * finite + self.intercept), dtype=np.float64)
 
@@ -79,15 +78,30 @@ def _learn_map(method: str, margins: Array, right: Array) -> _Map:
     if method == "isotonic":
         isotonic = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
         largest = margins[finite].max(initial=1.0)
-        return _Map(isotonic.fit(np.minimum(margins, 2.0 * largest), right.astype(np.float64)))
+        isotonic.fit(np.minimum(margins, 2.0 * largest), right.astype(np.float64))
+        return _Map(isotonic.X_thresholds_.tolist(), isotonic.y_thresholds_.tolist())
     if finite.any() and right[finite].any() and not right[finite].all():
         scale = margins[finite].mean() or 1.0
         fit = LogisticRegression(C=1e4).fit(margins[finite, None] / scale, right[finite])
         if fit.coef_[0, 0] > 0:
-            return _Map(None, float(fit.coef_[0, 0] / scale), float(fit.intercept_[0]))
+            return _Map([], [], float(fit.coef_[0, 0] / scale), float(fit.intercept_[0]))
     # Nothing to tell apart: the share of right ones, a little away from 0 and 1.
     share = (right.sum() + 1.0) / (len(right) + 2.0)
-    return _Map(None, 0.0, float(np.log(share / (1.0 - share))))
+    return _Map([], [], 0.0, float(np.log(share / (1.0 - share))))
+
+
+def _read_map(stored: Any) -> _Map:
+    """The map that a file holds, checked: points that rise, and finite numbers."""
+    margins, shares = (np.array(stored[name], dtype=np.float64) for name in ("margins", "shares"))
+    line = [float(stored[name]) for name in ("slope", "intercept")]
+    fine = (
+        margins.ndim == 1 and margins.shape == shares.shape and np.isfinite([*margins, *line]).all()
+    )
+    require(fine and (np.diff(margins) > 0).all(), "the margins do not rise")
+    require(
+        (np.diff(shares, prepend=0.0, append=1.0) >= 0).all(), "the shares do not rise from 0 to 1"
+    )
+    return _Map(margins.tolist(), shares.tolist(), *line)
 
 
 class _Predicted(NamedTuple):
@@ -159,6 +173,43 @@ class CalibratedChain(BaseEstimator):
         if len(right_spans):
             self.span_map_ = _learn_map(self.method, found.span_margins, right_spans)
         return self
+
+    def save(self, path: Any, *, metadata: Any = None, **options: Any) -> dict[str, Any]:
+        """Write the model to a file and the calibration with it; options as of its own ``save``.
+
+        The file is that of the model for ``hingeline.load`` and the command line;
+        :meth:`load` reads both.
+        """
+        check_is_fitted(self, "token_map_")
+        maps = {"tokens": self.token_map_, "spans": self.span_map_}
+        errors = {k: v if v == v else None for k, v in self.calibration_error_.items()}
+        own: dict[str, Any] = {"method": self.method, "errors": errors}
+        own |= {name: None if found is None else found._asdict() for name, found in maps.items()}
+        report: dict[str, Any] = self.model.save(
+            path, metadata={**(metadata or {}), "calibration": own}, **options
+        )
+        return report
+
+    @classmethod
+    def load(cls, path: Any) -> CalibratedChain:
+        """The calibrated model that :meth:`save` wrote."""
+        model = load(path)
+        known = model.metadata_.get("calibration")
+        if known is None:
+            how = "load it with hingeline.load, and fit a CalibratedChain to held-out data"
+            raise ModelFileError(f"{path} holds a model without a calibration: {how}.")
+        try:
+            made = cls(model, known["method"])
+            one_of("method", made.method, METHODS)
+            tokens, spans = (known[name] and _read_map(known[name]) for name in ("tokens", "spans"))
+            errors = {
+                k: float("nan") if v is None else float(v) for k, v in known["errors"].items()
+            }
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            text = f"{path} has a calibration that cannot be read ({error})"
+            raise ModelFileError(f"{text}: fit and save it again.") from None
+        made.token_map_, made.span_map_, made.calibration_error_ = tokens, spans, errors
+        return made
 
     def _cross_validate(self, margins: Array, right: Array, owner: Array) -> float:
         """Calibration error of probabilities learned on other sequences."""

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, numeric_matrix, positive, require
 from hingeline._files import replacing
-from hingeline.evaluation.metrics import align
+from hingeline.core.results import Rows, align
 from hingeline.features.input import known_tokens, plain_labels
 
 #: Names of what is not a feature of the data.
@@ -153,20 +153,12 @@ class TransitionWeight(NamedTuple):
     weight: float
 
 
-class Rows(list[Any]):
-    """Named tuples, as a list that shows itself as a table."""
-
-    def __repr__(self) -> str:
-        if not self:
-            return "[]"
-        shown = [[f"{x:+.4f}" if isinstance(x, float) else x for x in row] for row in self]
-        return align([self[0]._fields, *shown], left=range(len(self[0]) - 1))
-
-
 def top_features(
     model: Any, n: int = 10, feature_names: Sequence[str] | None = None
 ) -> list[FeatureWeight]:
-    """The features that speak most for and most against each label.
+    """The features that speak most for and most against each label, the largest weight first.
+
+    Labels are in the order of ``classes_``; the constant feature is called ``(constant)``.
 
     Parameters
     ----------
@@ -174,12 +166,6 @@ def top_features(
     n : int, default=10
         For each label, the n largest positive weights and the n smallest negative ones.
     feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
-
-    Returns
-    -------
-    list of FeatureWeight
-        Label by label in the order of ``classes_``, the largest weight first. The constant
-        feature is called ``(constant)``.
     """
     positive("n", n, integer=True)
     blocks = read_blocks(model)

@@ -5,32 +5,18 @@
 """
 
 import contextlib
-from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._checks import Array, one_of, require
+from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 
 AVERAGES = ("micro", "macro", "weighted")
 SPAN_SCORES = ("span_precision", "span_recall", "span_f1")
 _BLOCK = 2_000_000  # Weights drawn at a time for intervals, which bounds the memory.
-
-
-def align(rows: Sequence[Sequence[Any]], left: Collection[int] = (0,)) -> str:
-    """Rows of a table as lines of text, the columns ``left`` flush left, the others right."""
-    cells = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if k in left else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 @dataclass(frozen=True)
@@ -105,8 +91,8 @@ def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | N
     ``"auto"`` finds the scheme by the true labels' order, among those that have all prefixes of
     either side. Labels that are all ``O`` are tags of no scheme in particular.
     """
-    if scheme is None:
-        return False, None
+    if scheme is None or scheme == "segments":
+        return scheme is not None, scheme
     if scheme == "auto":
         found = detect_from_arrays(pairs.labels, pairs.true, pairs.offsets)
         return found is not None or pairs.labels == ["O"], found
@@ -120,8 +106,11 @@ def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | N
 
 def count_spans(pairs: LabelPairs, scheme: str | None, mode: str) -> SpanCounts:
     """Find the spans of both sides and match them; a span is correct if bounds and type agree."""
+    labels = pairs.labels
+    if scheme == "segments":
+        labels, scheme, mode = [x if x == "O" else f"I-{x}" for x in labels], "IO", "default"
     (types, kind, first, stop), (_, other_kind, other_first, other_stop) = (
-        span_arrays(pairs.labels, side, pairs.offsets, scheme, mode)
+        span_arrays(labels, side, pairs.offsets, scheme, mode)
         for side in (pairs.true, pairs.predicted)
     )
     # Spans of one side never overlap, so a first token names at most one.
@@ -147,6 +136,12 @@ class Score:
     support: int
     predicted: int
     correct: int
+
+    @property
+    def iou(self) -> float:
+        """Intersection over union: correct ones by those that are true, predicted or both."""
+        union = self.support + self.predicted - self.correct
+        return self.correct / union if union else 0.0
 
     def to_dict(self, key: str = "name") -> dict[str, Any]:
         """The fields, the name under ``key``."""
@@ -225,6 +220,79 @@ def span_f1_score(
     return float(getattr(found.spans, average).f1)
 
 
+def iou_score(y_true: Any, y_pred: Any, *, weights: Any = None, void_label: Any = None) -> float:
+    """Intersection over union of each label, averaged over those that are true or predicted.
+
+    Parameters
+    ----------
+    y_true, y_pred : lists of label sequences, e.g. of the nodes or pixels of each picture
+    weights : list of sequences, optional
+        How much each node counts, e.g. ``[x.node_weights for x in X]``, its pixels.
+    void_label : label whose true nodes do not count, optional
+
+    Examples
+    --------
+    >>> iou_score([["sky", "sky", "sea"]], [["sky", "sea", "sea"]])
+    0.5
+    """
+    pairs = pair_labels(y_true, y_pred)
+    sizes = np.ones(len(pairs.true)) if weights is None else np.concatenate([*weights])
+    what = f"weights has {len(sizes)} entries, but there are {len(pairs.true)} labels"
+    require(len(sizes) == len(pairs.true), f"{what}: give one for each.")
+    known = np.array([label != void_label for label in pairs.labels])[pairs.true]
+    true, predicted, sizes = pairs.true[known], pairs.predicted[known], sizes[known]
+    n, right = len(pairs.labels), true == predicted
+    both = np.bincount(true[right], sizes[right], n)
+    union = np.bincount(true, sizes, n) + np.bincount(predicted, sizes, n) - both
+    return float(ratio(both, union)[union > 0].mean())
+
+
+def scorer(name: str, **options: Any) -> Any:
+    """A score by its name, for ``scoring=`` of scikit-learn's searches and cross-validation.
+
+    Parameters
+    ----------
+    name : str
+        Of sequences ``"token_accuracy"``, ``"sequence_accuracy"``, ``"span_precision"``,
+        ``"span_recall"``, ``"span_f1"``, ``"span_f1_macro"``, ``"span_f1_weighted"``,
+        ``"segment_f1"`` (each run of one plain label is a span); of pictures ``"iou"``; of sets of
+        labels ``"hamming_loss"`` (minus it), ``"example_f1"``, ``"subset_accuracy"``,
+        ``"micro_f1"`` and ``"macro_f1"``.
+    **options : passed to :func:`evaluate` or :func:`iou_score`
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> cross_val_score(ChainSSVM(), X, y, scoring=scorer("span_f1"))       # doctest: +SKIP
+    """
+    from sklearn.metrics import make_scorer
+
+    one_of("name", name, (*SEQUENCE_SCORES, "iou", *MultilabelScores._fields))
+    better = name != "hamming_loss"
+    return make_scorer(_score_by_name, greater_is_better=better, name=name, **options)
+
+
+#: Names of :func:`scorer` for sequences.
+SEQUENCE_SCORES = (
+    *("token_accuracy", "sequence_accuracy", *SPAN_SCORES),
+    *("span_f1_macro", "span_f1_weighted", "segment_f1"),
+)
+
+
+def _score_by_name(y_true: Any, y_pred: Any, name: str, **options: Any) -> float:
+    if name == "iou":
+        return iou_score(y_true, y_pred, **options)
+    if name in MultilabelScores._fields:
+        return float(getattr(multilabel_scores(y_true, y_pred), name))
+    if name.startswith("span_f1"):
+        return span_f1_score(y_true, y_pred, average=name[8:] or "micro", **options)
+    if name == "segment_f1":
+        name, options = "span_f1", {"scheme": "segments", **options}
+    value = getattr(evaluate(y_true, y_pred, **options), name)
+    require(value is not None, f"the labels are not span tags: they have no {name}.")
+    return float(value)
+
+
 class MultilabelScores(NamedTuple):
     """Measures of sets of labels; all but the first are better when larger."""
 
@@ -236,19 +304,11 @@ class MultilabelScores(NamedTuple):
 
 
 def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> MultilabelScores:
-    """The usual measures of predicted sets of labels.
+    """The usual measures of predicted sets of labels: indicators (n_samples, n_labels).
 
-    Parameters
-    ----------
-    y_true, y_pred : indicators, array-like or sparse matrix of shape (n_samples, n_labels)
-    sample_weight : array-like of shape (n_samples,), optional
-
-    Returns
-    -------
-    MultilabelScores
-        Share of wrong indicators; F1 of each example's set, averaged, an empty set that is
-        rightly predicted counting 1; share of sets that are wholly right; F1 of all indicators
-        together; F1 of each label, averaged, 0 for a label neither present nor predicted.
+    Share of wrong indicators; F1 of each example's set, averaged, an empty set that is rightly
+    predicted counting 1; share of sets that are wholly right; F1 of all indicators together; F1 of
+    each label, averaged, 0 for a label neither present nor predicted.
     """
     from sklearn.metrics import accuracy_score, f1_score, hamming_loss
 
@@ -377,11 +437,8 @@ class Evaluation:
     def table(self, by: str | None = None) -> list[tuple[str, str, str, str, str]]:
         """Rows (name, precision, recall, F1, support) for a terminal, the heading first.
 
-        Parameters
-        ----------
-        by : {"type", "label"}, optional
-            Spans by type, with their averages, or tokens by label; the default is the type where
-            labels are span tags.
+        By ``"type"`` spans with their averages, by ``"label"`` tokens; the default is the type
+        where labels are span tags.
         """
         spans = self.spans
         by = by or ("label" if spans is None else "type")
@@ -435,6 +492,7 @@ def evaluate(
     scheme : str or None, default="auto"
         One of :data:`hingeline.schemes.SCHEMES`; ``"auto"`` finds it by the true labels and
         leaves spans out if labels are not span tags, None leaves them out in any case.
+        ``"segments"`` is for plain labels: each run of one label but ``O`` is a span.
     mode : {"default", "strict"}, default="default"
         How labels that the scheme forbids are read; see :func:`hingeline.schemes.spans`.
     bootstrap : int, default=0; resamples for intervals, say 1000; 0 for none

@@ -2,7 +2,7 @@
 
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.per_token import PerToken
-from hingeline.features.tables import SparseSequences, TokenTable, from_frame
+from hingeline.features.tables import SparseSequences, TokenTable, from_frame, to_column
 from hingeline.features.templates import TokenTemplates
 
 __all__ = [
@@ -12,4 +12,5 @@ __all__ = [
     "TokenTable",
     "TokenTemplates",
     "from_frame",
+    "to_column",
 ]

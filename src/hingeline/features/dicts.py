@@ -31,13 +31,13 @@ class _BadToken(Exception):
 # Tokens are read by a kernel that holds the GIL and asks the interpreter's own C functions for the
 # items of dicts and lists and for hashes, which strings keep; none of these runs Python code, and
 # references are borrowed, so that nothing changes meanwhile. An *atom* is a string, or key and
-# value of a dict, and known by the two 64-bit hashes: n values of one key mix up two of them with
-# a probability of n²/2⁶⁵, 3e-8 for a million. Only types that are exactly str, dict, list or a
-# number listed here are read so; a token with anything else is left to :func:`attributes`.
+# value of a dict, and known by 64 bits of their hashes: n atoms mix up two with a probability of
+# n²/2⁶⁵, 3e-8 for a million. Only types that are exactly str, dict, list, bool or a number listed
+# here are read so; a token with anything else is left to :func:`attributes`.
 
-_NUMBERS = (float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_)
-#: Addresses of None and of the types that :func:`read_tokens` knows.
-_KINDS = np.array([*map(id, (None, str, dict, list, *_NUMBERS))], dtype=np.int64)
+_NUMBERS = (float, int, np.float64, np.float32, np.int64, np.int32, np.bool_)
+#: Addresses of what :func:`read_tokens` compares an object or its type with.
+_KINDS = np.array([*map(id, (None, True, str, dict, list, bool, *_NUMBERS))], dtype=np.int64)
 #: Whether objects are laid out as it expects them.
 _READABLE = (
     sys.implementation.name == "cpython"
@@ -47,12 +47,10 @@ _READABLE = (
 )
 #: In place of a value's hash: a number, or none at all.
 NUMBER, ALONE = 0x5BD1E9955BD1E995, 0x2545F4914F6CDD1D
-#: Attributes that one call reads at most.
-BUFFER = 2**16
-#: Tokens that are read together, about.
-CHUNK = 2**13
-#: A table with more atoms is not kept for the next call.
-MOST_ATOMS = 2**21
+SPREAD = 0x1E3779B97F4A7C15  # odd, so that no two values of a key fall together
+BUFFER = 2**16  # Attributes that one call reads at most.
+CHUNK = 2**13  # Tokens that are read together, about.
+MOST_ATOMS = 2**21  # A table with more atoms is not kept for the next call.
 
 
 def _c_function(name: str, result: Any) -> Any:
@@ -102,21 +100,18 @@ def _build_type_of(typing_context: Any, address: Any) -> Any:
 
 
 @helper
-def _atom(known: Array, slots: Array, state: Array, first: int, second: int) -> int:
-    """The number of an atom, which may be a new one."""
-    mask = slots.shape[0] - 1
-    at = (first ^ (second * 0x9E3779B1)) & mask
-    while slots[at] >= 0:
-        a = slots[at]
-        if known[a, 0] == first and known[a, 1] == second:
-            return a
+def _atom(table: Array, state: Array, key: int) -> int:
+    """The number of an atom, which may be a new one; rows of the table are keys and numbers."""
+    mask = table.shape[0] - 1
+    at = key & mask
+    while table[at, 1] > 0:
+        if table[at, 0] == key:
+            return table[at, 1] - 1
         at = (at + 1) & mask
-    a = state[0]
     state[0] += 1
-    slots[at] = a
-    known[a, 0] = first
-    known[a, 1] = second
-    return a
+    table[at, 0] = key
+    table[at, 1] = state[0]
+    return state[0] - 1
 
 
 @kernel
@@ -124,8 +119,8 @@ def read_tokens(
     kinds: Array,
     tokens: Array,
     begin: int,
-    known: Array,
-    slots: Array,
+    small: Array,
+    table: Array,
     state: Array,
     place: Array,
     out: Array,
@@ -135,16 +130,20 @@ def read_tokens(
 ) -> int:
     """Read objects from token ``begin`` on, until one needs more than this; the token it is.
 
-    ``state`` has the numbers of atoms and of attributes written. ``new`` are the addresses of two
-    lists, which get the keys of new atoms and their values, None where these are no strings.
+    ``state`` has the numbers of atoms and of attributes written, ``small`` the rows of a table
+    that became too small. ``new`` are the addresses of two lists, which get the keys of new atoms
+    and their values, None where these are no strings.
     """
-    if state[2] == 1:  # the table is a larger one
-        atoms = state[0]
-        state[0] = 0
-        for a in range(atoms):
-            _atom(known, slots, state, known[a, 0], known[a, 1])
-        state[2] = 0
-    none, string, dictionary, array = kinds[0], kinds[1], kinds[2], kinds[3]
+    mask = table.shape[0] - 1
+    for row in range(small.shape[0]):
+        if small[row, 1] > 0:
+            at = small[row, 0] & mask
+            while table[at, 1] > 0:
+                at = (at + 1) & mask
+            table[at, 0] = small[row, 0]
+            table[at, 1] = small[row, 1]
+    none, true, string, dictionary = kinds[0], kinds[1], kinds[2], kinds[3]
+    array, truth = kinds[4], kinds[5]
     key = place.ctypes.data + 8
     gil = np.int64(_take_gil())
     p = 0
@@ -182,9 +181,11 @@ def read_tokens(
                 if of == string:
                     second = _hash(value)
                     text = value
+                elif of == truth:
+                    weight = 1.0 if value == true else 0.0
                 else:
                     plain = False
-                    for number in kinds[4:]:
+                    for number in kinds[6:]:
                         plain = plain or of == number
                     if plain:
                         weight = _float(value)
@@ -194,7 +195,7 @@ def read_tokens(
                             plain = False
             if plain:
                 before = state[0]
-                out[p] = _atom(known, slots, state, _hash(first), second)
+                out[p] = _atom(table, state, _hash(first) ^ (second * SPREAD))
                 if state[0] > before:
                     _append(new[0], first)
                     _append(new[1], text)
@@ -217,10 +218,9 @@ class _Atoms:
     def __init__(self, vocabulary: dict[str, int]) -> None:
         self.vocabulary = vocabulary
         self.size = len(vocabulary)  # when the columns were looked up
-        self.columns = np.empty(BUFFER, dtype=np.int32)
-        self.known = np.empty((BUFFER, 2), dtype=np.int64)
-        self.slots = np.full(4 * BUFFER, -1, dtype=np.int32)
-        self.state = np.zeros(3, dtype=np.int64)
+        self.columns = np.empty(2 * BUFFER, dtype=np.int32)
+        self.table = np.zeros((4 * BUFFER, 2), dtype=np.int64)
+        self.state = np.zeros(2, dtype=np.int64)
 
     def serves(self, vocabulary: dict[str, int], grow: bool) -> bool:
         """Whether what is known here is still right."""
@@ -232,18 +232,16 @@ class _Atoms:
         self, tokens: list[Any], addresses: Array, begin: int, grow: bool
     ) -> tuple[int, Array, Array, Array]:
         """Where reading stopped; columns and weights of all attributes, attributes of a token."""
-        count = int(self.state[0])
+        count, small = int(self.state[0]), self.table[:0]
         if count + BUFFER > len(self.columns):
-            self.slots = np.full(2 * len(self.slots), -1, dtype=np.int32)
-            self.state[2] = 1
-            self.columns = np.resize(self.columns, len(self.slots) // 2)
-            self.known = np.resize(self.known, (len(self.slots) // 2, 2))
+            small, self.table = self.table, np.zeros((2 * len(self.table), 2), dtype=np.int64)
+            self.columns = np.resize(self.columns, len(self.table) // 2)
         place, counts = np.empty(3, dtype=np.int64), np.empty(len(tokens), dtype=np.int64)
         out, weights = np.empty(BUFFER, dtype=np.int32), np.empty(BUFFER)
         keys, values = list[str](), list[str | None]()
         new = np.array([id(keys), id(values)], dtype=np.int64)
-        table = (self.known, self.slots, self.state)
-        end = read_tokens(_KINDS, addresses, begin, *table, place, out, weights, counts, new)
+        atoms = (small, self.table, self.state)
+        end = read_tokens(_KINDS, addresses, begin, *atoms, place, out, weights, counts, new)
         names = [k if v is None else f"{k}:{v}" for k, v in zip(keys, values, strict=True)]
         self.columns[count : count + len(names)] = _columns(self.vocabulary, names, grow)
         written = int(self.state[1])
@@ -282,10 +280,8 @@ def _weight(name: str, value: Any) -> float:
         if math.isfinite(weight):
             return weight
         raise _BadToken(f"has the number {value!r:.40} for {name!r}: replace or drop it")
-    raise _BadToken(
-        f"has a value of type {type(value).__name__} for {name!r}: use a string, a number, a bool, "
-        "a dict or a list of strings"
-    )
+    what = f"has a value of type {type(value).__name__} for {name!r}"
+    raise _BadToken(f"{what}: use a string, a number, a bool, a dict or a list of strings")
 
 
 def _check(token: Any) -> Any:

@@ -1,6 +1,7 @@
 """From what people have, text, dicts or numbers, to stacked tokens; what encoders share."""
 
 import contextlib
+import numbers
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -138,11 +139,16 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
     y = y.to_list() if hasattr(y, "to_list") else y
     what = f"X has {len(offsets) - 1} sequences and y has {len(y)}"
+    if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):
+        how = "cut y as X is cut, one list for each sequence"
+        raise ValueError(f"{what} labels, one for each token: {how}.")
     require(len(y) == len(offsets) - 1, f"{what}: there must be as many.")
     flat = []
     for i, labels in enumerate(y):
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
-            raise TypeError(f"y[{i}] must be a sequence of labels, got {labels!r}.")
+            n = offsets[i + 1] - offsets[i]
+            how = f"a list of {n} labels, one for each token of X[{i}]"
+            raise TypeError(f"y[{i}] is {labels!r:.40}, expected {how}.")
         if len(labels) != offsets[i + 1] - offsets[i]:
             what = f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)}"
             raise ValueError(f"{what} labels: they must have the same length.")
@@ -163,7 +169,8 @@ def find_classes(labels: list[Any]) -> tuple[Array, dict[Any, int]]:
     try:
         distinct = list(dict.fromkeys(labels))
     except TypeError as error:
-        raise TypeError(f"y holds a label that is not hashable: {error}.") from None
+        how = "labels are text or numbers, y[i][t] that of token t of X[i]"
+        raise TypeError(f"y holds a label that is not hashable ({error}): {how}.") from None
     for label in distinct:
         if label is None or (isinstance(label, float) and label != label):
             raise ValueError(f"y holds {label!r}: every token needs a label.")
@@ -186,11 +193,21 @@ def number_labels(labels: list[Any], index: dict[Any, int]) -> Array:
 
 
 def _plain(X: Any, lengths: Any = None) -> Any:
-    """A column of a frame as a list; whole frames are refused."""
+    """A column of a frame as a list; whole frames, and what is one sequence, are refused."""
     if lengths is None and hasattr(X, "columns"):
         how = "hingeline.features.from_frame(frame, group=..., label=...)"
         raise TypeError(f"X is a frame: cut it into sequences with {how}.")
-    return X.to_list() if hasattr(X, "to_list") else X
+    if isinstance(X, str):
+        how = "pass a list of sequences, each a list of tokens, such as [X.split()]"
+        raise TypeError(f"X is one string: {how}.")
+    X = X.to_list() if hasattr(X, "to_list") else X
+    for i, x in enumerate(X if lengths is None and isinstance(X, (list, tuple)) else ()):
+        if isinstance(x, str) and len(x.split()) > 1:
+            raise TypeError(f"X[{i}] is one string: cut it into tokens, such as X[{i}].split().")
+        if isinstance(x, (str, bytes, dict, numbers.Real)):
+            what = f"X[{i}] is {x!r:.40}, one token or number, not a sequence of tokens"
+            raise TypeError(f"{what}: X is a list of sequences, [X] if it is a single one.")
+    return X
 
 
 def find_empty(X: Any, lengths: Any) -> list[int]:

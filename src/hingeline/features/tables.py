@@ -49,6 +49,19 @@ class _Cut:
         return (self[i] for i in range(len(self)))
 
 
+class Labels(list[Array]):
+    """Labels of sequences, one array for each, which NumPy takes as one array of arrays.
+
+    So scikit-learn's ``cross_val_predict`` can put those of several folds together.
+    """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        out = np.empty(len(self), dtype=object)
+        for i, labels in enumerate(self):
+            out[i] = labels
+        return out
+
+
 class SparseSequences(_Cut):
     """Sequences of sparse tokens, stacked; what encoders return and ``ChainSSVM`` takes.
 
@@ -313,7 +326,7 @@ def from_frame(
         for name in wanted:
             if name is not None and name not in names:
                 what = f"{argument} asks for {name!r}, which the frame does not have"
-                raise ValueError(f"{what}; it has {', '.join(map(repr, names))}.")
+                raise ValueError(f"{what}: choose among {', '.join(map(repr, names))}.")
     require(read, "no columns are left to read besides group and label: name them.")
     order, offsets = _gather(_values(frame, group))
     y = None
@@ -335,6 +348,29 @@ def from_frame(
                 raise ValueError(f"row {row} of column {name!r} is {value!r}, expected a string.")
     columns_ = {name: column[order].tolist() for name, column in values.items()}
     return TokenTable.from_columns(columns_, offsets), y
+
+
+def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentence") -> Array:
+    """Labels of sentences, as ``predict`` returns them, as a column of the frame they are of.
+
+    Parameters
+    ----------
+    labels : list of label sequences, in the order of :func:`from_frame`
+    frame, group : as given to :func:`from_frame`
+
+    Examples
+    --------
+    >>> X, _ = from_frame(frame, label=None)                          # doctest: +SKIP
+    >>> frame["predicted"] = to_column(tagger.predict(X), frame)      # doctest: +SKIP
+    """
+    order, offsets = _gather(_values(frame, group))
+    lengths, wanted = [*map(len, labels)], np.diff(offsets).tolist()
+    if lengths != wanted:
+        what = f"labels are of {len(lengths)} sentences with {sum(lengths)} tokens"
+        raise ValueError(f"{what}, but the frame has {len(wanted)} with {sum(wanted)}.")
+    column = np.empty(len(order), dtype=object)
+    column[order] = [label for sentence in labels for label in sentence]
+    return np.array(column.tolist())
 
 
 def _values(frame: Any, name: str) -> Array:

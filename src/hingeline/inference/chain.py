@@ -10,7 +10,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, prefetch
-from hingeline._simd import add_max, max_plus, max_plus_chosen, row_max, rows_dot
+from hingeline._simd import add_max, copy, max_plus, max_plus_chosen, row_max, rows_dot
 
 
 @helper
@@ -338,7 +338,7 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
             return newest + 1
         split = cell_at[0]
         taken = ys[newest + 1]
-        taken[:] = ys[cell_path[0]]
+        copy(ys[cell_path[0]], taken)
         taken[split] = cell_label[0]
         for t in range(split, 0, -1):
             taken[t - 1] = find_predecessor(forward, t - 1, transitions, n_labels, taken[t])
@@ -413,17 +413,10 @@ def step_maxima(
 
 @helper
 def switch_gains(
-    scores: Array,
-    transitions: Array,
-    backwards: Array,
-    y: Array,
-    stride: int,
-    n_labels: int,
-    t: int,
-    out: Array,
+    scores: Array, transitions: Array, backwards: Array, y: Array, stride: int, t: int, out: Array
 ) -> None:
     """What the score of a path gains with each label at position t; flat tables as above."""
-    here = t * stride
+    here, n_labels = t * stride, out.shape[0]
     for k in range(n_labels):
         out[k] = scores[here + k]
     if t > 0:

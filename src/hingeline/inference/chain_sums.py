@@ -55,7 +55,6 @@ from hingeline.inference.chain import continuations
 # numbers, hence right up to a factor 1 ± κ, κ being ε times the number of operations on the way;
 # the bounds contain it. So they hold for the scores as they are given, to the last bit.
 
-
 EPS = 2.0**-52
 GRAIN = 2.0**20  # Scores that are multiples of 1/GRAIN are added without rounding.
 CAP = 1e290  # Masses are kept below this, and what is more reported as infinite.

@@ -32,8 +32,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
-from hingeline.core.results import HistoryRow
+from hingeline.core.results import History, HistoryRow
 from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
+from hingeline.estimators.scaling import FITTED as SCALING
+from hingeline.estimators.scaling import restore_scaling
 from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
@@ -57,8 +59,7 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
     **{"str": (str,), "bool": (bool,), "int": (int,), "uint": (int,), "float": (float,)},
     "object": (str, int, float, bool),
 }
-#: Arrays of what ``partial_fit`` goes on from have names that begin with this.
-STATE = "state/"
+STATE = "state/"  # Arrays of what ``partial_fit`` goes on from have names that begin with this.
 _COUNTS = ("passes", "oracle_calls", "planes")
 MAX_JOBS = 4096  # More threads than this are a mistake in a file, and would take memory.
 
@@ -193,6 +194,7 @@ def save(
             raise TypeError(f"the model cannot be stored, because its {error}.") from None
     if hasattr(model, "_fitted_to_json"):  # what graphs know beside labels and features
         header["fitted"] = model._fitted_to_json(arrays)
+    arrays |= {name: getattr(model, name) for name in SCALING if hasattr(model, name)}
     stored, restored, report = compact(model, dtype, threshold)
     arrays.update(stored)
     if check is not None:
@@ -327,22 +329,15 @@ def versions() -> dict[str, str]:
 def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     """The fitted estimator that a model file holds.
 
+    It predicts, and can be fitted anew; with training data and multipliers, if the file holds them,
+    ``partial_fit`` goes on from these. Where weights were rounded to save space, there is no
+    certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why. What is not a model that
+    this version reads is a ModelFileError.
+
     Parameters
     ----------
     path : str or path
     expected : class, optional; estimators of other classes are refused
-
-    Returns
-    -------
-    estimator
-        It predicts, and can be fitted anew; with training data and multipliers, if the file
-        holds them, ``partial_fit`` goes on from these. Where weights were rounded to save space,
-        there is no certificate: ``duality_gap_`` is ``nan`` and ``stop_reason_`` says why.
-
-    Raises
-    ------
-    ModelFileError
-        Where the file is not a model that this version reads.
     """
     header, arrays = read_model(path)
     name = os.fspath(path)
@@ -401,6 +396,7 @@ def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
         model.encoder_ = None if stored is None else encoder_from_json(stored, arrays)
     if hasattr(model, "_fitted_from_json"):
         model._fitted_from_json(header["fitted"], arrays)
+    restore_scaling(model, arrays)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
     kept = {name.removeprefix(STATE): a for name, a in arrays.items() if name.startswith(STATE)}
@@ -485,7 +481,7 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
     rows, fields = arrays["history"], HistoryRow._fields
     fine = rows.dtype == np.float64 and rows.ndim == 2 and header["history"] == list(fields)
     require(fine, "history must be a table of numbers")
-    model.history_ = [
+    model.history_ = History(
         HistoryRow(*(int(v) if f in _COUNTS else v for f, v in zip(fields, row, strict=True)))
         for row in rows.tolist()
-    ]
+    )

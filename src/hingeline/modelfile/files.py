@@ -81,8 +81,7 @@ DTYPES |= {f"{kind}{8 * n}": np.dtype(f"<{kind.lower()}{n}") for kind in "IUF" f
 DTYPES |= {"BOOL": np.dtype("?")}
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
-#: Key of a safetensors file's own texts.
-METADATA = "__metadata__"
+METADATA = "__metadata__"  # Key of a safetensors file's own texts.
 DAMAGED = "it is damaged or was not written by Hingeline; get a fresh copy"
 
 

@@ -1,6 +1,7 @@
 """Pictures, all drawn by matplotlib: training curves, paths, segmentations, weights of pairs.
 
-Figures are made without pyplot, so there is nothing to close. Files appear whole or not at all.
+Figures are made without pyplot, so there is nothing to close, and show themselves in notebooks;
+``figure.axes`` are there to be changed. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
+FileName = str | os.PathLike[str]
 FORMATS = ("png", "svg")  # File formats of pictures, by the ending of the name.
 
 _TEXT, _MUTED, _LINE, _BACK = "#1c2126", "#5a6570", "#d9dfe5", "#ffffff"
-_ORANGE, _BLUE = "#c44e06", "#0a5fa5"
+_ORANGE, _BLUE = "#b04200", "#0a5fa5"
 #: In the page, colours follow its style sheet: light, dark or print.
 _VARIABLES = {
     _TEXT: "var(--text)",
@@ -61,10 +63,18 @@ def new_figure(width: float = 7.0, height: float = 5.2) -> Figure:
     except ImportError as error:
         how = "install hingeline[plot] (pip install 'hingeline[plot]')"
         raise ImportError(f"plots need matplotlib: {how}.") from error
-    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+    figure: Any = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    figure._repr_png_ = partial(_draw_png, figure)  # what a notebook asks for
+    return cast("Figure", figure)
 
 
-def check_picture_path(path: str | os.PathLike[str] | None) -> Path | None:
+def _draw_png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    return buffer.getvalue()
+
+
+def check_picture_path(path: FileName | None) -> Path | None:
     """The path of a picture that can be written, or an error that says why it cannot."""
     return None if path is None else check_target(path, FORMATS)
 
@@ -89,9 +99,7 @@ def _tidy(axes: Axes) -> None:
 
 
 def plot_curve(
-    history: Sequence[HistoryRow],
-    path: str | os.PathLike[str] | None = None,
-    title: str = "Training curve",
+    history: Sequence[HistoryRow], path: FileName | None = None, title: str = "Training curve"
 ) -> Figure:
     """Plot primal, dual and relative gap over time.
 
@@ -290,9 +298,7 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
 
 
-def plot_path(
-    path: ModelPath, target: str | os.PathLike[str] | None = None, title: str | None = None
-) -> Figure:
+def plot_path(path: ModelPath, target: FileName | None = None, title: str | None = None) -> Figure:
     """Plot the risks of margin errors and support vectors, and the gaps, along a path.
 
     Parameters
@@ -331,18 +337,38 @@ _COLOURS = (
     "#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2",
     "#eeca3b", "#72b7b2", "#9d755d", "#ff9da6", "#79706e",
 )  # fmt: skip
+#: Labels that have the colour of what they name.
+_NATURAL = {
+    **dict.fromkeys(("sky", "air"), "#9ecae9"),
+    **dict.fromkeys(("water", "sea", "river"), "#2f6db3"),
+    **dict.fromkeys(("grass", "meadow", "field"), "#6cb33f"),
+    **dict.fromkeys(("tree", "trees", "forest"), "#1f6b35"),
+    **dict.fromkeys(("road", "street", "path"), "#8c8c8c"),
+    **dict.fromkeys(("sand", "beach", "ground"), "#e0c57f"),
+    **dict.fromkeys(("mountain", "rock"), "#8a6d54"),
+    **dict.fromkeys(("building", "house", "roof"), "#c0504d"),
+    **dict.fromkeys(("sun", "flower"), "#f2c018"),
+}
 _VOID = (0.0, 0.0, 0.0)
 _MOST_NUMBERS = 12  # Weights are printed in the cells of matrices up to this size.
 
 
-def label_colours(n: int) -> Array:
-    """Colours of n labels as (n, 3) shares of red, green and blue."""
+def label_colours(labels: Sequence[Any]) -> Array:
+    """Colours of labels as (labels, 3) shares of red, green and blue, all different."""
     from matplotlib.colors import hsv_to_rgb, to_rgb
 
-    known = [to_rgb(c) for c in _COLOURS[:n]]
-    more = n - len(known)
-    ring = [hsv_to_rgb((k / more, 0.9 - 0.35 * (k % 2), 0.85)) for k in range(more)]
-    return np.array([*known, *ring]).reshape(n, 3)
+    colours: dict[int, Any] = {}
+    for k, label in enumerate(labels):
+        natural = _NATURAL.get(str(label).lower())
+        if natural and to_rgb(natural) not in colours.values():
+            colours[k] = to_rgb(natural)
+    taken = np.array([*colours.values()]).reshape(-1, 3)
+    pool = [c for c in map(to_rgb, _COLOURS) if (abs(taken - c).max(axis=1) > 0.2).all()]
+    rest = [k for k in range(len(labels)) if k not in colours]
+    more = max(len(rest) - len(pool), 0)
+    pool += [tuple(hsv_to_rgb((k / more, 0.9 - 0.35 * (k % 2), 0.85))) for k in range(more)]
+    colours.update(zip(rest, pool, strict=False))
+    return np.array([colours[k] for k in range(len(labels))]).reshape(-1, 3)
 
 
 def plot_segmentation(
@@ -355,7 +381,7 @@ def plot_segmentation(
     classes: Sequence[Any] | None = None,
     void_label: Any = None,
     opacity: float = 0.6,
-    path: str | os.PathLike[str] | None = None,
+    path: FileName | None = None,
     title: str = "Segmentation",
 ) -> Figure:
     """Draw the labels of one image over it, the truth beside the prediction.
@@ -388,7 +414,7 @@ def plot_segmentation(
         found += f", {share}"
     below = None if image is None else _image(image, size)
     known = _classes(maps, classes, void_label)
-    colours = np.vstack([label_colours(len(known)), _VOID])
+    colours = np.vstack([label_colours(known), _VOID])
     panels = {} if below is None else {"image": below}
     place = {label: k for k, label in enumerate(known)} | {void_label: len(known)}
     for name, labels in maps.items():
@@ -417,7 +443,7 @@ def plot_affinities(
     weights: Any,
     labels: Sequence[Any],
     *,
-    path: str | os.PathLike[str] | None = None,
+    path: FileName | None = None,
     title: str = "Affinity of labels",
 ) -> Figure:
     """Draw the weights of pairs of labels as a heat map, orange for and blue against.

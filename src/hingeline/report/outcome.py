@@ -286,7 +286,7 @@ def describe_errors(outcome: Outcome | None, n_errors: int) -> Content | None:
         f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
         f"{'has' if wrong == 1 else 'have'} errors. "
         f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(chosen), outcome.noun)} "
-        "with the largest loss; numbers count from 0, as in y_true."
+        "with the largest loss; numbers count from 1, as those of hingeline explain -s."
     )
     if outcome.noun == "example":
         return {"about": about, "table": _error_table(outcome, chosen), "sentences": []}
@@ -297,7 +297,7 @@ def _error_table(outcome: Outcome, chosen: list[int]) -> Table:
     """Errors of single labels, or of outputs that have no labels to compare."""
     rows = []
     for i in chosen:
-        row: list[Any] = [str(i), brief(outcome.losses[i])]
+        row: list[Any] = [str(i + 1), brief(outcome.losses[i])]
         for labels in (outcome.true[i], outcome.predicted[i]):
             row.append(labels[0] if outcome.single else " ".join(map(str, labels)))
         rows.append(row if outcome.tokens is None else [*row, outcome.tokens[i]])
@@ -322,7 +322,7 @@ def _sentence(outcome: Outcome, i: int) -> Content:
         ]
         at = stop
     share = f"{count(int(wrong.sum()))} of {count_of(len(true), 'token')} wrong"
-    head = f"Number {i}: loss {brief(outcome.losses[i])}, {share}"
+    head = f"Number {i + 1}: loss {brief(outcome.losses[i])}, {share}"
     return {"head": head, "direction": find_direction(tokens), "items": items}
 
 

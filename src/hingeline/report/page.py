@@ -2,6 +2,7 @@
 
 import numbers
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,9 @@ def render_report(
     return page
 
 
+_PARTS = re.compile(r"[^=|:/_\]]*[=|:/_\]]+|[^=|:/_\]]+")
+
+
 def _load_template() -> Any:
     """The page's template: all that it prints is revealed and escaped, whoever wrote it."""
     try:
@@ -125,6 +129,8 @@ def _load_template() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["show"] = show
+    # Lines may break after a sign in a feature's name, and not inside a word.
+    environment.filters["parts"] = lambda value: Markup("<wbr>").join(_PARTS.findall(show(value)))
     return environment.get_template("page.html.j2")
 
 
@@ -154,7 +160,7 @@ def _list_figures(
         note = _interval(found, "token_accuracy") or f"of {size}"
         figures.append((name, percent(found.token_accuracy), note))
     bound, _ = sections.certificate_words(facts)
-    figures.append(("above the optimum", bound, "" if bound == "no bound" else "certified"))
+    figures.append(("gap to the optimum", bound, "" if bound == "no bound" else "certified"))
     passes = count_of(facts.n_iter, "pass", "passes") if facts.n_iter else ""
     return [*figures, ("training time", facts.time, passes)]
 

@@ -119,9 +119,8 @@ def read_facts(model: Any) -> Facts:
 def certificate_words(facts: Facts) -> tuple[str, str]:
     """How far the weights are from the optimum: a figure, and a sentence.
 
-    The gap ``P − D`` bounds how far the objective P is above the optimum, which is at least D; so
-    the share of the optimum is at most ``(P − D)/D``. The model's own relative gap, which ``tol``
-    is compared with, is a share of P and a little smaller.
+    The gap ``P − D`` bounds how far the objective P is above the optimum, which is at least D. It
+    is said as the share of P that ``tol`` is compared with, and commands print.
     """
     why = ""
     if math.isnan(facts.duality_gap):
@@ -139,13 +138,13 @@ def certificate_words(facts: Facts) -> tuple[str, str]:
         why = "No gap is certified: no weights were found that keep every margin (C = ∞)."
     elif facts.duality_gap <= 0.0:
         return f"0{SPACE}%", "The objective is certified to be the optimum, up to rounding."
-    elif (dual := facts.primal_objective - facts.duality_gap) <= 0.0:
+    elif facts.primal_objective <= facts.duality_gap:
         known = f"The optimum is certified to be at most {significant(facts.primal_objective)}"
         why = f"{known}, but no bound from below is above zero yet."
     if why:
         return "no bound", why
-    most = words.percent_at_most(facts.duality_gap / dual)
-    sentence = f"The objective is certified to be at most {most} above the optimum."
+    most = words.percent_at_most(facts.relative_gap)
+    sentence = f"It is certified that at most {most} of the objective can still be gained."
     if facts.integrality_gap > 0.0:
         part = words.percent_at_most(min(facts.integrality_gap / facts.duality_gap, 1.0))
         sentence += (
@@ -163,7 +162,9 @@ def describe_model(model: Any, facts: Facts) -> Content:
         "interrupted": "interrupted; the best weights so far were kept",
     }.get(facts.stop_reason, facts.stop_reason.removeprefix("callback: "))
     told = math.isnan(facts.duality_gap) and facts.oracle_bounds  # the sentence has said why
-    if not facts.converged and not told:
+    if facts.stop_reason.startswith("callback: "):
+        sentence += f" Training was stopped early, as asked: {stopped}."
+    elif not facts.converged and not told:
         sentence += f" The fit did not converge: {stopped}."
     weights = np.asarray(model.weights_)
     rows = {

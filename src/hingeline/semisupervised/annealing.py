@@ -32,14 +32,7 @@ from hingeline.core.blocks import WorkingSet, fill_gram, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
 from hingeline.core.primitives import Workers, plane_loss, plane_sqdist, truth
 from hingeline.core.results import DualMemory, Result
-from hingeline.inference.chain import (
-    augmented_maxima,
-    path_score,
-    step_maxima,
-    switch_gains,
-    transposed,
-    uniform_cost,
-)
+from hingeline.inference import chain
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
 from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores, promises
 
@@ -161,9 +154,9 @@ def sweep_labels(
     n_labels, stride = problem.n_labels, problem.stride
     A = moves(problem, w)
     onwards = A.reshape(A.size)
-    backwards = transposed(A, n_labels).reshape(n_labels * stride)
+    backwards = chain.transposed(A, n_labels).reshape(n_labels * stride)
     cost = problem.cost.reshape(problem.cost.size)
-    unit = uniform_cost(problem.cost)
+    unit = chain.uniform_cost(problem.cost)
     row = np.empty(n_labels)
     maxima = np.empty(n_labels)
     gains = np.empty(n_labels)
@@ -177,23 +170,23 @@ def sweep_labels(
         y = labels[lo : problem.offsets[first + i + 1] - start]
         length = y.shape[0]
         table = position_scores(problem, first + i, w, 0.0)
-        score = path_score(table, A, y)
+        score = chain.path_score(table, A, y)
         scores = table.reshape(table.size)
         ahead = np.zeros(length * stride)
         behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
-            step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
+            chain.step_maxima(scores, cost, y[t], backwards, n_labels, stride, t, -1, behind, reach)
         for t in range(length - 1 if at_random else 0):
-            step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
+            chain.step_maxima(scores, cost, y[t], onwards, n_labels, stride, t, 1, ahead, reach)
         for visit in range(length):
             t = places[lo + visit] if at_random else visit
             now = y[t]
             best = now
             if switches < limit and n_labels > 1:
                 _fill_row(ahead, scores, behind, t * stride, row)
-                augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+                chain.augmented_maxima(row, problem.cost, unit, n_labels, maxima)
                 switch_costs(constraints, state, labels, i, t, penalties)
-                switch_gains(scores, onwards, backwards, y, stride, n_labels, t, gains)
+                chain.switch_gains(scores, onwards, backwards, y, stride, t, gains)
                 lowest, highest = 0, n_labels - 1
                 if at_random:
                     lowest = candidates[lo + visit] + (1 if candidates[lo + visit] >= now else 0)
@@ -211,16 +204,18 @@ def sweep_labels(
                 switches += 1
             if at_random and best != now:
                 for s in range(t, 0, -1):
-                    step_maxima(
+                    chain.step_maxima(
                         scores, cost, y[s], backwards, n_labels, stride, s, -1, behind, reach
                     )
             if not at_random or best != now:
                 stop = length - 1 if at_random else min(t + 1, length - 1)
                 for s in range(t, stop):
-                    step_maxima(scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach)
+                    chain.step_maxima(
+                        scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach
+                    )
         t = 0 if at_random else length - 1
         _fill_row(ahead, scores, behind, t * stride, row)
-        augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+        chain.augmented_maxima(row, problem.cost, unit, n_labels, maxima)
         slack[i] = max(maxima[y[t]] - score, 0.0)
     return switches
 
@@ -233,7 +228,7 @@ def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack
     for i in order:
         y = problem.labels[problem.offsets[first + i] : problem.offsets[first + i + 1]]
         scores = position_scores(problem, first + i, w, 1.0)  # y itself has no loss
-        score = path_score(scores, A, y)  # before decoding, which overwrites the scores
+        score = chain.path_score(scores, A, y)  # before decoding, which overwrites the scores
         slack[i] = max(find_path(problem, scores, A, bounds, np.empty_like(y)) - score, 0.0)
 
 
@@ -400,8 +395,7 @@ class Annealing:
         began = time.perf_counter()
         result = self._solve(0.0, NO_LABELS)
         path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
-        plain = self._predict(result.weights)
-        self._record(path, 0.0, result, 0, 0, True, plain, plain, began)
+        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights), began)
         try:
             for C_u in schedule:
                 if not path.interrupted:
@@ -441,8 +435,7 @@ class Annealing:
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        plain = self._predict(result.weights)
-        self._record(path, C_u, result, rounds, switches, settled, labels, plain, began)
+        self._record(path, C_u, result, (switches, rounds, settled), labels, began)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
@@ -473,17 +466,10 @@ class Annealing:
         return found.labels, found.switches
 
     def _record(
-        self,
-        path: Trajectory,
-        C_u: float,
-        result: Result,
-        rounds: int,
-        switches: int,
-        settled: bool,
-        labels: Array,
-        plain: Array,
-        began: float,
+        self, path: Trajectory, C_u: float, result: Result, counts: Any, labels: Array, began: float
     ) -> None:
+        """Note a step; ``counts`` are switches, alternations and whether the labels settled."""
+        switches, rounds, settled = counts
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
         w = result.weights
         slack = measure_slacks(problem, 0, first, w, self.workers)
@@ -494,6 +480,7 @@ class Annealing:
         penalty = self.penalties.total(labels) if rounds else math.nan
         if self.learned and rounds:
             penalty *= C_u / (n - first)
+        plain = self._predict(w)
         before, self._plain = self._plain, plain
         score = math.nan
         if self.dev is not None:

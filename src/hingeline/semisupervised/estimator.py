@@ -1,7 +1,6 @@
 """Sequence labelling from few labels, many unlabelled sequences and what is known of them."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
@@ -16,7 +15,7 @@ from hingeline._checks import Array, effective_n_jobs, one_of, positive, require
 from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.learning import learn_constraints
 from hingeline.constraints.penalties import Penalties, as_constraints
-from hingeline.core.loop import outside
+from hingeline.core.loop import warn
 from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import Annealing, AnnealingStep, choose_by_violations
@@ -249,7 +248,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             schedule = ()
             what = "y has labels for all sequences: this is the supervised fit, and constraints"
             what += " count for nothing. Mark unlabelled sequences with None."
-            warnings.warn(what, UserWarning, stacklevel=outside())
+            warn(what)
         self.constraints_ = as_constraints(self.constraints)
         if self.weights == "learned":
             known = np.split(model.classes_[data.labels], data.offsets[1 : data.first])
@@ -275,7 +274,7 @@ class SemiSupervisedSSVM(FewLabelsEstimator):
             self.stop_reason_ = "interrupted"
             what = f"SemiSupervisedSSVM was interrupted after {len(path.steps) - 1} values of C_u"
             what += ": the step it keeps is one of these."
-            warnings.warn(what, UserWarning, stacklevel=outside())
+            warn(what)
 
     def _choose(self, model: ChainSSVM, steps: list[AnnealingStep], chosen: int) -> None:
         self._keep(model, chosen)

@@ -83,7 +83,6 @@ from hingeline.solvers.sdm import Accelerator
 # the gain ``γ·slope − ½γ²‖Σ d·a·Δf‖²`` is never negative. The slope of the plain direction is the
 # example's share of the duality gap. With ``AWAY`` the steeper of the first two is taken.
 
-
 PLAIN, AWAY, PAIRWISE = range(3)
 KINDS = {"plain": PLAIN, "away": AWAY, "pairwise": PAIRWISE}
 SAMPLING = ("permutation", "gap", "uniform")

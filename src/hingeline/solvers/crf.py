@@ -30,7 +30,6 @@ from hingeline.structures.chain_batch import add_by_feature, expect_all
 # Written here because SciPy's L-BFGS-B spends more time on bounds that are not there than a chain
 # needs for its gradient, and sums by a BLAS whose threads get into the way of ours.
 
-
 MEMORY = 10  # Pairs of steps and changes of the gradient that are remembered.
 SUFFICIENT = 1e-4  # A step must bring this share of what the slope promises.
 MAX_TRIALS = 30  # Trials along one direction.

@@ -70,15 +70,9 @@ def hinges(
 
 @kernel
 def find_gaps(
-    problem: Any,
-    form: Formulation,
-    order: Array,
-    w: Array,
-    alpha: Array,
-    violation: Array,
-    gaps: Array,
+    problem: Any, form: Formulation, order: Array, w: Array, alpha: Array, out: Array, gaps: Array
 ) -> None:
-    """Each example's slack and gap at fixed weights; parts may run in threads."""
+    """Each example's slack, in ``out``, and gap at fixed weights; parts may run in threads."""
     m = alpha.shape[1]
     losses = np.empty(m + PADDING)
     values = np.empty(m + PADDING)
@@ -89,7 +83,7 @@ def find_gaps(
             slack = add_hinge(form, slack, values[k])
             total += alpha[i, k]
             linear += alpha[i, k] * values[k]
-        violation[i] = slack if form.cap[i] > 0.0 else 0.0
+        out[i] = slack if form.cap[i] > 0.0 else 0.0
         gaps[i] = example_gap(form, i, slack, total, linear)
 
 

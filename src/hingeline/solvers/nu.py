@@ -62,7 +62,6 @@ from hingeline.solvers.sdm import SDM, Accelerator, Pair
 # Scaling. Over all multiples c of w, with ρ/c fixed, the least value of (7) is ``−½q²/‖w‖²``, at
 # ``c = q/‖w‖²``: a primal value needs no ρ, only a direction and a ratio.
 
-
 #: Outputs count as tied, and examples as on the margin, where a change of ρ by this share decides.
 TIE = 1e-3
 RISK_ROUNDING = 1e-12  # Risks that differ from ν by no more than this share differ by rounding.
@@ -175,7 +174,6 @@ def best_multiple(lead: float, square: float) -> tuple[float, float]:
 # scaled down to ν; with less they bound nothing, and scaling them up would leave the bounds. Two
 # points with L on either side of ν have mixtures with ``L = ν``; that of the least ``‖Σ β Δf‖``
 # is the best. Only the weights ``Σ β Δf`` are needed, which mix like the multipliers.
-
 
 #: Points that are kept: a good one on either side of ν, and the first one above.
 HIGH, LOW, TOP = range(3)

@@ -100,7 +100,6 @@ from hingeline.solvers.sdm import pair_steps
 # bytes for up to ``SHORT`` weights and 12 bytes per non-zero beyond, twice that while a cut is
 # added, and ``8·K²``.
 
-
 #: Up to so many weights the g of cuts are rows of an array, beyond of a sparse matrix.
 SHORT = 2**17
 
@@ -223,12 +222,6 @@ class Cuts(NamedTuple):
         return tables | {name: getattr(vectors, name) for name in ("data", "indices", "indptr")}
 
 
-def empty_cuts(size: int) -> Cuts:
-    """No cuts, for weights of this length."""
-    vectors = np.empty((0, size)) if size <= SHORT else sp.csr_matrix((0, size))
-    return Cuts(vectors, np.zeros((0, 0)), np.empty(0), np.empty(0), np.empty(0, np.int64))
-
-
 def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
     """Cuts as :meth:`Cuts.tables` wrote them; KeyError where they do not fit together."""
     count = len(tables["beta"])
@@ -253,11 +246,11 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
 # One pass over examples at fixed weights that adds violated planes up to a single cut.
 #
 # For the examples of ``order``, ``g += Σ_i cap_i Σ_{y ∈ S_i} a·Δf_i(y)`` and the result is the
-# sum of ``cap_i·b_i(y)`` over the same outputs. ``violation[i]`` becomes the slack of the
-# example, so that ``b − g·w = Σ_i cap_i·violation_i``: the true primal comes with every cut. S_i
+# sum of ``cap_i·b_i(y)`` over the same outputs. ``slacks[i]`` becomes that of the
+# example, so that ``b − g·w = Σ_i cap_i·slack_i``: the true primal comes with every cut. S_i
 # is the most violated output, if its hinge is positive (``slack="max"``), or all outputs with a
 # positive hinge (``slack="sum"``), found among all classes, by k-best decoding, or only in a set
-# V_i of outputs met so far, into which decoding puts new ones: then violation is that over V_i.
+# V_i of outputs met so far, into which decoding puts new ones: then slack is that over V_i.
 #
 # Examples are cut into blocks of a fixed number, each with a vector of its own, and these are
 # summed in order: the same numbers for any count of threads.
@@ -265,13 +258,7 @@ def cuts_from(tables: dict[str, Array], size: int) -> Cuts:
 
 @kernel
 def cut_worst(
-    problem: Any,
-    form: Formulation,
-    any_hinge: Any,
-    order: Array,
-    w: Array,
-    g: Array,
-    violation: Array,
+    problem: Any, form: Formulation, any_hinge: Any, order: Array, w: Array, g: Array, slacks: Array
 ) -> float:
     """The most violated outputs; ``any_hinge`` None: hinges are sums of score and loss."""
     buffer = np.empty(longest_output(problem, order), dtype=np.int32)
@@ -281,10 +268,10 @@ def cut_worst(
         excess = 0.0
         if any_hinge is not None:
             h = most_violated(problem, form, i, w, 1.0, y)
-        else:  # the violation is what decoding says at most, the cut is made of what it found
+        else:  # the slack is what decoding says at most, the cut is made of what it found
             excess = decode_excess(problem, i, w, 1.0, y)
             h = plane_loss(problem, i, y) - plane_score(problem, i, y, w)
-        violation[i] = max(h + excess, 0.0)
+        slacks[i] = max(h + excess, 0.0)
         if h > 0.0:
             loss = plane_loss(problem, i, y)
             plane_add(problem, i, y, form.cap[i] * plane_scale(form, loss), g)
@@ -294,7 +281,7 @@ def cut_worst(
 
 @kernel
 def cut_all(
-    problem: Any, form: Formulation, m: int, order: Array, w: Array, g: Array, violation: Array
+    problem: Any, form: Formulation, m: int, order: Array, w: Array, g: Array, slacks: Array
 ) -> float:
     """All violated ones of the m outputs that every example has."""
     losses = np.empty(m + PADDING)
@@ -312,7 +299,7 @@ def cut_all(
                 values[k] = form.cap[i] * plane_scale(form, losses[k])
             else:
                 values[k] = 0.0
-        violation[i] = slack
+        slacks[i] = slack
         if some:
             all_add(problem, i, values, g)
     return b
@@ -320,9 +307,9 @@ def cut_all(
 
 @kernel
 def cut_violated(
-    problem: Any, form: Formulation, limit: int, order: Array, w: Array, g: Array, violation: Array
+    problem: Any, form: Formulation, limit: int, order: Array, w: Array, g: Array, slacks: Array
 ) -> float:
-    """All violated outputs, by k-best decoding; over ``limit`` of them: violation ``inf``."""
+    """All violated outputs, by k-best decoding; over ``limit`` of them: slack ``inf``."""
     b = 0.0
     for i in order:
         ys, _, complete = all_violated(problem, form, i, w, limit)
@@ -336,7 +323,7 @@ def cut_violated(
             steps[j] = form.cap[i] * a
             b += form.cap[i] * offset
         planes_add(problem, i, ys, steps, g)
-        violation[i] = slack if complete else np.inf
+        slacks[i] = slack if complete else np.inf
     return b
 
 
@@ -351,7 +338,7 @@ def cut_known(
     order: Array,
     w: Array,
     g: Array,
-    violation: Array,
+    slacks: Array,
 ) -> float:
     """Lines 8 to 18 of Algorithm 1: the violated outputs in V_i; ``wanted=0`` leaves V_i alone."""
     b = 0.0
@@ -373,7 +360,7 @@ def cut_known(
                     steps[j] = form.cap[i] * ws.scale[s + j]
                     b += form.cap[i] * ws.offset[s + j]
             planes_add(problem, i, planes(ws, i), steps, g)
-        violation[i] = slack + left_out
+        slacks[i] = slack + left_out
     return b
 
 
@@ -443,7 +430,8 @@ class OneSlack(CertifiedSolver):
         self.blocks = np.array_split(self.active, n_blocks)
         self.sums = np.zeros((n_blocks, size))
         self.offsets = np.zeros(n_blocks)
-        self.cuts = empty_cuts(size)
+        none = np.empty((0, size)) if size <= SHORT else sp.csr_matrix((0, size))
+        self.cuts = Cuts(none, np.zeros((0, 0)), np.empty(0), np.empty(0), np.empty(0, np.int64))
         self.decoding = True  # in the next round
         self.found_primal = math.inf  # of the best weights, where decoding has bounds only
         caps = form.cap[self.active]

@@ -31,6 +31,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
+from hingeline._simd import copy
 from hingeline.core.blocks import (
     FIRST_CAPACITY,
     FREE_SLOTS_ONLY,
@@ -49,9 +50,9 @@ from hingeline.core.results import DualMemory
 from hingeline.core.solver import PlaneSolver, carry_over
 from hingeline.solvers.sdm import SDM, Accelerator, Pair
 
-#: In the first passes decoding finds little that is right: the borders of parts are taken for right
-#: all the same, and so is a position after so many wrong ones in a row, so that parts stay short.
-LONGEST_AT_FIRST = 20
+#: In the first passes decoding finds little that is right. Parts are pieces of examples then, as
+#: long as a sentence, and the place between two of them is taken for right.
+FIRST_LENGTH = 30
 FIRST_PASSES = 5
 
 
@@ -103,6 +104,16 @@ def place_parts(parts: Parts, start: Array, stop: Array) -> tuple[Parts, Array]:
     return parts, np.minimum(stop + 1, base[owner + 1]) - shown
 
 
+def cut_into_pieces(parts: Parts) -> tuple[Array, Array]:
+    """Pieces of all examples, of about equal length: where they begin and end."""
+    lengths = np.diff(parts.base)
+    count = -(-(lengths + 1) // (FIRST_LENGTH + 1))
+    owner = np.repeat(np.arange(len(count)), count)
+    at = spread(np.zeros_like(count), count)
+    base, length, count = parts.base[owner], lengths[owner] + 1, count[owner]
+    return base + at * length // count, base + (at + 1) * length // count - 1
+
+
 def restrict(form: Formulation, parts: Parts) -> Formulation:
     """The formulation, every part being an example."""
     return form._replace(cap=form.cap[parts.owner], ridge=form.ridge[parts.owner])
@@ -124,7 +135,7 @@ def find_stretches(
     parts: Parts,
     order: Array,
     w: Array,
-    longest: int,
+    apart: bool,
     clock: int,
     patience: int,
     scratch: Array,
@@ -132,6 +143,7 @@ def find_stretches(
 ) -> None:
     """Decode the examples of ``order``, put what lies inside a part into its set, note the rest.
 
+    ``apart`` takes for right the place before a part that is not the first.
     For hinges that are sums of score and loss; see :func:`hingeline.core.blocks.find_planes`.
     """
     for i in order:
@@ -145,26 +157,22 @@ def find_stretches(
         if violation[i] == 0.0:
             continue
         gold = parts.gold[lo : lo + length]
-        if longest > 0:
-            for k in range(parts.first[i], parts.first[i + 1]):
-                for t in (parts.start[k] - lo - 1, parts.stop[k] - lo):
-                    if 0 <= t < length:
-                        y[t] = gold[t]
-            run = 0
-            for t in range(length):
-                run = run + 1 if y[t] != gold[t] else 0
-                if run > longest:
-                    y[t] = gold[t]
-                    run = 0
+        if apart:
+            for k in range(parts.first[i] + 1, parts.first[i + 1]):
+                t = parts.start[k] - lo - 1
+                y[t] = gold[t]
         for k in range(parts.first[i], parts.first[i + 1]):
             a = parts.start[k] - lo
             b = parts.stop[k] - lo
             if (a > 0 and y[a - 1] != gold[a - 1]) or (b < length and y[b] != gold[b]):
                 continue
-            if np.any(y[a:b] != gold[a:b]):
+            differs = False
+            for t in range(a, b):
+                differs |= y[t] != gold[t]
+            if differs:
                 s = parts.shown[k] - lo
                 insert(stretches, inner, ws, k, y[s : s + ws.length[k]], clock, patience, scratch)
-                y[a:b] = gold[a:b]
+                copy(gold[a:b], y[a:b])
         parts.waiting[i] = 0
         for t in range(length):
             parts.found[lo + t] = y[t]
@@ -220,7 +228,7 @@ def _fill_parts(
             for j in range(ws.used[k]):
                 row = ws.gram_start[k] + j * ws.capacity[k]
                 at = old.gram_start[a] + j * old.capacity[a]
-                ws.gram[row : row + ws.used[k]] = old.gram[at : at + ws.used[k]]
+                copy(old.gram[at : at + ws.used[k]], ws.gram[row : row + ws.used[k]])
             continue
         s = ws.slot[k]
         lo = parts.shown[k]
@@ -230,7 +238,7 @@ def _fill_parts(
         current = np.full(b - a, -1)
         left = np.zeros(b - a)
         while True:
-            y[:] = gold
+            copy(gold, y)
             step = np.inf
             stamp = 0
             for c in range(a, b):
@@ -254,10 +262,10 @@ def _fill_parts(
         for c in range(a, b):
             for j in range(old.used[c]):
                 p = old.slot[c] + j
-                y[:] = gold
+                copy(gold, y)
                 if old.alpha[p] == 0.0 and _write_stretch(old, before, c, j, parts, k, y):
                     insert(stretches, form, ws, k, y, old.stamp[p], FREE_SLOTS_ONLY, scratch)
-        y[:] = parts.found[lo : lo + ws.length[k]]
+        copy(parts.found[lo : lo + ws.length[k]], y)
         insert(stretches, form, ws, k, y, clock, FREE_SLOTS_ONLY, scratch)
 
 
@@ -339,9 +347,11 @@ class SDMInParts(PlaneSolver):
             self._set(self.parts, start, self.gaps)
             self.make_room()
         else:
-            none = np.zeros(0, dtype=np.int64)
-            known = start or PartSet(empty_working_set(none), none, none)
-            self._place(known, np.zeros(len(known.start)))
+            if start is None:
+                pieces = cut_into_pieces(self.parts)
+                _, lengths = place_parts(self.parts, *pieces)
+                start = PartSet(empty_working_set(lengths), *pieces)
+            self._place(start, np.zeros(len(start.start)))
         self.add(self.ws.alpha, 1.0, self.w)
         self.plan_stages_by_sample()
 
@@ -363,6 +373,9 @@ class SDMInParts(PlaneSolver):
 
     def make_room(self) -> None:
         """Fit the parts to the planes in use and to what decoding found."""
+        if self.early:
+            super().make_room()
+            return
         known = (self.ws, self.parts, self.clock, self.patience, self.workers.scratch[0])
         new, ws, sources, same = regroup(self.compiled, self.form, *known)
         gone = np.ones(len(self.gaps), dtype=bool)
@@ -390,6 +403,11 @@ class SDMInParts(PlaneSolver):
         return old._replace(ws=ws)
 
     @property
+    def early(self) -> bool:
+        """Whether parts are pieces still."""
+        return self.fresh and self.clock <= FIRST_PASSES
+
+    @property
     def block_problem(self) -> Any:
         return self._problem
 
@@ -406,11 +424,9 @@ class SDMInParts(PlaneSolver):
         return self._form if form is self.form else restrict(form, self.parts)
 
     def find(self, order: Array, patience: int, epsilon: float = -1.0) -> None:
-        early = self.fresh and self.clock <= FIRST_PASSES
-        longest = LONGEST_AT_FIRST if early else 0
         find = self.compiled.bind(find_stretches)
         known = (self.compiled.problem, self.form, self._problem, self._form, self.ws, self.parts)
-        asked = (self.w, longest, self.clock, patience)
+        asked = (self.w, self.early, self.clock, patience)
         self.workers.map(
             lambda part, scratch: find(*known, part, *asked, scratch, self.violation), order
         )
@@ -434,7 +450,8 @@ class SDMInParts(PlaneSolver):
 
     def _find_violations(self) -> None:
         super()._find_violations()
-        self.make_room()
+        if not self.early:
+            self.make_room()
 
     def _add_drift(self, out: Array, back: bool = False) -> None:
         super()._add_drift(out, back)

@@ -88,7 +88,6 @@ from hingeline.solvers.sdm import SDM, Accelerator
 # With ``"all"`` a certificate enumerates every violated output, and is the true one. Otherwise
 # the slack is summed over the outputs found: the primal of the *restricted* problem (OP5).
 
-
 SCHEDULES = ("improved", "published")
 BEYOND = 16  # With ``"all"``, so many outputs more than are known are looked at in a sweep.
 #: The first number of outputs that a certificate looks at; doubled until none is violated.
@@ -188,21 +187,15 @@ def find_violators(
 
 @kernel
 def sum_over_found(
-    problem: Any,
-    form: Formulation,
-    ws: WorkingSet,
-    order: Array,
-    w: Array,
-    wanted: int,
-    violation: Array,
+    problem: Any, form: Formulation, ws: WorkingSet, order: Array, w: Array, wanted: int, out: Array
 ) -> None:
-    """``violation[i]``: the slack over the outputs known and the ``wanted`` most violated ones.
+    """``out[i]``: the slack over the outputs known and the ``wanted`` most violated ones.
 
     The sets stay as they are: they define the restricted problem, and a certificate must not
     change what it certifies.
     """
     for i in order:
-        violation[i] = 0.0
+        out[i] = 0.0
         if form.cap[i] == 0.0:
             continue
         slack = slack_of_known(problem, form, ws, i, w)
@@ -210,23 +203,23 @@ def sum_over_found(
         for j in range(ys.shape[0]):
             if find(ws, i, ys[j]) < 0:
                 slack = add_hinge(form, slack, hinges[j])
-        violation[i] = slack
+        out[i] = slack
 
 
 @kernel
 def sum_violations(
-    problem: Any, form: Formulation, order: Array, w: Array, limit: int, violation: Array
+    problem: Any, form: Formulation, order: Array, w: Array, limit: int, out: Array
 ) -> None:
-    """``violation[i]``: the slack over *all* outputs; ``inf`` where over ``limit`` are violated."""
+    """``out[i]``: the slack over *all* outputs; ``inf`` where over ``limit`` are violated."""
     for i in order:
-        violation[i] = 0.0
+        out[i] = 0.0
         if form.cap[i] == 0.0:
             continue
         _, hinges, complete = all_violated(problem, form, i, w, limit)
         slack = 0.0
         for h in hinges:
             slack = add_hinge(form, slack, h)
-        violation[i] = slack if complete else np.inf
+        out[i] = slack if complete else np.inf
 
 
 # All outputs as the working set (section V.A): V_i holds every output and the violator step is
@@ -426,7 +419,6 @@ def _step(
 
 
 register_rule(Box, _step)
-
 
 VISITS[Box] = visit_in_boxes
 

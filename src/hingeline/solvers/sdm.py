@@ -35,13 +35,7 @@ from hingeline.core.solver import CertifiedSolver, PlaneSolver
 
 @helper
 def pair_steps(
-    gram: Array,
-    alpha: Array,
-    gradient: Array,
-    cap: float,
-    ridge: float,
-    accuracy: float,
-    limit: int,
+    gram: Array, alpha: Array, gradient: Array, cap: float, ridge: float, accuracy: float, most: int
 ) -> None:
     """Maximise one example's dual over its planes by pair steps, second-order choice.
 
@@ -52,7 +46,7 @@ def pair_steps(
     total = 0.0
     for j in range(m):
         total += alpha[j]
-    for _ in range(limit):
+    for _ in range(most):
         up = -1  # −1 is the true output: gradient 0, curvature 0
         top = 0.0
         for j in range(m):

@@ -20,7 +20,6 @@ import contextlib
 import dataclasses
 import math
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -33,7 +32,7 @@ from hingeline._checks import Array, effective_n_jobs, positive, require
 from hingeline._jit import announce_compiling
 from hingeline.core.blocks import empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
-from hingeline.core.loop import outside
+from hingeline.core.loop import warn
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs
@@ -283,12 +282,9 @@ class Stream:
         reason = f"{done} {'pass' if done == 1 else 'passes'} over the {which}, as asked for"
         self._store_uncertified("interrupted" if interrupted else reason, done, [row])
         if interrupted:
-            warnings.warn(
-                f"partial_fit was interrupted after {done} of {todo[0][1]} passes: the new "
-                "examples are kept with the multipliers reached.",
-                ConvergenceWarning,
-                stacklevel=outside(),
-            )
+            text = f"partial_fit was interrupted after {done} of {todo[0][1]} passes"
+            text += ": the new examples are kept with the multipliers reached."
+            warn(text, ConvergenceWarning)
 
     def _pass_over(
         self, block: DualMemory, passes: int, live: LiveWeights, visits: float

@@ -16,7 +16,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, prefetch
-from hingeline._simd import rows_add, rows_dot
+from hingeline._simd import copy, rows_add, rows_dot
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 from hingeline.inference.chain import (
     MANY_LABELS,
@@ -832,7 +832,7 @@ def _decode_zero_one(
     wrong = _find_wrong(problem, i, w, ys, values)
     loss = loss_scale * problem.cost[0, 0]
     best = wrong if wrong >= 0 and values[wrong] + loss > values[0] else 0
-    y_out[:] = ys[best]
+    copy(ys[best], y_out)
     return values[best] + (loss if best == wrong else 0.0)
 
 

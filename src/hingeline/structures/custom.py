@@ -19,7 +19,6 @@ from hingeline.core.primitives import Compiled
 _REQUIRED = ("joint_feature", "loss", "decode")
 _OPTIONAL = ("plane_score", "plane_add", "plane_sqdist", "decode_by_loss", "decode_best")
 
-
 _BINDERS: dict[tuple[Any, ...], Callable[[Any], Any]] = {}
 
 

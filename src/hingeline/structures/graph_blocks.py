@@ -359,19 +359,13 @@ def variable_loss(problem: GraphProblem, i: int, v: int, s: int) -> float:
 
 @helper
 def add_variables(
-    problem: GraphProblem,
-    graph: Topology,
-    i: int,
-    shares: Array,
-    at: int,
-    step: float,
-    steps: Array,
-    w: Array,
+    problem: GraphProblem, i: int, shares: Array, at: int, step: float, steps: Array, w: Array
 ) -> None:
     """Add ``step·(shares − truth)`` times the features of all variables of example i.
 
     Shares of its states begin at ``at``; ``steps`` has room for all columns.
     """
+    graph = factor_graph.topology(problem.graphs, problem.graph[i])
     n_variables = graph.n_states.shape[0]
     v = 0
     while v < n_variables:

@@ -40,28 +40,8 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, table_size, topology
-from hingeline.structures.graph_blocks import (
-    AnyFactors,
-    Blocks,
-    add_message,
-    factor_add,
-    factor_mass,
-    factor_scores,
-    factor_square,
-    first_column,
-    load_masses,
-    marginal,
-    place_messages,
-    row_add,
-    row_scores,
-    state_add,
-    store_masses,
-    true_joint,
-    variable_add,
-    variable_loss,
-    variable_scores,
-    variable_square,
-)
+from hingeline.structures import graph_blocks
+from hingeline.structures.graph_blocks import AnyFactors, Blocks
 
 EXCHANGES = 8  # Exchanges of a factor in a visit.
 #: A factor is left when its best exchange promises this share of what the first one did.
@@ -182,7 +162,7 @@ def reparametrise(
     """Add loss and messages to the scores of variable v."""
     degree = graph.incident_start[v + 1] - graph.incident_start[v]
     for s in range(graph.n_states[v]):
-        theta[s] += variable_loss(problem, i, v, s)
+        theta[s] += graph_blocks.variable_loss(problem, i, v, s)
         theta[s] += dual.kappa * (dual.sums[at + s] - degree * dual.mu[at + s])
         if dual.centre_sums.shape[0] > 0:
             theta[s] += dual.centre_sums[at + s]
@@ -198,7 +178,7 @@ def visit_variables(
     """
     graph, cap, w = topology(problem.graphs, problem.graph[i]), dual.cap[i], dual.w
     block = dual.blocks.block_at[i]
-    column, n = first_column(problem, i, first), graph.n_states[first]
+    column, n = graph_blocks.first_column(problem, i, first), graph.n_states[first]
     alone = end - first == 1 and n < problem.n_columns  # what is not its own is left alone
     some = False
     for u in range(first, end):
@@ -206,12 +186,12 @@ def visit_variables(
     if not some:
         return 0.0
     if alone:
-        variable_scores(problem, i, first, n, w, scratch.columns[column:])
+        graph_blocks.variable_scores(problem, i, first, n, w, scratch.columns[column:])
     else:
-        row_scores(problem, i, first, w, scratch.columns)
+        graph_blocks.row_scores(problem, i, first, w, scratch.columns)
         for k in range(problem.n_columns):
             scratch.steps[k] = 0.0
-    square = cap * variable_square(problem, i, first)
+    square = cap * graph_blocks.variable_square(problem, i, first)
     gain = 0.0
     moved = False
     for u in range(first, end):
@@ -219,7 +199,7 @@ def visit_variables(
             continue
         n = graph.n_states[u]
         at = dual.blocks.unary_at[i] + graph.unary_start[u]
-        column = first_column(problem, i, u)
+        column = graph_blocks.first_column(problem, i, u)
         for s in range(n):
             scratch.margins[s] = scratch.columns[column + s]
         reparametrise(problem, dual, graph, i, u, at, scratch.margins)
@@ -235,9 +215,9 @@ def visit_variables(
             moved = moved or scratch.change[s] != 0.0
     if moved and cap > 0.0:
         if alone:
-            variable_add(problem, i, first, n, scratch.steps[column:], w)
+            graph_blocks.variable_add(problem, i, first, n, scratch.steps[column:], w)
         else:
-            row_add(problem, i, first, scratch.steps, w)
+            graph_blocks.row_add(problem, i, first, scratch.steps, w)
     return cap * gain
 
 
@@ -251,29 +231,31 @@ def score_factor(
     ``Σ_v ‖μ_c^v − μ_v‖²`` and ``Σ_v δ̄·(μ_v − μ_c^v)``.
     """
     theta, now, margins = scratch.theta, scratch.now, scratch.margins
-    size = factor_scores(problem, graph, i, c, dual.w, theta)
-    truth = true_joint(problem, graph, i, c)
+    size = graph_blocks.factor_scores(problem, graph, i, c, dual.w, theta)
+    truth = graph_blocks.true_joint(problem, graph, i, c)
     right = theta[truth]
-    load_masses(dual.mass, factor_mass(dual.blocks, problem, i, c), size, truth, now)
+    graph_blocks.load_masses(
+        dual.mass, graph_blocks.factor_mass(dual.blocks, problem, i, c), size, truth, now
+    )
     stride = size
     penalty = centred = 0.0
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         v = graph.scope[p]
         n = graph.n_states[v]
         stride //= n
-        marginal(now, size, n, stride, margins, 0)
+        graph_blocks.marginal(now, size, n, stride, margins, 0)
         at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
             margins[s] -= dual.mu[at + s]
             penalty += margins[s] ** 2
         if dual.centre.shape[0] > 0:
-            first = place_messages(dual.blocks, problem, i, p)
+            first = graph_blocks.place_messages(dual.blocks, problem, i, p)
             for s in range(n):
                 centred -= dual.centre[first + s] * margins[s]
                 margins[s] = dual.kappa * margins[s] + dual.centre[first + s]
-            add_message(theta, size, n, stride, margins, 0, -1.0)
+            graph_blocks.add_message(theta, size, n, stride, margins, 0, -1.0)
         else:
-            add_message(theta, size, n, stride, margins, 0, -dual.kappa)
+            graph_blocks.add_message(theta, size, n, stride, margins, 0, -dual.kappa)
     return size, truth, right, penalty, centred
 
 
@@ -287,7 +269,7 @@ def add_marginals(
         v = graph.scope[p]
         n = graph.n_states[v]
         stride //= n
-        marginal(values, size, n, stride, margins, 0)
+        graph_blocks.marginal(values, size, n, stride, margins, 0)
         at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
             dual.sums[at + s] += margins[s]
@@ -300,7 +282,7 @@ def step_factor(
     """A plain Frank-Wolfe step of a factor that was scored; the gain over ``c_i``."""
     theta, now, change, margins = scratch.theta, scratch.now, scratch.change, scratch.margins
     size = table_size(graph, c)
-    square = dual.cap[i] * factor_square(problem, i, c)
+    square = dual.cap[i] * graph_blocks.factor_square(problem, i, c)
     gap, best = block_gap(theta, now, 0, size)
     quadratic = 0.0
     for s in range(size):
@@ -311,17 +293,19 @@ def step_factor(
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
         n = graph.n_states[graph.scope[p]]
         stride //= n
-        marginal(change, size, n, stride, margins, 0)
+        graph_blocks.marginal(change, size, n, stride, margins, 0)
         for s in range(n):
             quadratic += dual.kappa * margins[s] ** 2
     gamma = gap / quadratic if quadratic > gap else 1.0
     for s in range(size):
         now[s] += gamma * change[s]
-    store_masses(dual.mass, factor_mass(dual.blocks, problem, i, c), size, truth, now)
+    graph_blocks.store_masses(
+        dual.mass, graph_blocks.factor_mass(dual.blocks, problem, i, c), size, truth, now
+    )
     for s in range(size):
         change[s] = now[s] - theta[s]
     add_marginals(dual, graph, i, c, size, change, margins)
-    factor_add(problem, i, c, size, -dual.cap[i], change, dual.w)
+    graph_blocks.factor_add(problem, i, c, size, -dual.cap[i], change, dual.w)
     return gamma * (gap - 0.5 * gamma * quadratic)
 
 
@@ -331,8 +315,8 @@ def exchange(
 ) -> float:
     """Pairwise Frank-Wolfe steps of a factor that was scored; the gain over ``c_i``."""
     theta, now = scratch.theta, scratch.now
-    size, mass = table_size(graph, c), factor_mass(dual.blocks, problem, i, c)
-    square = dual.cap[i] * factor_square(problem, i, c)
+    size, mass = table_size(graph, c), graph_blocks.factor_mass(dual.blocks, problem, i, c)
+    square = dual.cap[i] * graph_blocks.factor_square(problem, i, c)
     gain = enough = 0.0
     for _ in range(EXCHANGES):
         best, worst, low = 0, truth, np.inf
@@ -398,7 +382,7 @@ def move_state(
             for k in range(outer, outer + stride):
                 theta[k] -= dual.kappa * change
     if dual.cap[i] > 0.0:
-        state_add(problem, i, c, size, state, -dual.cap[i] * change, dual.w)
+        graph_blocks.state_add(problem, i, c, size, state, -dual.cap[i] * change, dual.w)
 
 
 @helper
@@ -453,9 +437,9 @@ def add_factors(
     now, start = scratch.now, scratch.theta
     for c in range(graph.scope_start.shape[0] - 1):
         size = table_size(graph, c)
-        truth = true_joint(problem, graph, i, c)
-        mass = factor_mass(dual.blocks, problem, i, c)
-        load_masses(dual.mass, mass, size, truth, now)
+        truth = graph_blocks.true_joint(problem, graph, i, c)
+        mass = graph_blocks.factor_mass(dual.blocks, problem, i, c)
+        graph_blocks.load_masses(dual.mass, mass, size, truth, now)
         for k in range(size):
             start[k] = now[k] if coupled else 0.0
         if coupled:
@@ -467,7 +451,7 @@ def add_factors(
             now[k] -= start[k]
             some = some or now[k] != 0.0
         if some:
-            factor_add(problem, i, c, size, -cap, now, dual.w)
+            graph_blocks.factor_add(problem, i, c, size, -cap, now, dual.w)
 
 
 @helper
@@ -484,7 +468,7 @@ def couple(
         n = graph.n_states[v]
         stride //= n
         at = unary + graph.unary_start[v]
-        marginal(now, size, n, stride, missing, 0)
+        graph_blocks.marginal(now, size, n, stride, missing, 0)
         for s in range(n):
             if missing[s] > mu[at + s]:
                 factor = mu[at + s] / missing[s]
@@ -500,7 +484,7 @@ def couple(
         n = graph.n_states[v]
         stride //= n
         at = unary + graph.unary_start[v]
-        marginal(now, size, n, stride, missing, place)
+        graph_blocks.marginal(now, size, n, stride, missing, place)
         total = 0.0
         for s in range(n):
             missing[place + s] = max(mu[at + s] - missing[place + s], 0.0)

@@ -56,17 +56,8 @@ from hingeline.solvers.relaxed.messages import (
     score_variables,
 )
 from hingeline.solvers.relaxed.pairs import choose_pairs, descend_pairs, fill_pairs
-from hingeline.structures.graph_blocks import (
-    BinaryPairs,
-    Blocks,
-    add_variables,
-    factor_add,
-    factor_scores,
-    lay_out_blocks,
-    true_joint,
-    true_state,
-    variable_loss,
-)
+from hingeline.structures import graph_blocks
+from hingeline.structures.graph_blocks import BinaryPairs, Blocks
 
 STEPS, TOTAL, MASS, FIRST = range(4)  # Entries of the steps' state.
 #: What makes a block of messages: a variable with its factors, a factor, or the first in graphs of
@@ -179,7 +170,7 @@ def descend(
                     messages[place + k] = np.float32(own[k])
         else:
             add_beliefs(problem, blocks, graph, i, messages, beliefs)
-            fill_tables(problem, blocks, graph, i, planes, total, messages, tables)
+            fill_tables(problem, blocks, i, planes, total, messages, tables)
             for _ in range(rounds):
                 if by == FACTORS:
                     descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
@@ -205,15 +196,15 @@ def descend(
                 normalise(values, first, end - first, temperature)
             else:
                 choose_near(graph, c, values, first, end, states)
-            values[first + true_joint(problem, graph, i, c)] -= 1.0
+            values[first + graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
         for c in range(n_factors):
             size = tables.start[c + 1] - tables.start[c]
             change = values[tables.start[c] :]
-            factor_add(problem, i, c, size, -step, change, planes)
-            factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
+            graph_blocks.factor_add(problem, i, c, size, -step, change, planes)
+            graph_blocks.factor_add(problem, i, c, size, -step * state[STEPS], change, moments)
         later = -step * state[STEPS]
-        add_variables(problem, graph, i, beliefs, 0, -step, steps, planes)
-        add_variables(problem, graph, i, beliefs, 0, later, steps, moments)
+        graph_blocks.add_variables(problem, i, beliefs, 0, -step, steps, planes)
+        graph_blocks.add_variables(problem, i, beliefs, 0, later, steps, moments)
         state[TOTAL] += weight
         state[MASS] += state[TOTAL]
 
@@ -230,17 +221,17 @@ def find_hinges(
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         score_variables(problem, graph, i, w, 1.0, columns, beliefs)
-        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
+        fill_tables(problem, blocks, i, w, 1.0, messages, tables)
         hinge = 0.0
         for v in range(graph.n_states.shape[0]):
-            hinge -= beliefs[graph.unary_start[v] + true_state(problem, i, v)]
+            hinge -= beliefs[graph.unary_start[v] + graph_blocks.true_state(problem, i, v)]
         add_beliefs(problem, blocks, graph, i, messages, beliefs)
         for v in range(graph.n_states.shape[0]):
             first = graph.unary_start[v]
             hinge += row_max(beliefs, first, graph.n_states[v])
         for c in range(graph.scope_start.shape[0] - 1):
-            factor_scores(problem, graph, i, c, w, table)
-            hinge -= table[true_joint(problem, graph, i, c)]
+            graph_blocks.factor_scores(problem, graph, i, c, w, table)
+            hinge -= table[graph_blocks.true_joint(problem, graph, i, c)]
             first, end = tables.start[c], tables.start[c + 1]
             hinge += row_max(tables.values, first, end - first)
         out[i] = hinge
@@ -272,16 +263,16 @@ def add_soft_marginals(
             normalise(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
             for s in range(graph.n_states[v]):
                 share = beliefs[graph.unary_start[v] + s]
-                linear += cap[i] * share * variable_loss(problem, i, v, s)
-        fill_tables(problem, blocks, graph, i, w, 1.0, messages, tables)
+                linear += cap[i] * share * graph_blocks.variable_loss(problem, i, v, s)
+        fill_tables(problem, blocks, i, w, 1.0, messages, tables)
         for c in range(graph.scope_start.shape[0] - 1):
             size = tables.start[c + 1] - tables.start[c]
             table = tables.values[tables.start[c] : tables.start[c + 1]]
             normalise(table, 0, size, temperature)
             couple(graph, c, size, beliefs, 0, table, missing)
-            table[true_joint(problem, graph, i, c)] -= 1.0
-            factor_add(problem, i, c, size, -cap[i], table, out)
-        add_variables(problem, graph, i, beliefs, 0, -cap[i], steps, out)
+            table[graph_blocks.true_joint(problem, graph, i, c)] -= 1.0
+            graph_blocks.factor_add(problem, i, c, size, -cap[i], table, out)
+        graph_blocks.add_variables(problem, i, beliefs, 0, -cap[i], steps, out)
     return linear
 
 
@@ -312,7 +303,7 @@ class DLPW(CertifiedSolver):
 
     def _begin(self, start: None) -> None:
         compiled = self.compiled
-        self.blocks = lay_out_blocks(compiled, self.name)
+        self.blocks = graph_blocks.lay_out_blocks(compiled, self.name)
         self.problem = compiled.problem._replace(oracle=NO_ORACLE)
         self.by = PAIRS if isinstance(self.blocks.factors, BinaryPairs) else VARIABLES
         if self.options.messages_by == "factors":

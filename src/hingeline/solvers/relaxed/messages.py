@@ -30,17 +30,9 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology
-from hingeline.structures.graph_blocks import (
-    Blocks,
-    add_message,
-    factor_scores,
-    first_column,
-    group_end,
-    place_messages,
-    row_scores,
-    variable_loss,
-)
+from hingeline.inference.factor_graph import Topology, topology
+from hingeline.structures import graph_blocks
+from hingeline.structures.graph_blocks import Blocks
 
 
 class Tables(NamedTuple):
@@ -60,11 +52,11 @@ def score_variables(
     end = 0
     for u in range(n_variables):
         if u == end:
-            end = group_end(problem, i, u, n_variables)
-            row_scores(problem, i, u, w, columns)
-        column = first_column(problem, i, u)
+            end = graph_blocks.group_end(problem, i, u, n_variables)
+            graph_blocks.row_scores(problem, i, u, w, columns)
+        column = graph_blocks.first_column(problem, i, u)
         for s in range(graph.n_states[u]):
-            score = columns[column + s] / total + variable_loss(problem, i, u, s)
+            score = columns[column + s] / total + graph_blocks.variable_loss(problem, i, u, s)
             out[graph.unary_start[u] + s] = score
 
 
@@ -75,29 +67,22 @@ def add_beliefs(
     """Add all messages to their variables."""
     for p in range(graph.scope.shape[0]):
         v = graph.scope[p]
-        at = place_messages(blocks, problem, i, p)
+        at = graph_blocks.place_messages(blocks, problem, i, p)
         for s in range(graph.n_states[v]):
             beliefs[graph.unary_start[v] + s] += messages[at + s]
 
 
 @helper
 def fill_tables(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    w: Array,
-    total: float,
-    messages: Array,
-    tables: Tables,
+    problem: Any, blocks: Blocks, i: int, w: Array, total: float, messages: Array, tables: Tables
 ) -> None:
     """``θ_c(y) − Σ_v δ_cv(y_v)`` of all factors, weights being ``w/total``."""
-    values = tables.values
+    graph, values = topology(problem.graphs, problem.graph[i]), tables.values
     first = 0
     for c in range(graph.scope_start.shape[0] - 1):
         tables.start[c] = first
         out = values[first:]
-        size = factor_scores(problem, graph, i, c, w, out)
+        size = graph_blocks.factor_scores(problem, graph, i, c, w, out)
         if total != 1.0:
             for k in range(size):
                 out[k] /= total
@@ -106,8 +91,8 @@ def fill_tables(
             n = graph.n_states[graph.scope[p]]
             stride //= n
             tables.stride[p] = stride
-            at = place_messages(blocks, problem, i, p)
-            add_message(out, size, n, stride, messages, at, -1.0)
+            at = graph_blocks.place_messages(blocks, problem, i, p)
+            graph_blocks.add_message(out, size, n, stride, messages, at, -1.0)
         first += size
     tables.start[graph.scope_start.shape[0] - 1] = first
 
@@ -130,25 +115,18 @@ def max_marginal(
 
 @helper
 def soft_marginal(
-    values: Array,
-    first: int,
-    end: int,
-    states: int,
-    stride: int,
-    temperature: float,
-    out: Array,
-    at: int,
+    values: Array, first: int, end: int, n: int, stride: int, epsilon: float, out: Array, at: int
 ) -> None:
     """``out[at + s]``: the soft maximum of values over joint states with ``y_slot = s``."""
-    max_marginal(values, first, end, states, stride, out, at)
-    for s in range(states):
+    max_marginal(values, first, end, n, stride, out, at)
+    for s in range(n):
         best, total = out[at + s], 0.0
         outer = first + s * stride
         while outer < end:
             for k in range(outer, outer + stride):
-                total += np.exp((values[k] - best) / temperature)
-            outer += states * stride
-        out[at + s] = best + temperature * np.log(total)
+                total += np.exp((values[k] - best) / epsilon)
+            outer += n * stride
+        out[at + s] = best + epsilon * np.log(total)
 
 
 @helper
@@ -202,7 +180,7 @@ def descend_factors(
             # θ_c − Σδ + Σb is t: a variable's own message cancels.
             v = graph.scope[p]
             n, unary = graph.n_states[v], graph.unary_start[v]
-            add_message(own, size, n, tables.stride[p], beliefs, unary, 1.0)
+            graph_blocks.add_message(own, size, n, tables.stride[p], beliefs, unary, 1.0)
         at = 0
         for p in range(lo, hi):
             n = graph.n_states[graph.scope[p]]
@@ -212,8 +190,8 @@ def descend_factors(
         for p in range(lo, hi):
             v = graph.scope[p]
             n, unary = graph.n_states[v], graph.unary_start[v]
-            place = place_messages(blocks, problem, i, p)
-            add_message(own, size, n, tables.stride[p], beliefs, unary, -1.0)
+            place = graph_blocks.place_messages(blocks, problem, i, p)
+            graph_blocks.add_message(own, size, n, tables.stride[p], beliefs, unary, -1.0)
             for s in range(n):
                 step = margins[at + s] / (hi - lo) - beliefs[unary + s]
                 beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)
@@ -257,7 +235,7 @@ def descend_variables(
         for q in range(begin, end):
             c = graph.incident[q]
             p = graph.scope_start[c] + graph.slot[q]
-            place = place_messages(blocks, problem, i, p)
+            place = graph_blocks.place_messages(blocks, problem, i, p)
             for s in range(n):
                 step = margins[at + s] - margins[s]
                 beliefs[unary + s] += move_message(tables, c, p, n, s, step, messages, place)

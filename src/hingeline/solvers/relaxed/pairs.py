@@ -351,22 +351,17 @@ def fill_pairs(
 
 
 @helper
-def soft_max(a: float, b: float, temperature: float) -> float:
+def soft_max(a: float, b: float, epsilon: float) -> float:
     """``ε log(exp(a/ε) + exp(b/ε))``, or the larger one where ε is 0."""
     top = max(a, b)
-    if temperature > 0.0:
-        top += temperature * math.log1p(math.exp(-abs(a - b) / temperature))
+    if epsilon > 0.0:
+        top += epsilon * math.log1p(math.exp(-abs(a - b) / epsilon))
     return top
 
 
 @helper
 def descend_pairs(
-    graph: Topology,
-    temperature: float,
-    beliefs: Array,
-    messages: Array,
-    tables: Array,
-    margins: Array,
+    graph: Topology, epsilon: float, beliefs: Array, messages: Array, tables: Array, margins: Array
 ) -> None:
     """One round over the variables: ``descend_variables`` for binary pairs."""
     for v in range(graph.n_states.shape[0]):
@@ -377,8 +372,8 @@ def descend_pairs(
             k = 4 * graph.incident[q]
             # Joint states (0, 0), (0, 1), (1, 0), (1, 1): v is the first or the second.
             a = 1 + graph.slot[q]
-            m0 = soft_max(tables[k], tables[k + a], temperature)
-            m1 = soft_max(tables[k + 3 - a], tables[k + 3], temperature)
+            m0 = soft_max(tables[k], tables[k + a], epsilon)
+            m1 = soft_max(tables[k + 3 - a], tables[k + 3], epsilon)
             margins[at] = m0
             margins[at + 1] = m1
             sum0 += m0
@@ -403,21 +398,15 @@ def descend_pairs(
 
 @helper
 def choose_pairs(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    temperature: float,
-    tied: float,
-    states: Array,
-    tables: Array,
+    problem: Any, graph: Topology, i: int, epsilon: float, tied: float, states: Array, tables: Array
 ) -> None:
     """Scores of all factors to best joint states or soft shares, less the truth."""
     labels = problem.node_offset[i]
     for c in range(graph.scope_start.shape[0] - 1):
         k = 4 * c
         v, u = graph.scope[2 * c], graph.scope[2 * c + 1]
-        if temperature > 0.0:
-            normalise(tables, k, 4, temperature)
+        if epsilon > 0.0:
+            normalise(tables, k, 4, epsilon)
         else:
             top = max(max(tables[k], tables[k + 1]), max(tables[k + 2], tables[k + 3]))
             least = top - tied * (1.0 + abs(top))

@@ -13,30 +13,9 @@ from hingeline._jit import by_class, helper, kernel
 from hingeline.inference.factor_graph import table_size, topology
 from hingeline.solvers.relaxed import blocks as any_factors
 from hingeline.solvers.relaxed import pairs as binary_pairs
-from hingeline.solvers.relaxed.blocks import (
-    Dual,
-    Scratch,
-    block_gap,
-    make_scratch,
-    reparametrise,
-    visit_variables,
-)
-from hingeline.structures.graph_blocks import (
-    AnyFactors,
-    BinaryPairs,
-    Blocks,
-    add_variables,
-    factor_mass,
-    first_column,
-    group_end,
-    load_masses,
-    marginal,
-    place_messages,
-    row_scores,
-    true_joint,
-    true_state,
-    variable_loss,
-)
+from hingeline.solvers.relaxed.blocks import Dual, Scratch
+from hingeline.structures import graph_blocks
+from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs, Blocks
 
 #: A variable is fractional where its largest marginal is further than this from 1.
 FRACTIONAL_FROM = 1e-6
@@ -84,21 +63,21 @@ def evaluate_example(problem: Any, dual: Dual, i: int, scratch: Scratch, out: Ar
     fractional = end = 0
     for u in range(n_variables):
         if u == end:
-            end = group_end(problem, i, u, n_variables)
-            row_scores(problem, i, u, dual.w, scratch.columns)
+            end = graph_blocks.group_end(problem, i, u, n_variables)
+            graph_blocks.row_scores(problem, i, u, dual.w, scratch.columns)
         n = graph.n_states[u]
         at = blocks.unary_at[i] + graph.unary_start[u]
-        column = first_column(problem, i, u)
+        column = graph_blocks.first_column(problem, i, u)
         largest = 0.0
         for s in range(n):
             scratch.margins[s] = scratch.columns[column + s]
-            linear += dual.mu[at + s] * variable_loss(problem, i, u, s)
+            linear += dual.mu[at + s] * graph_blocks.variable_loss(problem, i, u, s)
             largest = max(largest, dual.mu[at + s])
         if largest < 1.0 - FRACTIONAL_FROM:
             fractional += 1
-        hinge -= scratch.margins[true_state(problem, i, u)]
-        reparametrise(problem, dual, graph, i, u, at, scratch.margins)
-        gap, best = block_gap(scratch.margins, dual.mu, at, n)
+        hinge -= scratch.margins[graph_blocks.true_state(problem, i, u)]
+        any_factors.reparametrise(problem, dual, graph, i, u, at, scratch.margins)
+        gap, best = any_factors.block_gap(scratch.margins, dual.mu, at, n)
         hinge += scratch.margins[best]
         dual.gaps[blocks.block_at[i] + u] = dual.cap[i] * gap
     out[HINGE] = hinge
@@ -120,8 +99,8 @@ def visit_rows(problem: Any, dual: Dual, i: int, v: int, end: int, scratch: Scra
     """Visit variables, those that share a row of features together; the gain."""
     gain = 0.0
     while v < end:
-        last = group_end(problem, i, v, end)
-        gain += visit_variables(problem, dual, i, v, last, scratch)
+        last = graph_blocks.group_end(problem, i, v, end)
+        gain += any_factors.visit_variables(problem, dual, i, v, last, scratch)
         v = last
     return gain
 
@@ -136,7 +115,7 @@ def evaluate(problem: Any, dual: Dual, still: Dual, order: Array, rounds: int, o
     are put back where they were; their sums must be right.
     """
     blocks = dual.blocks
-    scratch = make_scratch(problem, dual)
+    scratch = any_factors.make_scratch(problem, dual)
     for i in order:
         n = problem.node_offset[i + 1] - problem.node_offset[i]
         more = 1 if rounds > 0 else 0  # nothing is set aside where nothing moves
@@ -160,7 +139,7 @@ def evaluate(problem: Any, dual: Dual, still: Dual, order: Array, rounds: int, o
 def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
     """``δ̄ += step·κ(μ_c^v − μ_v)`` for these examples, and what is summed of it anew."""
     blocks = dual.blocks
-    scratch = make_scratch(problem, dual)
+    scratch = any_factors.make_scratch(problem, dual)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         unary = blocks.unary_at[i]
@@ -168,16 +147,18 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
             dual.centre_sums[k] = 0.0
         for c in range(graph.scope_start.shape[0] - 1):
             size = table_size(graph, c)
-            truth = true_joint(problem, graph, i, c)
-            load_masses(dual.mass, factor_mass(blocks, problem, i, c), size, truth, scratch.now)
+            truth = graph_blocks.true_joint(problem, graph, i, c)
+            graph_blocks.load_masses(
+                dual.mass, graph_blocks.factor_mass(blocks, problem, i, c), size, truth, scratch.now
+            )
             stride = size
             for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
                 v = graph.scope[p]
                 n = graph.n_states[v]
                 stride //= n
-                marginal(scratch.now, size, n, stride, scratch.margins, 0)
+                graph_blocks.marginal(scratch.now, size, n, stride, scratch.margins, 0)
                 at = unary + graph.unary_start[v]
-                first = place_messages(blocks, problem, i, p)
+                first = graph_blocks.place_messages(blocks, problem, i, p)
                 for s in range(n):
                     apart = scratch.margins[s] - dual.mu[at + s]
                     dual.centre[first + s] += step * dual.kappa * apart
@@ -188,14 +169,13 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
 def add_weights(problem: Any, dual: Dual, coupled: bool) -> None:
     """``w += Ψμ``; ``coupled``: ``w += Ψ(μ' − μ)``, where the factors' marginals μ' agree."""
     blocks, cap = dual.blocks, dual.cap
-    scratch = make_scratch(problem, dual)
+    scratch = any_factors.make_scratch(problem, dual)
     for i in range(cap.shape[0]):
         if cap[i] == 0.0:
             continue
-        graph = topology(problem.graphs, problem.graph[i])
         if not coupled:
             at = blocks.unary_at[i]
-            add_variables(problem, graph, i, dual.mu, at, -cap[i], scratch.steps, dual.w)
+            graph_blocks.add_variables(problem, i, dual.mu, at, -cap[i], scratch.steps, dual.w)
         add_factors(blocks.factors, problem, dual, i, coupled, scratch)
 
 
@@ -221,7 +201,7 @@ def cut_units(problem: Any, blocks: Blocks, together: int, starts: Array, owners
             elif end <= together:
                 b = end
             elif b < n:
-                b = group_end(problem, i, b, n)
+                b = graph_blocks.group_end(problem, i, b, n)
             else:
                 b = min(b + together, end)
     return count
@@ -236,7 +216,7 @@ def pass_units(
     After each ``every`` units the weights are added to ``total``.
     """
     blocks = dual.blocks
-    scratch = make_scratch(problem, dual)
+    scratch = any_factors.make_scratch(problem, dual)
     gain = met = 0.0
     for k in range(order.shape[0]):
         i = units.owners[order[k]]

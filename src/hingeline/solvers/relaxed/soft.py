@@ -70,30 +70,11 @@ from hingeline.core.results import DualMemory, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.map import NO_ORACLE
 from hingeline.solvers.nu import Margins
+from hingeline.solvers.relaxed import passes as kernels
 from hingeline.solvers.relaxed.blocks import Dual
-from hingeline.solvers.relaxed.passes import (
-    CENTRE,
-    FRACTIONAL,
-    HINGE,
-    LINEAR,
-    PENALTY,
-    Units,
-    add_weights,
-    cut_units,
-    evaluate,
-    move_centre,
-    pass_units,
-)
-from hingeline.structures.graph_blocks import (
-    AnyFactors,
-    BinaryPairs,
-    decodes_exactly,
-    decoding_seconds,
-    lay_out_blocks,
-    mean_loss,
-    mean_square,
-    shares_weights,
-)
+from hingeline.solvers.relaxed.passes import CENTRE, FRACTIONAL, HINGE, LINEAR, PENALTY, Units
+from hingeline.structures import graph_blocks
+from hingeline.structures.graph_blocks import AnyFactors, BinaryPairs
 
 STEPS, SAMPLING = ("exact", "plain"), ("permutation", "random", "gap")
 #: ρ is lowered, or the centre moved, when the soft gap is at most this share of the relaxation's.
@@ -159,7 +140,7 @@ class SoftBCFW(CertifiedSolver):
 
     def _begin(self, start: Marginals | None) -> None:
         compiled, form = self.compiled, self.form
-        self.blocks = lay_out_blocks(compiled, self.name)
+        self.blocks = graph_blocks.lay_out_blocks(compiled, self.name)
         self.problem = compiled.problem._replace(oracle=NO_ORACLE)
         published = self.options.schedule == "published"
         #: Only exact steps have a closed form for pairs.
@@ -170,18 +151,18 @@ class SoftBCFW(CertifiedSolver):
         together = PAIRS_TOGETHER if isinstance(self.blocks.factors, BinaryPairs) else 1
         if published:
             together = 0
-        elif not shares_weights(self.problem):
+        elif not graph_blocks.shares_weights(self.problem):
             together = self.blocks.most_blocks
         none = Units(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
-        count = cut_units(self.problem, self.blocks, together, *none)
+        count = kernels.cut_units(self.problem, self.blocks, together, *none)
         starts = np.full(count + 1, self.blocks.n, dtype=np.int64)
         self.units = Units(starts, np.empty(count, dtype=np.int32))
-        cut_units(self.problem, self.blocks, together, *self.units)
+        kernels.cut_units(self.problem, self.blocks, together, *self.units)
         self.active_units = np.flatnonzero(form.cap[self.units.owners] > 0.0)
         self.exact, self.bounded = False, True  # blocks are enumerated, no example is decoded
         self.constrained = self.options.constraints == "hard"
         self.certifies = not published
-        rho = self.options.rho or DEFAULT_RHO / mean_loss(compiled.problem, form.cap)
+        rho = self.options.rho or DEFAULT_RHO / graph_blocks.mean_loss(compiled.problem, form.cap)
         printed = self.options.rho_scale == "printed"
         self.rho = float(rho * (self.options.total_weight or len(self.active)) if printed else rho)
         self.mu = np.zeros(int(self.blocks.unary_at[-1]))
@@ -200,7 +181,7 @@ class SoftBCFW(CertifiedSolver):
         self.fractional = 0.0  # share of variables
         self.best_relaxed = math.inf  # g(w, δ) of the best weights
         #: ρ at which messages and weights bend the dual alike
-        self.balance = 1.0 / max(mean_square(compiled.problem, form.cap), 1e-300)
+        self.balance = 1.0 / max(graph_blocks.mean_square(compiled.problem, form.cap), 1e-300)
         self.total = aligned_zeros(compiled.n_weights)  # of iterates, for their average
         self._averaged = 0
         self.anchor = aligned_zeros(compiled.n_weights)  # weights that proximal passes stay near
@@ -323,7 +304,9 @@ class SoftBCFW(CertifiedSolver):
                 part = known[self.rng.integers(0, len(known), len(part))]
             every = max(len(part) // AVERAGED_ITERATES, 1)
             point = self.at(self.w, cap, least, self.exact_steps)
-            some, gain = pass_units(self.problem, point, self.units, part, every, self.total)
+            some, gain = kernels.pass_units(
+                self.problem, point, self.units, part, every, self.total
+            )
             self._averaged += len(part) // every
             met += some
             self.value += gain
@@ -334,7 +317,7 @@ class SoftBCFW(CertifiedSolver):
         least = float(self.options.skip * self.gaps.mean(dtype=np.float64)) if rounds > 0 else 0.0
         dual, still = (self.at(weights, cap, least) for cap in (self.form.cap, self.no_cap))
         self.workers.map(
-            lambda part, scratch: evaluate(self.problem, dual, still, part, rounds, out),
+            lambda part, scratch: kernels.evaluate(self.problem, dual, still, part, rounds, out),
             self.active,
         )
 
@@ -396,14 +379,14 @@ class SoftBCFW(CertifiedSolver):
     def _move_centre(self, step: float) -> None:
         dual = self.at(self.w, self.form.cap)
         self.workers.map(
-            lambda part, scratch: move_centre(self.problem, dual, part, step), self.active
+            lambda part, scratch: kernels.move_centre(self.problem, dual, part, step), self.active
         )
 
     def _bound_relaxation(self) -> None:
         """Bound the relaxation: the best point between the truth and marginals that agree."""
         weights = aligned_zeros(len(self.w))
         weights[:] = self.w
-        add_weights(self.problem, self.at(weights, self.form.cap), True)
+        kernels.add_weights(self.problem, self.at(weights, self.form.cap), True)
         linear, square = float(self.form.cap @ self.terms[:, LINEAR]), float(weights @ weights)
         part = min(linear / square, 1.0) if square > 0.0 else 1.0
         self.relaxed_bound = max(self.relaxed_bound, part * linear - 0.5 * part**2 * square)
@@ -411,7 +394,7 @@ class SoftBCFW(CertifiedSolver):
     def certify(self) -> float:
         """The primal of the weights made anew from the marginals."""
         self.w = aligned_zeros(self.compiled.n_weights)
-        add_weights(self.problem, self.at(self.w, self.form.cap), False)
+        kernels.add_weights(self.problem, self.at(self.w, self.form.cap), False)
         primal = self._evaluate_and_keep(self.w)
         self._update_dual()
         return primal
@@ -443,7 +426,10 @@ class SoftBCFW(CertifiedSolver):
             "soft_rho_": self.rho,
         }
         problem = self.compiled.problem
-        if decodes_exactly(problem) and decoding_seconds(problem) <= LOOK_SECONDS:
+        if (
+            graph_blocks.decodes_exactly(problem)
+            and graph_blocks.decoding_seconds(problem) <= LOOK_SECONDS
+        ):
             margins = Margins(self.compiled, self.form.cap, self.workers, 0.0)
             hinges = margins.look(weights, 1.0).hinges
             half = 0.5 * float(weights @ weights)

@@ -1,0 +1,261 @@
+"""``hingeline serve``: a page in the browser to try a tagger, see why, and correct it.
+
+The page is one file without outside requests. The server listens on this machine only, and answers
+no page but its own: requests whose ``Host`` or ``Origin`` is another one are refused, so that a
+page of the web cannot reach the model through the browser.
+"""
+
+import io
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+import hingeline
+from hingeline.cli import app
+from hingeline.cli.app import blame
+
+if TYPE_CHECKING:
+    from hingeline.cli import files
+
+#: Bytes of a request, labellings of a sentence, and contributions to a decision.
+_LARGEST, _N_BEST, _N_REASONS = 1_000_000, 4, 12
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+_POLICY += "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+class Tagger:
+    """A model, and the sentences that were corrected; one request at a time."""
+
+    def __init__(self, estimator: Any, layout: "files.Layout", target: Path | None = None) -> None:
+        self.estimator, self.layout, self.target = estimator, layout, target
+        self.corrected: dict[tuple[Any, ...], list[str]] = {}  # rows of a sentence -> its labels
+        self.lock = threading.Lock()
+
+    def describe(self) -> dict[str, Any]:
+        """What the page must know of the model."""
+        return {
+            "labels": [str(label) for label in self.estimator.classes_],
+            "columns": self.layout.columns,
+            "learns": self.estimator.n_examples_ > 0,
+            "n_corrected": len(self.corrected),
+        }
+
+    def _read(self, text: str) -> Any:
+        """Running text for a model of words alone, columns for others."""
+        from hingeline.data.conll import read_conll
+        from hingeline.data.records import read_raw
+        from hingeline.features.tables import TokenTable
+
+        columns = self.layout.columns
+        if len(columns) == 1:
+            table = read_raw(io.StringIO(text))
+        else:
+            table = read_conll(io.StringIO(text))
+            if len(table) and len(table.names) < len(columns):
+                what = f"the model needs {len(columns)} columns a line ({', '.join(columns)})"
+                raise ValueError(f"{what}, and there are {len(table.names)}.")
+        sentences = [[token[: len(columns)] for token in sentence] for sentence in table]
+        return TokenTable.from_sentences(sentences, columns)
+
+    def tag(self, text: str) -> dict[str, Any]:
+        """Labels of all sentences of a text, and how far each is ahead of the next one."""
+        table = self._read(text)
+        if not len(table):
+            return {"sentences": []}
+        labels = self.estimator.predict(table)
+        found = zip(table, labels, self.estimator.decision_function(table), strict=True)
+        sentences = [
+            {
+                "rows": [*map(list, rows)],
+                "labels": [*map(str, y.tolist())],
+                "leads": scores.max(axis=1).tolist(),
+            }
+            for rows, y, scores in found
+        ]
+        return {"sentences": sentences}
+
+    def explain(self, rows: Any, position: Any) -> dict[str, Any]:
+        """Why a word has its label: what speaks against the best labels that give it another one.
+
+        And other labellings of the sentence.
+        """
+        import numpy as np
+
+        from hingeline.evaluation.inspection import explain
+
+        table, names = self._table(rows), self.estimator.classes_.tolist()
+        if not isinstance(position, int) or not 0 <= position < len(table[0]):
+            raise ValueError("the position must be that of a word of the sentence.")
+        allowed = np.ones((len(table[0]), len(names)), dtype=bool)
+        allowed[position, names.index(self.estimator.predict(table)[0][position])] = False
+        found = explain(
+            self.estimator, table[0], against=self.estimator.predict(table, allowed=[allowed])[0]
+        )
+        best = self.estimator.predict_nbest(table, _N_BEST)[0]
+        return {
+            "nbest": [{"labels": [*map(str, y.tolist())], "score": float(s)} for y, s in best],
+            "reasons": [row._asdict() for row in found.rows[:_N_REASONS]],
+        }
+
+    def correct(self, rows: Any, labels: Any) -> dict[str, Any]:
+        """Keep a corrected sentence, and learn from it where the model can."""
+        table = self._table(rows)
+        is_list = isinstance(labels, list) and len(labels) == len(table[0])
+        if not is_list or not all(isinstance(label, str) and label.strip() for label in labels):
+            raise ValueError("a corrected sentence needs one label for each of its words.")
+        if not all(label.isprintable() and " " not in label for label in labels):
+            raise ValueError("labels have no spaces in them; choose another name.")
+        self.corrected[tuple(map(tuple, rows))] = labels
+        if self.estimator.n_examples_ > 0:
+            self.estimator.partial_fit(table, [labels], passes=1)
+            if self.target is not None:
+                known = self.estimator.metadata_
+                self.estimator.save(self.target, state=True, metadata=known)
+        return self.describe()
+
+    def _table(self, rows: Any) -> Any:
+        from hingeline.features.tables import TokenTable
+
+        width = len(self.layout.columns)
+        fine = isinstance(rows, list) and rows and all(isinstance(row, list) for row in rows)
+        if not fine or any(len(r) != width or not all(isinstance(x, str) for x in r) for r in rows):
+            raise ValueError(f"a sentence is a list of words, each a list of {width} texts.")
+        return TokenTable.from_sentences([[tuple(row) for row in rows]], self.layout.columns)
+
+    def download(self) -> str:
+        """The corrected sentences in columns, the labels last."""
+        from hingeline.cli.files import free_name
+        from hingeline.data.conll import write_conll
+        from hingeline.features.tables import TokenTable
+
+        sentences = [
+            [(*row, label) for row, label in zip(rows, labels, strict=True)]
+            for rows, labels in self.corrected.items()
+        ]
+        names = [*self.layout.columns, free_name("label", self.layout.columns)]
+        out = io.StringIO()
+        if sentences:
+            write_conll(out, TokenTable.from_sentences(sentences, names))
+        return out.getvalue()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: "Server"
+    timeout = 30  # seconds that a connection may be silent
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0]
+        if not self._is_own():
+            return
+        if path == "/":
+            page = package_files("hingeline.cli").joinpath("serve.html").read_bytes()
+            self._answer(200, page, "text/html; charset=utf-8")
+        elif path == "/corrected.conll":
+            with self.server.tagger.lock:
+                text = self.server.tagger.download()
+            self._answer(200, text.encode(), "text/plain; charset=utf-8")
+        else:
+            self._fail(404, "there is no such page.")
+
+    def do_POST(self) -> None:
+        tagger = self.server.tagger
+        calls: dict[str, Any] = {
+            "/model": tagger.describe,
+            "/tag": tagger.tag,
+            "/explain": tagger.explain,
+            "/correct": tagger.correct,
+        }
+        size = self.headers.get("Content-Length", "")
+        if not self._is_own():
+            return
+        if self.path not in calls:
+            self._fail(404, "there is no such page.")
+        elif self.headers.get_content_type() != "application/json":
+            self._fail(415, "requests must be application/json.")
+        elif not size.isdecimal() or int(size) > _LARGEST:
+            self.close_connection = True
+            self._fail(413, f"this is too long; send at most {_LARGEST:,} bytes at a time.")
+        else:
+            body = self.rfile.read(int(size))
+            try:
+                with tagger.lock:
+                    found = calls[self.path](**json.loads(body))
+            except (ValueError, TypeError, RecursionError) as error:
+                self._fail(400, str(error))
+            else:
+                self._answer(200, json.dumps(found).encode(), "application/json")
+
+    def _is_own(self) -> bool:
+        """Refuse what another page, or another name of this machine, asks for."""
+        port = self.server.server_address[1]
+        hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        own = host in hosts and origin in (None, f"http://{host}")
+        if not own:
+            self.close_connection = True
+            self._fail(403, "only the page of this server may ask.")
+        return own
+
+    def _fail(self, code: int, sentence: str) -> None:
+        self._answer(code, json.dumps({"error": sentence}).encode(), "application/json")
+
+    def _answer(self, code: int, body: bytes, kind: str) -> None:
+        self.send_response(code)
+        headers = {"Content-Type": kind, "Content-Length": str(len(body))}
+        headers |= {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": _POLICY}
+        headers |= {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing of requests that went well."""
+
+
+class Server(ThreadingHTTPServer):
+    """The page of one model, on this machine only."""
+
+    daemon_threads = True
+
+    def __init__(self, tagger: Tagger, port: int) -> None:
+        self.tagger = tagger
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    @property
+    def address(self) -> str:
+        """What to type into the browser."""
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+def serve(
+    model: app.Model,
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
+    output: Annotated[
+        Path | None, Option("--output", "-o", help="Write the model here after each correction.")
+    ] = None,
+) -> None:
+    """Open a page to try a tagger: type text, see labels and reasons, correct them.
+
+    The page is for this machine only, and asks nothing of any other. A model trained with
+    --keep-state learns from what is corrected; the corrected sentences can be downloaded.
+    """
+    from hingeline.cli.files import layout_of
+
+    estimator = hingeline.load(model)
+    layout = layout_of(estimator, model)
+    if layout.kind != "tokens":
+        raise ValueError(f"{model} does not label words: serve is for models trained on columns.")
+    if output is not None and estimator.n_examples_ == 0:
+        what = f"--output: {model} carries no training state to learn from corrections"
+        raise ValueError(f"{what}: train it with --keep-state.")
+    tagger = Tagger(estimator, layout, output)
+    with blame("--port"), Server(tagger, port) as server:
+        typer.echo(f"hingeline: {model} is at {server.address} (Ctrl-C ends it)")
+        server.serve_forever()

@@ -1,0 +1,218 @@
+"""Tokens in tables with a header (CSV, TSV), in JSON lines, and in running text."""
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from hingeline.data.conll import WORD_NAMES, plain_name
+from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
+from hingeline.features.tables import TokenTable
+
+#: Names of a column that says which sentence a token belongs to; letters only.
+SENTENCE_NAMES = ("sentence", "sentenceid", "sentenceno", "sentid", "sent")
+_LONGEST = 1000  # Tokens beyond which a table without any end of a sentence is a mistake.
+_TOKEN = re.compile(r"\w+(?:[-'’.,/]\w+)*|\.{3}|[^\w\s]")
+
+
+def delimiter_of(header: str) -> str:
+    """What stands between the names of a header: a tab, a comma or a semicolon."""
+    return max("\t,;", key=header.count)
+
+
+def split_row(line: str, delimiter: str) -> list[str]:
+    """The fields of a line, without their quotes; between tabs there are none."""
+    if delimiter == "\t":
+        return line.split("\t")
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a field that is far too long
+        return [line]
+
+
+def sentence_column(names: Sequence[str]) -> int | None:
+    """The number of the column that says which sentence a token is of, if there is one."""
+    return next((k for k, name in enumerate(names) if plain_name(name) in SENTENCE_NAMES), None)
+
+
+def read_csv(source: File) -> TokenTable:
+    r"""Read tokens from CSV or TSV: a header, then one token per line.
+
+    Sentences end where the value of a column ``sentence`` changes (empty ones repeat it), or at a
+    blank line. Fields may be quoted, but not hold line ends.
+
+    Examples
+    --------
+    >>> table = read_csv(io.StringIO("sentence,word,tag\n1,He,O\n1,ran,O\n2,Stop,O\n"))
+    >>> table.sentences("word")
+    [['He', 'ran'], ['Stop']]
+    """
+    rows: list[list[str]] = []
+    offsets, before = [0], ""
+    with open_text(source) as text:
+        lines = text.lines()
+        header = next((line for _, line in lines if line.strip()), "word")
+        names = split_row(header, delimiter := delimiter_of(header))
+        if len(set(names)) < len(names):
+            raise text.error("two columns have the same name; give each its own.")
+        at = sentence_column(names)
+        for _, line in lines:
+            if not line.strip():
+                offsets += [len(rows)] * (len(rows) > offsets[-1])
+                continue
+            row = split_row(line, delimiter)
+            if len(row) != len(names):
+                what = f"expected {len(names)} fields as the header has, found {len(row)}"
+                raise text.error(f"{what}; quote fields that have {shown(delimiter)} in them.")
+            if at is not None:
+                key = row.pop(at)
+                if key and key != before and len(rows) > offsets[-1]:
+                    offsets.append(len(rows))
+                before = key or before
+            rows.append(row)
+        if at is not None:
+            names.pop(at)
+        elif len(offsets) == 1 and len(rows) > _LONGEST:
+            what = "nothing says where sentences end"
+            raise text.error(f"{what}; add a column 'sentence', or a blank line after each.", 0)
+    offsets += [len(rows)] * (len(rows) > offsets[-1])
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
+
+
+def write_csv(target: File, table: TokenTable) -> None:
+    """Write tokens as CSV with a header and a column ``sentence``."""
+    with atomic_text(target) as out:
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow(["sentence", *table.names])
+        for i, sentence in enumerate(table, start=1):
+            rows.writerows([i, *token] for token in sentence)
+
+
+def add_fields(
+    raw: bytes, columns: Sequence[Sequence[str]], names: Sequence[str], header: bytes
+) -> bytes:
+    """The bytes of a table with more columns; all else stays as it is."""
+    sign = delimiter_of(header.decode())
+    rows = zip(*columns, strict=True)
+    lines = raw.split(b"\n")
+    for k, line in enumerate(lines):
+        body = line.rstrip(b"\r\n")
+        if body.strip():
+            fields = names if body == header else next(rows)
+            quoted = (
+                '"' + field.replace('"', '""') + '"' if sign in field or '"' in field else field
+                for field in fields
+            )
+            lines[k] = sign.join(["", *quoted]).encode().join([body, line[len(body) :]])
+    return b"\n".join(lines)
+
+
+def add_lists(raw: bytes, lists: dict[str, Sequence[Any]]) -> bytes:
+    """JSON lines with more lists, named, each one for all objects; all else stays as it is."""
+    lines = raw.split(b"\n")
+    full = [k for k, line in enumerate(lines) if line.strip()]
+    for n, k in enumerate(full):
+        body = lines[k].rstrip()
+        added = "".join(
+            f", {json.dumps(name)}: {json.dumps(list(values[n]), ensure_ascii=False)}"
+            for name, values in lists.items()
+        )
+        lines[k] = body[:-1].rstrip() + added.encode() + b"}" + lines[k][len(body) :]
+    return b"\n".join(lines)
+
+
+def read_jsonl(source: File) -> TokenTable:
+    r"""Read sentences from JSON lines: objects with a list of words and lists as long as it.
+
+    The words are the list ``tokens`` or ``words``, else the first one; the lists of the first
+    object are the columns. What ``Doc.to_json()`` of spaCy gives is read, too: its tokens with
+    their tags, and entities as IOB2 tags in the column ``ner``.
+
+    Examples
+    --------
+    >>> table = read_jsonl(io.StringIO('{"tokens": ["He", "ran"], "tags": ["O", "O"]}\n'))
+    >>> table.sentences("tags")
+    [['O', 'O']]
+    """
+    names: list[str] = []
+    columns: list[list[str]] = []
+    offsets = [0]
+    with open_text(source) as text:
+        for _, line in text.lines():
+            if not line.strip():
+                continue
+            lists = _lists_of(text, line)
+            if not names:
+                words = [name for name in lists if plain_name(name) in WORD_NAMES] or [*lists]
+                names = [words[0], *(name for name in lists if name != words[0])]
+                names = [name for name in names if len(lists[name]) == len(lists[words[0]])]
+                columns = [[] for _ in names]
+            for name, column in zip(names, columns, strict=True):
+                if len(lists.get(name, ())) != len(lists.get(names[0], ())):
+                    what = f"there is no list {shown(name)} as long as {shown(names[0])}"
+                    raise text.error(f"{what}; give all objects the lists of the first one.")
+                column += lists[name]
+            offsets.append(len(columns[0]))
+    if not names:
+        return TokenTable.from_sentences([], ["word"])
+    return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
+
+
+def _lists_of(text: TextSource, line: str) -> dict[str, list[str]]:
+    """The lists of words, tags and the like in an object."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise text.error(f"this is no JSON ({error}); give one object a line.") from None
+    if not isinstance(found, dict):
+        raise text.error('this is no JSON object; write {"tokens": […], "tags": […]}.')
+    tokens = found.get("tokens")
+    if isinstance(tokens, list) and tokens and isinstance(tokens[0], dict):
+        try:
+            return _spacy_lists(found["text"], tokens, found.get("ents", []))
+        except (KeyError, TypeError) as error:
+            raise text.error(f"this is not what spaCy writes ({error!r}); use lists.") from None
+    lists = {
+        name: [str(item) for item in value]
+        for name, value in found.items()
+        if isinstance(value, list) and all(isinstance(item, (str, int)) for item in value)
+    }
+    if not any(lists.values()):
+        raise text.error('there is no list of words; write {"tokens": […], "tags": […]}.')
+    return lists
+
+
+def _spacy_lists(content: str, tokens: list[Any], ents: list[Any]) -> dict[str, list[str]]:
+    lists = {"tokens": [content[token["start"] : token["end"]] for token in tokens]}
+    for name in ("lemma", "pos", "tag", "dep"):
+        if all(name in token for token in tokens):
+            lists[name] = [str(token[name]) for token in tokens]
+    lists["ner"] = ["O"] * len(tokens)
+    for entity in ents:
+        inside = [k for k, t in enumerate(tokens) if entity["start"] <= t["start"] < entity["end"]]
+        for k in inside:
+            lists["ner"][k] = f"{'B' if k == inside[0] else 'I'}-{entity['label']}"
+    return lists
+
+
+def write_jsonl(target: File, table: TokenTable) -> None:
+    """Write sentences as JSON lines, a list for each column."""
+    with atomic_text(target) as out:
+        for sentence in table:
+            lists = dict(zip(table.names, map(list, zip(*sentence, strict=True)), strict=True))
+            out.write(json.dumps(lists, ensure_ascii=False) + "\n")
+
+
+def read_raw(source: File) -> TokenTable:
+    r"""Read running text: every line is a sentence, cut into words, numbers and signs.
+
+    Examples
+    --------
+    >>> read_raw(io.StringIO("He didn't pay $3.50.\n")).sentences("word")
+    [['He', "didn't", 'pay', '$', '3.50', '.']]
+    """
+    with open_text(source) as text:
+        found = (_TOKEN.findall(line) for _, line in text.lines())
+        return TokenTable.from_sentences([*filter(None, found)], ["word"])

@@ -1,0 +1,183 @@
+"""The page to try a tagger: what it answers, and whom it refuses."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import hingeline
+from cli.commands import done, refused
+from hingeline.cli.files import layout_of
+from hingeline.cli.serve import Server, Tagger
+from hingeline.data.conll import read_conll
+
+WORDS = "He O\nmet O\nAnna B-PER\nin O\nRome B-LOC\n. O\n\nAnna B-PER\nlikes O\nRome B-LOC\n. O\n\n"
+HOSTILE = "<script>alert(1)</script> Anna"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: Any) -> Any:
+    """A model of words that carries its state, one of two columns that does not."""
+    folder = tmp_path_factory.mktemp("serve")
+    words, columns = folder / "words.conll", folder / "columns.conll"
+    words.write_text(WORDS * 6)
+    columns.write_text(
+        "\n".join(
+            f"{a} X {b}" if a else ""
+            for a, _, b in (line.partition(" ") for line in (WORDS * 6).split("\n"))
+        )
+    )
+    found = folder / "words.hinge", folder / "columns.hinge"
+    done("train", words, "-m", found[0], "--keep-state", "-q")
+    done("train", columns, "-m", found[1], "-q")
+    return found
+
+
+def open_tagger(path: Path, target: Path | None = None) -> Tagger:
+    model = hingeline.load(path)
+    return Tagger(model, layout_of(model, path), target)
+
+
+@pytest.fixture
+def server(models: Any) -> Iterator[Server]:
+    with Server(open_tagger(models[0]), 0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def ask(server: Server, method: str, path: str, body: Any = None, **headers: str) -> Any:
+    """The status and the text of an answer."""
+    link = http.client.HTTPConnection(*server.server_address[:2], timeout=20)
+    sent = body if body is None or isinstance(body, (str, bytes)) else json.dumps(body)
+    kind = {} if body is None else {"Content-Type": "application/json"}
+    link.request(method, path, sent, {**kind, **headers})
+    reply = link.getresponse()
+    text = reply.read().decode()
+    link.close()
+    return reply.status, json.loads(text) if "json" in reply.headers["Content-Type"] else text
+
+
+def test_text_is_labelled_explained_and_corrected(server: Server) -> None:
+    status, found = ask(server, "POST", "/tag", {"text": "He met Anna in Rome.\nRome."})
+    assert status == 200
+    one, two = found["sentences"]
+    assert [row[0] for row in one["rows"]] == ["He", "met", "Anna", "in", "Rome", "."]
+    assert one["labels"] == ["O", "O", "B-PER", "O", "B-LOC", "O"]
+    assert len(two["leads"]) == 2
+    tagger = server.tagger
+    leads = tagger.estimator.decision_function([[tuple(row) for row in one["rows"]]])[0]
+    assert one["leads"] == pytest.approx(leads.max(axis=1))
+
+    status, why = ask(server, "POST", "/explain", {"rows": one["rows"], "position": 2})
+    assert status == 200
+    assert why["nbest"][0]["labels"] == one["labels"]
+    assert why["nbest"][0]["score"] >= why["nbest"][1]["score"]
+    here = [row for row in why["reasons"] if row["position"] == 2]
+    assert {row["chosen"] for row in here if "→" not in row["chosen"]} == {"B-PER"}
+    assert sum(row["contribution"] for row in why["reasons"]) > 0.0
+
+    before = tagger.estimator.n_examples_
+    labels = ["O", "O", "B-LOC", "O", "B-PER", "O"]
+    status, model = ask(server, "POST", "/correct", {"rows": one["rows"], "labels": labels})
+    assert status == 200
+    assert model["n_corrected"] == 1
+    assert tagger.estimator.n_examples_ == before + 1
+    status, text = ask(server, "GET", "/corrected.conll")
+    table = read_conll(io.StringIO(text))
+    assert table.sentences(0) == [["He", "met", "Anna", "in", "Rome", "."]]
+    assert table.sentences(1) == [labels]
+
+
+def test_a_model_without_state_keeps_corrections_but_does_not_learn(models: Any) -> None:
+    tagger = open_tagger(models[1])
+    found = tagger.tag("He X\nmet X\nAnna X\n")["sentences"][0]
+    assert found["rows"][0] == ["He", "X"]
+    weights = tagger.estimator.weights_.copy()
+    facts = tagger.correct(found["rows"], ["O", "O", "O"])
+    assert facts["learns"] is False
+    assert facts["n_corrected"] == 1
+    assert (tagger.estimator.weights_ == weights).all()
+    with pytest.raises(ValueError, match="needs 2 columns a line"):
+        tagger.tag("He\nmet\n")
+
+
+def test_the_model_is_written_after_a_correction(models: Any, tmp_path: Path) -> None:
+    target = tmp_path / "new.hinge"
+    tagger = open_tagger(models[0], target)
+    tagger.correct([["Rome"], ["."]], ["B-PER", "O"])
+    again = hingeline.load(target)
+    assert (again.weights_ == tagger.estimator.weights_).all()
+    assert again.n_examples_ == tagger.estimator.n_examples_
+    assert layout_of(again, target) == tagger.layout
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status"),
+    [
+        ("GET", "/", None, {"Host": "evil.example"}, 403),
+        ("POST", "/tag", {"text": "x"}, {"Origin": "http://evil.example"}, 403),
+        ("POST", "/tag", {"text": "x"}, {"Origin": "null"}, 403),
+        ("POST", "/tag", {"text": "x"}, {"Content-Type": "text/plain"}, 415),
+        ("POST", "/tag", "{", {}, 400),
+        ("POST", "/tag", [], {}, 400),
+        ("POST", "/tag", {"texts": 1}, {}, 400),
+        ("POST", "/tag", {"text": 3}, {}, 400),
+        ("POST", "/tag", "[" * 100_000, {}, 400),
+        ("POST", "/explain", {"rows": [], "position": 0}, {}, 400),
+        ("POST", "/explain", {"rows": [["a", "b"]], "position": 0}, {}, 400),
+        ("POST", "/explain", {"rows": [["a"]], "position": 1}, {}, 400),
+        ("POST", "/correct", {"rows": [["a"]], "labels": []}, {}, 400),
+        ("POST", "/correct", {"rows": [["a"]], "labels": ["x\ny"]}, {}, 400),
+        ("POST", "/tag", {"text": "x" * 2_000_000}, {}, 413),
+        ("POST", "/nowhere", {}, {}, 404),
+        ("GET", "/../etc/passwd", None, {}, 404),
+    ],
+)
+def test_others_and_bad_requests_are_refused(
+    server: Server, method: str, path: str, body: Any, headers: dict[str, str], status: int
+) -> None:
+    try:
+        found, answer = ask(server, method, path, body, **headers)
+    except (BrokenPipeError, ConnectionResetError):  # it hung up before all was sent
+        assert status == 413
+        return
+    assert found == status
+    assert answer["error"].endswith(".") or status == 400
+    assert ask(server, "POST", "/tag", {"text": "Anna"})[0] == 200
+
+
+def test_the_page_asks_nothing_of_others() -> None:
+    page = package_files("hingeline.cli").joinpath("serve.html").read_text()
+    for word in ("http:", "https:", "//cdn", "innerHTML", "insertAdjacent", "eval(", "@import"):
+        assert word not in page
+
+
+def test_the_command_refuses_what_it_cannot_show(models: Any, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.svm"
+    rows.write_text("1 1:1\n2 2:1\n" * 5)
+    done("train", rows, "-m", tmp_path / "rows.hinge", "-q")
+    assert "does not label words" in refused("serve", tmp_path / "rows.hinge")
+    assert "--keep-state" in refused("serve", models[1], "-o", tmp_path / "new.hinge")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium to look at it")
+def test_a_browser_shows_labels_and_no_script_of_the_text(server: Server, tmp_path: Path) -> None:
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000"]
+    address = f"{server.address}?text={quote(HOSTILE)}"
+    done = subprocess.run([*command, address], capture_output=True, text=True, timeout=120)
+    assert "<b>B-PER</b>" in done.stdout
+    assert "&lt;" in done.stdout
+    assert "<script>alert" not in done.stdout

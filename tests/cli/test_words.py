@@ -1,0 +1,201 @@
+"""Files of words as people have them: headers, comments, commas, JSON, raw text, long ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tracemalloc
+
+import pytest
+
+import hingeline
+from cli.commands import conll, done, refused, run, sentences, write
+from hingeline.data.text import TextSource
+from hingeline.evaluation.metrics import evaluate
+
+TRAIN, TEST = sentences(40, 0), sentences(15, 1)
+NAMES = ("word", "pos", "tag")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("words")
+    for name, data in (("train", TRAIN), ("test", TEST)):
+        write(folder / f"{name}.conll", conll(data, 0, 1, 2))
+        write(folder / f"{name}.csv", table(data))
+        write(folder / f"{name}.jsonl", objects(data))
+        write(folder / f"{name}.tsv", "word\tpos\ttag\n" + conll(data, 0, 1, 2).replace(" ", "\t"))
+    for kind in ("conll", "csv", "jsonl", "tsv"):
+        done("train", folder / f"train.{kind}", "-m", folder / f"{kind}.hinge")
+    return folder
+
+
+def table(data, order=(0, 1, 2)):
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(["sentence", *(NAMES[k] for k in order)])
+    for i, sentence in enumerate(data, start=1):
+        rows.writerows([i, *(row[k] for k in order)] for row in sentence)
+    return out.getvalue()
+
+
+def objects(data, keys=("tokens", "pos", "tags")):
+    lines = [dict(zip(keys, map(list, zip(*rows, strict=True)), strict=False)) for rows in data]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_all_formats_give_the_same_model(folder):
+    models = [hingeline.load(folder / f"{k}.hinge") for k in ("conll", "csv", "jsonl", "tsv")]
+    assert len({model.weights_.tobytes() for model in models}) == 1
+    assert models[1].metadata_["layout"]["columns"] == ["word", "pos"]
+    assert models[2].metadata_["layout"]["label"] == "tags"
+    assert models[3].metadata_["layout"]["names"] == ["word", "pos", "tag"]
+
+
+def test_the_new_column_is_the_same_in_all_formats(folder):
+    lines = done("predict", folder / "conll.hinge", folder / "test.conll").splitlines()
+    expected = [line.split()[-1] for line in lines if line]
+    out = done("predict", folder / "csv.hinge", folder / "test.csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["predicted"] for row in rows] == expected
+    assert "".join(line.rsplit(",", 1)[0] + "\n" for line in out.splitlines()) == table(TEST)
+    out = done("predict", folder / "jsonl.hinge", folder / "test.jsonl")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [label for row in found for label in row.pop("predicted")] == expected
+    assert found == [json.loads(line) for line in objects(TEST).splitlines()]
+    out = done("predict", folder / "tsv.hinge", folder / "test.tsv")
+    assert out.startswith("word\tpos\ttag\tpredicted\n")
+    assert [line.split("\t")[-1] for line in out.splitlines()[1:] if line] == expected
+    scores = [done("evaluate", folder / f"{k}.hinge", folder / f"test.{k}") for k in ("csv", "tsv")]
+    assert scores[0] == scores[1] == done("evaluate", folder / "conll.hinge", folder / "test.conll")
+
+
+def test_a_model_reads_words_of_other_formats(folder):
+    expected = done("evaluate", folder / "conll.hinge", folder / "test.conll")
+    for kind in ("csv", "jsonl", "tsv"):
+        assert done("evaluate", folder / "conll.hinge", folder / f"test.{kind}") == expected
+    assert done("evaluate", folder / "csv.hinge", folder / "test.conll") == expected
+
+
+def test_columns_are_found_by_name(folder, tmp_path):
+    turned = write(tmp_path / "turned.csv", table(TEST, (2, 1, 0)))
+    expected = done("evaluate", folder / "csv.hinge", folder / "test.csv")
+    assert done("evaluate", folder / "csv.hinge", turned) == expected
+    other = write(tmp_path / "other.tsv", "word\tlemma\ttag\nAnn\tann\tO\n")
+    message = refused("predict", folder / "csv.hinge", other)
+    assert "has no column pos, which the model was trained on: it has word, lemma, tag" in message
+
+
+def test_comments_and_headers_are_not_learned(tmp_path):
+    plain = conll(TRAIN, 0, 2)
+    dressed = "word tag\n" + "\n\n".join(
+        f"# domain=en\n# a comment of several words\n{block}" for block in plain.split("\n\n")
+    )
+    for name, content in (("plain", plain), ("dressed", dressed)):
+        done("train", write(tmp_path / name, content), "-m", tmp_path / f"{name}.hinge")
+    a, b = (hingeline.load(tmp_path / f"{name}.hinge") for name in ("plain", "dressed"))
+    assert a.classes_.tolist() == b.classes_.tolist() == sorted({"B-LOC", "B-PER", "I-PER", "O"})
+    assert a.weights_.tobytes() == b.weights_.tobytes()
+
+
+def test_everything_else_comes_back(folder, tmp_path):
+    """So that cut and paste work: tabs, documents, comments, blank lines, Windows line ends."""
+    content = (
+        "\ufeff-DOCSTART- -X- O\r\n\r\n# id = 1\r\nAnn\tN\tO\r\nran\tV\tO\r\n\r\n\r\n"
+        "# a comment\nOslo\tN\tO\n \nx\tV\tO"
+    )
+    file, output = write(tmp_path / "file", content), tmp_path / "out"
+    done("predict", folder / "conll.hinge", file, "-o", output)
+    before, after = (part.split(b"\n") for part in (content.encode(), output.read_bytes()))
+    assert len(before) == len(after)
+    for old, new in zip(before, after, strict=True):
+        if b"\tN\t" in old or b"\tV\t" in old:
+            end = b"\r" if old.endswith(b"\r") else b""
+            start, label = new.removesuffix(end).rsplit(b"\t", 1)
+            assert start == old.removesuffix(end)
+            assert label.decode() in ("O", "B-PER", "I-PER", "B-LOC")
+        else:
+            assert new == old
+
+
+@pytest.mark.parametrize("kind", ["conll", "csv", "jsonl", "tsv"])
+def test_pieces_are_as_the_whole(kind, folder, tmp_path, monkeypatch):
+    expected = done("predict", folder / f"{kind}.hinge", folder / f"test.{kind}")
+    pieces = TextSource.pieces
+    seen = []
+
+    def small(self, ends, size=0):
+        for piece in pieces(self, ends, 50):
+            seen.append(piece)
+            yield piece
+
+    monkeypatch.setattr(
+        TextSource, "read", lambda self, size=0, read=TextSource.read: read(self, 64)
+    )
+    monkeypatch.setattr(TextSource, "pieces", small)
+    assert done("predict", folder / f"{kind}.hinge", folder / f"test.{kind}") == expected
+    assert len(seen) > 5
+    broken = folder / f"test.{kind}"
+    content = broken.read_text() + ("x\n" if kind != "jsonl" else "{\n")
+    bad = write(tmp_path / f"bad.{kind}", content)
+    result = run("predict", folder / f"{kind}.hinge", bad)
+    assert result.exit_code == 2
+    assert f"bad.{kind}:{content.count(chr(10))}: " in result.stderr
+
+
+@pytest.mark.slow
+def test_a_long_file_takes_no_more_memory(folder, tmp_path):
+    short, long = (write(tmp_path / f"{n}.conll", conll(TEST, 0, 1) * n) for n in (200, 1_000))
+    peaks = []
+    for file in (short, short, long):
+        tracemalloc.start()
+        done("predict", folder / "conll.hinge", file, "-o", tmp_path / "out")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]
+
+
+def test_cross_validation(folder, tmp_path):
+    """Labels by models that have not seen them, features included."""
+    model, out = tmp_path / "m.hinge", tmp_path / "out"
+    arguments = ("train", folder / "train.conll", "-m", model, "--json")
+    result = json.loads(done(*arguments, "--cv", 4, "--cv-output", out))
+    found = [part.split("\n") for part in out.read_text().split("\n\n")[:-1]]
+    assert [len(part) for part in found] == [len(rows) for rows in TRAIN]
+    true = [[row[2] for row in rows] for rows in TRAIN]
+    assert result["cv"] == pytest.approx(evaluate(true, found).span_f1)
+    whole = json.loads(done("evaluate", model, folder / "train.conll", "--json"))
+    assert 0.3 < result["cv"] < whole["span_f1"]  # memorised words help the latter
+    assert json.loads(done(*arguments))["relative_gap"] == result["relative_gap"]
+    assert "pass --cv 5" in refused(*arguments, "--cv-output", out)
+    assert "--cv: there are 40 examples" in refused(*arguments, "--cv", 41)
+
+
+def test_raw_text(folder, tmp_path):
+    one = tmp_path / "one.hinge"
+    done("train", folder / "train.conll", "-m", one, "--use", "word")
+    out = done("predict", one, "--raw", input="Ann Lee ran to Rome.\n\nBob sat!\n")
+    words = [[line.split("\t")[0] for line in part.splitlines()] for part in out.split("\n\n")[:-1]]
+    assert words == [["Ann", "Lee", "ran", "to", "Rome", "."], ["Bob", "sat", "!"]]
+    assert out.startswith("Ann\tB-PER\nLee\tI-PER\nran\tO\n")
+    message = refused("predict", folder / "conll.hinge", "--raw", input="a\n")
+    assert "--raw gives words only, but the model was trained on word, col1" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"Ann,B-PER\nran,O\n", ["separated by ','", "begin with one like word,tag"]),
+        (b"caf\xe9 O\n", [":1: byte 0xe9 is not valid UTF-8", "iconv -f"]),
+        ("Ann O\n".encode("utf-16"), ["UTF-16", "iconv -f UTF-16"]),
+        (
+            b"a b O\nc O\n" + b"a b O\n" * 20,
+            [":2: expected 3 columns", "found 2; correct the line."],
+        ),
+    ],
+)
+def test_likely_mistakes(content, words, tmp_path):
+    message = refused("train", write(tmp_path / "file", content), "-m", tmp_path / "m.hinge")
+    assert all(word in message for word in words), message
+    assert "separator" not in message  # there is no such option

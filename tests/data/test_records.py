@@ -1,0 +1,128 @@
+"""CSV with a header, JSON lines and running text."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hingeline.data import ParseError, read_csv, read_jsonl, read_raw, write_csv, write_jsonl
+from hingeline.data.records import add_fields, add_lists
+from hingeline.features import TokenTable
+
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=5)
+TABLES = st.lists(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+def rows(table):
+    return [list(sentence) for sentence in table]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "expected"),
+    [
+        ("sentence,word,tag\n1,He,O\n1,ran,B\n2,a,O\n", ("word", "tag"), ["He ran", "a"]),
+        ("Sentence #;Word\nSentence: 1;He\n;ran\nSentence: 2;a\n", ("Word",), ["He ran", "a"]),
+        ("word,tag\nHe,O\n\n\na,O\n", ("word", "tag"), ["He", "a"]),
+        ('word,tag\n"1,000",O\n"""",O\n', ("word", "tag"), ['1,000 "']),
+        ('sent_id\tword\ttag\n1\t"\tO\n2\ta\tO\n', ("word", "tag"), ['"', "a"]),
+        ("\ufeffword,tag\r\nHe,O\r\n", ("word", "tag"), ["He"]),
+    ],
+)
+def test_tables_with_a_header(text, names, expected):
+    table = read_csv(io.BytesIO(text.encode()))
+    assert table.names == names
+    assert [" ".join(words) for words in table.sentences(0)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("word,tag\nHe,O\n1,000,O\n", ":3: expected 2 fields as the header has, found 3; quote"),
+        ('word,tag\n"He,O\n', ":2: expected 2 fields as the header has, found 1; quote"),
+        ("word,tag\n" + "a" * 200_000 + ",O\n", ":2: expected 2 fields"),
+        ("word,word\na,b\n", ":1: two columns have the same name"),
+        ("word,tag\n" + "a,O\n" * 2000, "nothing says where sentences end; add a column"),
+    ],
+)
+def test_bad_tables(text, message):
+    with pytest.raises(ParseError, match=message):
+        read_csv(io.StringIO(text))
+
+
+@MANY
+@given(TABLES)
+def test_what_is_written_is_read_back(sentences):
+    table = TokenTable.from_sentences(sentences, ["word", "tag"])
+    for write, read in ((write_csv, read_csv), (write_jsonl, read_jsonl)):
+        target = io.StringIO()
+        write(target, table)
+        assert rows(read(io.StringIO(target.getvalue()))) == rows(table)
+
+
+def test_json_lines():
+    text = (
+        '{"id": "x", "scores": [0.5], "tags": ["O", "B"], "tokens": ["He", "ran"]}\n\n'
+        '{"tokens": ["a"], "tags": [3]}\n'
+    )
+    table = read_jsonl(io.StringIO(text))
+    assert table.names == ("tokens", "tags")
+    assert rows(table) == [[("He", "O"), ("ran", "B")], [("a", "3")]]
+
+
+def test_documents_of_spacy():
+    document = {
+        "text": "Ann Lee ran.",
+        "ents": [{"start": 0, "end": 7, "label": "PER"}],
+        "tokens": [
+            {"id": 0, "start": 0, "end": 3, "pos": "PROPN"},
+            {"id": 1, "start": 4, "end": 7, "pos": "PROPN"},
+            {"id": 2, "start": 8, "end": 11, "pos": "VERB"},
+            {"id": 3, "start": 11, "end": 12, "pos": "PUNCT"},
+        ],
+    }
+    table = read_jsonl(io.StringIO(json.dumps(document)))
+    assert table.names == ("tokens", "pos", "ner")
+    assert table.sentences("tokens") == [["Ann", "Lee", "ran", "."]]
+    assert table.sentences("ner") == [["B-PER", "I-PER", "O", "O"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"tokens": ["a"]}\nnot\n', ":2: this is no JSON"),
+        ("[1]\n", ":1: this is no JSON object; write"),
+        ('{"tokens": "a b"}\n', ":1: there is no list of words; write"),
+        ('{"tokens": ["a"], "tags": ["O"]}\n{"tokens": ["a", "b"], "tags": ["O"]}', ":2: .*'tags'"),
+        ('{"tokens": [{"word": "a"}]}\n', ":1: this is not what spaCy writes"),
+    ],
+)
+def test_bad_objects(text, message):
+    with pytest.raises(ParseError, match=message):
+        read_jsonl(io.StringIO(text))
+
+
+def test_running_text():
+    table = read_raw(
+        io.StringIO("Mr. O'Neil isn't at 3.50/kg, (state-of-the-art)...\n\nÜber 5 €!\n")
+    )
+    assert [" ".join(words) for words in table.sentences("word")] == [
+        "Mr . O'Neil isn't at 3.50/kg , ( state-of-the-art ) ...",
+        "Über 5 € !",
+    ]
+
+
+def test_more_columns_and_all_else_byte_for_byte():
+    raw = b'word,tag\r\n"1,000" ,O\r\n\r\n  \r\na,O'
+    found = add_fields(raw, [["B,1", 'x"']], ["predicted"], b"word,tag")
+    assert found == b'word,tag,predicted\r\n"1,000" ,O,"B,1"\r\n\r\n  \r\na,O,"x"""'
+    raw = b'{"b":1,  "tokens":["a"] }\r\n\n{"tokens": ["\\u00e9"]}  '
+    found = add_lists(raw, {"predicted": [["Ä"], ["O"]]})
+    assert found.decode() == (
+        '{"b":1,  "tokens":["a"], "predicted": ["Ä"]}\r\n\n'
+        '{"tokens": ["\\u00e9"], "predicted": ["O"]}  '
+    )
