@@ -120,10 +120,10 @@ def run_linear_svc(X: Any, Y: np.ndarray, C: float) -> Row:
     return {"LinearSVC": time.process_time() - started, "LinearSVC primal": primal}
 
 
-def run_label_sets(quick: bool) -> list[Row]:
+def run_label_sets(quick: bool, labels: list[int], rows: list[Row]) -> None:
     """Labels by themselves, together, and by LinearSVC, to a gap of 1 %."""
-    rows: list[Row] = []
-    for size in (Size(600, 100, 20, 5, 3),) if quick else SIZES:
+    sizes = (Size(600, 100, 20, 5, 3),) if quick else SIZES
+    for size in (size for size in sizes if size.k in labels or not labels):
         X, Y = make_label_sets(size)
         timed_fit(MultilabelSSVM(edges="none"), X[:100], Y[:100, :9])
         timed_fit(MultilabelSSVM(edges="none", solver="sdm"), X[:100], Y[:100, :9])
@@ -144,7 +144,7 @@ def run_label_sets(quick: bool) -> list[Row]:
                 row["together"] = timed_fit(together, X, Y)
             rows.append(row)
             console.print(row)
-    return rows
+            write_results("defaults", rows, quick=quick)  # a long run may be cut short
 
 
 def run_emotions() -> list[Row]:
@@ -253,17 +253,19 @@ def main() -> None:
     """Run the parts asked for; rows of the others are kept."""
     parser = argument_parser(__doc__)
     parser.add_argument("--part", choices=("emotions", "label sets", "grids", "all"), default="all")
+    parser.add_argument("--labels", type=int, nargs="+", default=[], help="sizes of label sets")
     parser.add_argument("--taggers", action="store_true", help="which C suits which features")
     options = parser.parse_args()
     if options.taggers:
         run_taggers(options.quick)
         return
     rows = kept_rows("defaults", quick=options.quick) if options.part != "all" else []
-    rows = [row for row in rows if row["part"] != options.part]
+    kept = options.labels  # of label sets, rows of other sizes
+    rows = [r for r in rows if r["part"] != options.part or (kept and r["k"] not in kept)]
     if options.part in ("emotions", "all"):
         rows += run_emotions()
     if options.part in ("label sets", "all"):
-        rows += run_label_sets(options.quick)
+        run_label_sets(options.quick, options.labels, rows)
     if options.part in ("grids", "all"):
         rows += run_grids((20,) if options.quick else (20, 100, 400))
     write_results("defaults", rows, quick=options.quick)

@@ -27,7 +27,7 @@ def sequences(n: int, broken: int) -> tuple[list[list[str]], list[list[str]]]:
 def test_weights_fall_with_the_rate_of_breaking():
     weights = [learn_constraints([StartsWith("A")], *sequences(20, k))[0].weight for k in range(21)]
     assert all(a > b for a, b in pairwise(weights))
-    assert weights[0] == pytest.approx(math.log(25 / 0.1))
+    assert weights[0] == pytest.approx(2 * math.log(25 / 0.1) - 1)
     assert weights[-1] > 0.0
 
 
@@ -38,11 +38,11 @@ def test_weights_rise_with_what_is_known():
 
 def test_the_weight_is_that_of_which_the_mean_violation_is_expected():
     """The mean of v = 0, 1, 2, ... under exp(-weight v)/v! is that of the data, smoothed."""
-    X, Y = sequences(50, 20)
+    X, Y = sequences(50, 25)
     weight = learn_constraints([StartsWith("A")], X, Y)[0].weight
     v = np.arange(50)
     chance = np.exp(-weight * v) / np.array([math.factorial(k) for k in v.tolist()], dtype=float)
-    assert chance @ v / chance.sum() == pytest.approx(20.1 / 55)
+    assert chance @ v / chance.sum() == pytest.approx(25.1 / 55)
 
 
 def test_every_kind_has_a_weight_in_its_own_units():
@@ -54,11 +54,11 @@ def test_every_kind_has_a_weight_in_its_own_units():
         Predicate(lambda x, y: y[0] == "A"),
     ]
     once, linear, words, kept = learn_constraints(rules, X, Y)
-    assert once.weight == pytest.approx(math.log(13 / 4.1))  # two segments too many, squared
-    assert linear.weight == words.weight == pytest.approx(math.log(13 / 2.1))
-    assert kept.weight == pytest.approx(math.log(13 / 0.1))
+    assert once.weight == pytest.approx(2 * math.log(13 / 4.1) - 1)  # two too many, squared
+    assert linear.weight == words.weight == pytest.approx(2 * math.log(13 / 2.1) - 1)
+    assert kept.weight == pytest.approx(2 * math.log(13 / 0.1) - 1)
     always = learn_constraints([StartsWith("B")], X, Y)[0]
-    assert 0.0 < always.weight < 0.5
+    assert always.weight == pytest.approx(math.log(13 / 8.1))  # broken eight times
     assert learn_constraints([Words(["x"], "C")], X, Y)[0].weight == 0.0
     assert rules[0].weight == 1000  # those given stay as they are
     assert (once.penalty, linear.penalty) == ("squared", "linear")

@@ -383,6 +383,7 @@ class Annealing:
         self.problem: ChainProblem = data.make_problem(0, data.n)
         self._solver = WarmSolver(data.model, self.problem)
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
+        self._plain = NO_LABELS  # predictions of the step before
 
     def run(self, schedule: Sequence[float] | None) -> Trajectory:
         """The labelled sequences alone, then every C_u of the schedule.
@@ -480,7 +481,7 @@ class Annealing:
         if self.learned and rounds:
             penalty *= C_u / (n - first)
         plain = self._predict(w)
-        before = self._predict(path.results[-1].weights) if path.results else plain
+        before, self._plain = self._plain, plain
         score = math.nan
         if self.dev is not None:
             model.weights_ = w

@@ -97,7 +97,6 @@ def descend(
             if not shrunk[k, i]:
                 live[count] = i
                 count += 1
-        total = 0.0
         for q in range(draws.shape[0]):
             most, least = -np.inf, np.inf
             t = 0
@@ -130,9 +129,9 @@ def descend(
                     row_add(indptr, indices, values, i, s * (after - before), own)
             bounds[k, 0] = most if most > 0.0 else np.inf
             bounds[k, 1] = least if least < 0.0 else -np.inf
-            total += q + 1.0
-            average *= 1.0 - (q + 1.0) / total
-            average += (q + 1.0) / total * own
+            share = 2.0 / (q + 2.0)
+            average *= 1.0 - share
+            average += share * own
             if not most - least > 0.0:
                 average[:] = own
                 break
@@ -169,19 +168,6 @@ def look(
         for f in range(own.shape[0]):
             primals[k] += average[f] * average[f]
             duals[k] -= own[f] * own[f]
-
-
-@kernel
-def total_slack(
-    problem: Any, cap: Array, labels: Array, sign: Array, offset: Array, u: Array, out: Array
-) -> None:
-    """``Σ_i cap_i·[b_i − 2·s_i·u·x_i]₊`` of each label."""
-    for k in labels:
-        total = 0.0
-        for i in range(cap.shape[0]):
-            score = row_dot(problem.indptr, problem.indices, problem.values, i, u[k])
-            total += cap[i] * max(offset[k, i] - 2.0 * float(sign[k, i]) * score, 0.0)
-        out[k] = total
 
 
 class OneLabel:
@@ -347,10 +333,9 @@ class ByLabel(CertifiedSolver):
         problem = self.compiled.problem
         table = weights[: problem.n_features * problem.n_columns].reshape(problem.n_features, -1)
         lead = table[:, problem.column_start + 1] - table[:, problem.column_start]
-        slack = np.zeros(len(self.u))
-        known = (self.sign, self.offset, np.ascontiguousarray(0.5 * lead.T), slack)
-        total_slack(problem, self.form.cap, np.arange(len(slack)), *known)
-        return 0.5 * float(weights @ weights) + float(slack.sum())
+        hinges = self.offset - self.sign * np.asarray(self.rows @ lead).T
+        slack = np.maximum(hinges, 0.0).sum(axis=0)
+        return 0.5 * float(weights @ weights) + float(slack @ self.form.cap)
 
     def certify(self) -> float:
         return float(self.primals.sum())  # every sweep certifies
