@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,14 @@ def test_pages_load_nothing_from_elsewhere():
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"<(script|img|link|iframe)[^>]*(src|href)=.?https?:", text), page.name
         assert not re.search(r"!\[[^\]]*\]\(https?:", text), page.name
+
+
+def test_the_page_of_figures_is_what_the_results_say():
+    root = str(ROOT / "tools")
+    sys.path.insert(0, root)
+    try:
+        from benchmark_page import PAGE, make
+    finally:
+        sys.path.remove(root)
+    hint = "run python tools/benchmark_page.py"
+    assert PAGE.read_text(encoding="utf-8") == make(), hint

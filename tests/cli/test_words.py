@@ -12,6 +12,7 @@ import pytest
 import hingeline
 from cli.commands import conll, done, refused, run, sentences, write
 from hingeline.data.text import TextSource
+from hingeline.evaluation.metrics import evaluate
 
 TRAIN, TEST = sentences(40, 0), sentences(15, 1)
 NAMES = ("word", "pos", "tag")
@@ -153,6 +154,22 @@ def test_a_long_file_takes_no_more_memory(folder, tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.5 * peaks[1]
+
+
+def test_cross_validation(folder, tmp_path):
+    """Labels by models that have not seen them, features included."""
+    model, out = tmp_path / "m.hinge", tmp_path / "out"
+    arguments = ("train", folder / "train.conll", "-m", model, "--json")
+    result = json.loads(done(*arguments, "--cv", 4, "--cv-output", out))
+    found = [part.split("\n") for part in out.read_text().split("\n\n")[:-1]]
+    assert [len(part) for part in found] == [len(rows) for rows in TRAIN]
+    true = [[row[2] for row in rows] for rows in TRAIN]
+    assert result["cv"] == pytest.approx(evaluate(true, found).span_f1)
+    whole = json.loads(done("evaluate", model, folder / "train.conll", "--json"))
+    assert 0.3 < result["cv"] < whole["span_f1"]  # memorised words help the latter
+    assert json.loads(done(*arguments))["relative_gap"] == result["relative_gap"]
+    assert "pass --cv 5" in refused(*arguments, "--cv-output", out)
+    assert "--cv: there are 40 examples" in refused(*arguments, "--cv", 41)
 
 
 def test_raw_text(folder, tmp_path):

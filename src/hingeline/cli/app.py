@@ -30,7 +30,7 @@ _PANELS = {
     "The file": "format columns use label",
     "Features": "template min_count hash_bits scale",
     "What is learnt": "C grid nu slack loss rescale violators scheme edges",
-    "When training ends": "tol max_iter max_time dev patience",
+    "When training ends": "tol max_iter max_time dev patience cv cv_output",
     "How training runs": "solver checkpoint checkpoint_every resume n_jobs seed",
     "The model file": "keep_state dtype sparse",
 }

@@ -1,6 +1,5 @@
 """Models, and files as models see them: inputs, labels, and what writes predictions back."""
 
-import csv
 import hashlib
 import io
 import re
@@ -277,7 +276,7 @@ def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
     at = sentence_column(split_row(header, sign))
 
     def key(line: bytes) -> str:
-        with suppress(ValueError, IndexError, csv.Error):
+        with suppress(ValueError, IndexError):
             return split_row(line.decode(), sign)[at or 0]
         return ""
 

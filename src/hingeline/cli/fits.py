@@ -8,6 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+
 from hingeline import Checkpoint, EarlyStopping, PassState
 from hingeline._checks import positive, require
 from hingeline.cli import files
@@ -145,9 +149,44 @@ class Fits:
 
     def _score(self, estimator: Any, X: Any, y: Any) -> float:
         """Span F1 where labels are span tags, F1 of sets, else the share of labels predicted."""
-        if self.samples.layout.kind == "multilabel":
-            return files.score_sets(y, files.predict_sets(estimator, X)).example_f1
-        if self.samples.layout.kind == "flat":
-            return float(estimator.score(X, y))
-        scores = evaluate(y, estimator.predict(X))
-        return scores.token_accuracy if scores.span_f1 is None else scores.span_f1
+        kind = self.samples.layout.kind
+        return _score_labels(kind, y, _predict(kind, estimator, X))
+
+
+def _predict(kind: str, estimator: Any, X: Any) -> Any:
+    return files.predict_sets(estimator, X) if kind == "multilabel" else estimator.predict(X)
+
+
+def _score_labels(kind: str, y: Any, found: Any) -> float:
+    if kind == "multilabel":
+        return float(files.score_sets(np.asarray(y), np.asarray(found)).example_f1)
+    if kind == "flat":
+        return float(np.mean(np.asarray(y) == np.asarray(found)))
+    scores = evaluate(y, found)
+    return scores.token_accuracy if scores.span_f1 is None else scores.span_f1
+
+
+def cross_validate(
+    progress: FitProgress, estimator: Any, features: Any, samples: files.Samples, n_folds: int
+) -> tuple[float, list[Any]]:
+    """Labels of every example by a model that has not seen it, and their score.
+
+    ``estimator`` is copied, and so are ``features``, which learn from each part anew.
+    """
+    n, kind = samples.n_sequences, samples.layout.kind
+    require(n_folds <= n, f"--cv: there are {n} examples, too few for {n_folds} parts.")
+    order = np.random.default_rng(estimator.random_state).permutation(n)
+    found: list[Any] = [None] * n
+    for k in range(n_folds):
+        out = order[k::n_folds]
+        rest = np.setdiff1d(order, out)
+        X, X_out = (_safe_indexing(samples.X, rows) for rows in (rest, out))
+        if features is not None:
+            encoder = clone(features)
+            X, X_out = encoder.fit_transform(X), encoder.transform(X_out)
+        model = clone(estimator)
+        learn = partial(model.fit, X, _safe_indexing(samples.y, rest))
+        progress.fit(f"part {k + 1} of {n_folds}", model, learn, interruptible=False)
+        for i, labels in zip(out, _predict(kind, model, X_out), strict=True):
+            found[i] = labels
+    return _score_labels(kind, samples.y, found), found

@@ -47,9 +47,10 @@ def predict(
     if margin + (nbest > 1) + (constraints is not None) > 1:
         raise ValueError("--margin, --nbest and --constraints exclude each other: use one.")
     if raw:
-        what = f"--raw gives words only, but the model was trained on {', '.join(layout.columns)}"
-        fine = layout.kind == "tokens" and len(layout.columns) == 1
-        files.require(fine, f"{what or layout.format}: train one with --use word.")
+        trained = ", ".join(layout.columns) or f"{layout.format} files"
+        what = f"--raw gives words only, but the model was trained on {trained}"
+        one = layout.kind == "tokens" and len(layout.columns) == 1
+        files.require(one, f"{what}: train one with --use word.")
         format = "text"
     known: list[Any] = []
     written = 0
@@ -70,9 +71,6 @@ def predict(
             with blame("--output"):
                 if nbest > 1:
                     _write_nbest(out, samples, found, written)
-                elif layout.format in files.SETS:  # an empty line for the empty set
-                    rows = ([layout.labels[k] for k in row.nonzero()[0]] for row in found)
-                    csv.writer(out, lineterminator="\n").writerows(rows)
                 else:
                     _write(out, samples, found, leads)
             written += samples.n_sequences
@@ -105,10 +103,13 @@ def _predict(
 
 
 def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any) -> None:
-    source, content, flat = samples.source, samples.content, samples.layout.kind == "flat"
-    parts = {
-        "predicted": [[str(label) for label in part] for part in ([labels] if flat else labels)]
-    }
+    source, content = samples.source, samples.content
+    if samples.format not in files.WORDS:
+        words = [samples.X.sentences(0)] if samples.format == "text" else []
+        margins = [] if leads is None else [[[f"{v:.4f}" for v in part] for part in leads]]
+        write_labels(out, samples.layout, *words, labels, *margins)
+        return
+    parts = {"predicted": [[str(label) for label in part] for part in labels]}
     if leads is not None:
         parts["margin"] = [[f"{value:.4f}" for value in part] for part in leads]
     columns = [[value for part in column for value in part] for column in parts.values()]
@@ -125,15 +126,22 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any) -> Non
         from hingeline.data.records import add_lists
 
         out.write(add_lists(content, dict(zip(names, parts.values(), strict=True))).decode())
-    elif samples.format == "conllu":
+    else:
         from hingeline.data.conllu import write_conllu
 
         write_conllu(out, source.with_column(samples.layout.label, columns[0]))
-    else:
-        words = [samples.X.sentences(0)] if samples.format == "text" else []
-        for rows in zip(*words, *parts.values(), strict=True):
-            out.writelines("\t".join(row) + "\n" for row in zip(*rows, strict=True))
-            out.write("" if flat else "\n")
+
+
+def write_labels(out: IO[str], layout: files.Layout, *columns: Any) -> None:
+    """Labels in columns, an empty line after each sequence; sets as names between commas."""
+    if layout.kind == "multilabel":  # an empty line for the empty set
+        rows = ([layout.labels[k] for k in row.nonzero()[0]] for row in columns[0])
+        csv.writer(out, lineterminator="\n").writerows(rows)
+        return
+    flat = layout.kind == "flat"
+    for parts in zip(*([column] if flat else column for column in columns), strict=True):
+        out.writelines("\t".join(map(str, row)) + "\n" for row in zip(*parts, strict=True))
+        out.write("" if flat else "\n")
 
 
 def _write_nbest(out: IO[str], samples: files.Samples, found: list[Any], before: int) -> None:

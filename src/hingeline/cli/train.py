@@ -8,6 +8,7 @@ from typer import Option
 
 from hingeline.cli import app, files
 from hingeline.cli.app import blame, check_sources, check_target, given
+from hingeline.cli.predict import write_labels
 
 
 def train(
@@ -49,6 +50,12 @@ def train(
     max_time: Annotated[float | None, Option(help="Stop after this many seconds.")] = None,
     dev: Annotated[str | None, Option(help="Held-out file; stop when its score stalls.")] = None,
     patience: Annotated[int, Option(min=1, help="Passes to wait for a better score on --dev.")] = 3,
+    cv: Annotated[
+        int | None, Option(min=2, help="Also train on all but one of so many parts, for a score.")
+    ] = None,
+    cv_output: Annotated[
+        str | None, Option(help="With --cv: write the labels of the parts left out here.")
+    ] = None,
     checkpoint: Annotated[Path | None, Option(help="Keep the state here, for --resume.")] = None,
     checkpoint_every: Annotated[float, Option(min=0.0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, Option("--resume", help="Go on from --checkpoint.")] = False,
@@ -75,42 +82,37 @@ def train(
 
     from hingeline import ChainSSVM, Checkpoint, MulticlassSSVM, MultilabelSSVM
     from hingeline._checks import require
-    from hingeline.cli.fits import (
-        Fits,
-        check_checkpoint,
-        make_encoder,
-        parse_C,
-        parse_grid,
-        parse_number,
-    )
+    from hingeline.cli import fits
     from hingeline.cli.progress import Clock, FitProgress, outcome_of, print_result, write_model
+    from hingeline.data.text import atomic_text
     from hingeline.estimators.chain import scale_C
 
-    values = parse_grid(grid, dev, checkpoint)
+    values = fits.parse_grid(grid, dev, checkpoint)
+    require(cv or not cv_output, "--cv-output writes what --cv finds: pass --cv 5.")
     check_sources("--dev", data, dev)
     check_target("--model", model, data, dev)
-    check_checkpoint(checkpoint, checkpoint_every, resume, str(model), data, dev)
+    fits.check_checkpoint(checkpoint, checkpoint_every, resume, str(model), data, dev)
     params: dict[str, Any] = {"tol": tol, "slack": slack, "solver": solver, "max_iter": max_iter}
     params |= {"max_time": max_time, "n_jobs": n_jobs, "random_state": seed}
     if C is not None:
         require(not values, "--grid names the values of C: leave --C out.")
-        params["C"] = parse_C(C)
+        params["C"] = fits.parse_C(C)
     if loss is not None:
         params["loss"] = loss
     if nu is not None:
-        params["nu"] = parse_number(nu, float)
+        params["nu"] = fits.parse_number(nu, float)
     clock = Clock()
     file = files.open_training(data, format, given(context))
     if file.format.name in files.SETS:
         estimator: Any = MultilabelSSVM(**params, edges=edges or "full")
     else:
-        params |= {"rescale": rescale, "violators": parse_number(violators, int)}
+        params |= {"rescale": rescale, "violators": fits.parse_number(violators, int)}
         flat = file.format.kind == "flat"
         estimator = MulticlassSSVM(**params) if flat else ChainSSVM(**params, scheme=scheme)
     scales = estimator.C != "scale" or isinstance(estimator, ChainSSVM)
     require(scales, "--C: scale is for sequences; give a number, or auto.")
     estimator.check_parameters()
-    features = make_encoder(file.format.name, template, min_count, hash_bits)
+    features = fits.make_encoder(file.format.name, template, min_count, hash_bits)
     encoder = None if features is None else clone(features)
     with FitProgress(quiet or as_json) as progress:
         samples = files.read_training(file, columns, use, label)
@@ -118,6 +120,21 @@ def train(
         width = None if encoder is not None else samples.width
         held_out = files.read_held_out(dev, samples.layout, width)
         clock.stop("read")
+        score = None
+        table = not issparse(samples.X) or file.format.name == "idx"
+        if samples.layout.kind in ("flat", "multilabel"):
+            estimator.set_params(scale=table if scale is None else scale)
+            if estimator.scale:
+                how = "divided by their largest value" if issparse(samples.X) else "standardised"
+                progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
+        if cv is not None:
+            with blame(data):
+                score, labels = fits.cross_validate(progress, estimator, features, samples, cv)
+            progress.say(f"{cv} parts, each by a model of the others: {100 * score:.2f} %")
+            if cv_output is not None:
+                with blame("--cv-output"), atomic_text(cv_output) as out:
+                    write_labels(out, samples.layout, labels)
+            clock.stop("cross-validate")
         if encoder is not None:  # once, for every C and every score
             with blame(data if template is None else "--template"):
                 samples.X = encoder.fit_transform(samples.X)
@@ -125,22 +142,16 @@ def train(
                 held_out.X = encoder.transform(held_out.X)
             seconds = clock.stop("encode")
             progress.say(f"encoded {samples.width:,} features in {seconds:.1f} s")
-        if samples.layout.kind in ("flat", "multilabel"):
-            table = not issparse(samples.X) or file.format.name == "idx"
-            estimator.set_params(scale=table if scale is None else scale)
-            if estimator.scale:
-                how = "divided by their largest value" if issparse(samples.X) else "standardised"
-                progress.say(f"columns are {how}; the model does the same (--no-scale for neither)")
         watcher = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, resume)
         if checkpoint is not None and resume != checkpoint.exists():
             what = f"there is no checkpoint {checkpoint}" if resume else f"{checkpoint} is replaced"
             progress.say(f"{what}: starting afresh" + ("" if resume else " without --resume"))
         estimator.set_params(warm_start=keep_state or bool(values))
-        fits = Fits(progress, estimator, samples, held_out, patience, watcher, data)
+        search = fits.Fits(progress, estimator, samples, held_out, patience, watcher, data)
         if estimator.C == "scale" and slack != "nu":  # known before the fit, and kept for updates
             matrix = samples.X.matrix
             estimator.C = scale_C(matrix.data, matrix.indptr, False)
-        best, tried = fits.find_best(values or [estimator.C], keep_state)
+        best, tried = search.find_best(values or [estimator.C], keep_state)
         if best.C == "auto":  # for updates
             tried, best.C = [trial._asdict() for trial in best.C_path_], best.C_
         if encoder is not None:
@@ -156,4 +167,5 @@ def train(
             progress.say(f"{checkpoint} is kept: the same command with --resume goes on from it")
         else:
             checkpoint.unlink()
-    print_result({**written, **outcome_of(best), "tried": tried}, as_json)
+    result = {**written, **outcome_of(best), "tried": tried}
+    print_result(result | ({} if score is None else {"cv": score}), as_json)

@@ -22,10 +22,13 @@ def delimiter_of(header: str) -> str:
 
 
 def split_row(line: str, delimiter: str) -> list[str]:
-    """The fields of a line, without their quotes; there are none where tabs stand between."""
+    """The fields of a line, without their quotes; between tabs there are none."""
     if delimiter == "\t":
         return line.split("\t")
-    return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a field that is far too long
+        return [line]
 
 
 def sentence_column(names: Sequence[str]) -> int | None:
@@ -50,7 +53,7 @@ def read_csv(source: File) -> TokenTable:
     with open_text(source) as text:
         lines = text.lines()
         header = next((line for _, line in lines if line.strip()), "word")
-        names = _split(text, header, delimiter := delimiter_of(header))
+        names = split_row(header, delimiter := delimiter_of(header))
         if len(set(names)) < len(names):
             raise text.error("two columns have the same name; give each its own.")
         at = sentence_column(names)
@@ -58,7 +61,7 @@ def read_csv(source: File) -> TokenTable:
             if not line.strip():
                 offsets += [len(rows)] * (len(rows) > offsets[-1])
                 continue
-            row = _split(text, line, delimiter)
+            row = split_row(line, delimiter)
             if len(row) != len(names):
                 what = f"expected {len(names)} fields as the header has, found {len(row)}"
                 raise text.error(f"{what}; quote fields that have {shown(delimiter)} in them.")
@@ -76,13 +79,6 @@ def read_csv(source: File) -> TokenTable:
     offsets += [len(rows)] * (len(rows) > offsets[-1])
     columns = zip(*rows, strict=True) if rows else ([] for _ in names)
     return TokenTable.from_columns(dict(zip(names, columns, strict=True)), offsets)
-
-
-def _split(text: TextSource, line: str, delimiter: str) -> list[str]:
-    try:
-        return split_row(line, delimiter)
-    except csv.Error as error:
-        raise text.error(f"{error}; close every quote in its line.") from None
 
 
 def write_csv(target: File, table: TokenTable) -> None:
