@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold, cross_val_predict
 
-from hingeline import ChainSSVM, MulticlassSSVM, MultilabelSSVM, load
+from hingeline import ChainCRF, ChainSSVM, Graph, GraphSSVM, MulticlassSSVM, MultilabelSSVM, load
 from hingeline.core.results import History, Rows
 from hingeline.data import load_notes
 from hingeline.evaluation.inspection import TransitionWeight, top_features, transition_table
@@ -57,6 +57,27 @@ def test_a_loaded_model_can_be_looked_at(tagger: Any, tmp_path: Any) -> None:
     assert "primal" not in ChainSSVM()._repr_html_()
     missing = [name for name in dir(model) if not name.startswith("_") and not hasattr(model, name)]
     assert missing == []
+
+
+@pytest.mark.parametrize("kind", [ChainCRF, GraphSSVM, MulticlassSSVM, MultilabelSSVM])
+def test_every_estimator_can_be_looked_at(kind: Any, tmp_path: Any) -> None:
+    """Unfitted, fitted and loaded; what is not there is an AttributeError and nothing else."""
+    rng = np.random.default_rng(0)
+    X: Any = [rng.normal(size=(4, 3)) for _ in range(6)]
+    y: Any = [np.array(["a", "b", "a", "b"])] * 6
+    if kind is GraphSSVM:
+        X = [Graph(x, [(0, 1), (1, 2)]) for x in X]
+    elif kind is not ChainCRF:
+        X, y = np.vstack(X), np.concatenate(y)
+    if kind is MultilabelSSVM:
+        y = rng.integers(0, 2, size=(24, 2))
+    model = kind().fit(X, y)
+    model.save(tmp_path / "m.hinge")
+    for shown in (kind(), model, load(tmp_path / "m.hinge")):
+        names = [name for name in dir(shown) if not name.startswith("_")]
+        missing = [name for name in names if not hasattr(shown, name)]
+        assert shown is not model or not missing
+        assert kind.__name__ in shown._repr_html_()
 
 
 def test_sequences_without_tokens_have_no_labels(tagger: Any) -> None:
