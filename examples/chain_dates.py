@@ -24,7 +24,7 @@ flat.fit(np.vstack(data.X_train), np.concatenate(data.y_train))
 alone = flat.predict(np.vstack(data.X_test)).reshape(truth.shape)
 
 chain = ChainSSVM(C=0.1, random_state=0).fit(data.X_train, data.y_train)
-together = np.array(chain.predict(data.X_test))
+together = np.stack(chain.predict(data.X_test))
 for name, found in (("digit by digit", alone), ("as a sequence", together)):
     right = found == truth
     print(f"{name:15} digits {right.mean():.3f}, all eight {right.all(axis=1).mean():.3f}")

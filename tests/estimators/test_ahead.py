@@ -82,7 +82,7 @@ def note(self, compiled, *rest, **given):
 found = {}
 for name, (model, *data) in FITS.items():
     base.BaseSSVM._solve_with = note
-    model.set_params(max_iter=3, random_state=0)
+    model.set_params(max_iter=8, tol=1e-9, random_state=0)
     real = ahead.find_calls(lambda: model.fit(*data).predict(data[0]))
     base.BaseSSVM._solve_with = solve
     tiny = ahead.find_calls(lambda: ahead.fit_tiny(*fit[:2], **fit[2]))

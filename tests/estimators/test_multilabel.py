@@ -14,8 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hingeline import MulticlassSSVM, MultilabelSSVM, load
-from hingeline.estimators import multilabel
+from hingeline import MulticlassSSVM, MultilabelSSVM, _checks, load
 from hingeline.estimators.multilabel import chow_liu, mutual_information
 
 # isort: split
@@ -219,12 +218,12 @@ def test_nothing_of_the_size_of_examples_times_pairs() -> None:
 def test_too_many_pairs_are_refused_before_they_are_made(monkeypatch: Any) -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(40, 3)), rng.integers(0, 2, size=(40, 120))
-    monkeypatch.setattr(multilabel, "available_memory", lambda: 1e6)
+    monkeypatch.setattr(_checks, "available_memory", lambda: 1e6)
     with pytest.raises(ValueError, match=r"7,140 pairs of 120 labels need 0.0 GiB.*edges=\"tree\""):
         MultilabelSSVM().fit(X, Y)
     assert MultilabelSSVM(edges="tree", tol=0.3).fit(X, Y).converged_
     monkeypatch.undo()
-    assert multilabel.available_memory() > 1e6
+    assert _checks.available_memory() > 1e6
     model = MultilabelSSVM()
     model.n_labels_, model.edges_ = 983, np.column_stack(np.triu_indices(983, 1))
     with pytest.raises(ValueError, match=r"482,653 pairs of 983 labels need 14,\d+.\d GiB"):

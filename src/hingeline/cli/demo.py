@@ -75,7 +75,7 @@ def demo(
     alone = flat.predict(np.vstack(data.X_test)).reshape(n_test, -1)
     for name, model, labels, spent in (
         ("digit by digit (MulticlassSSVM)", flat, alone, seconds[0]),
-        ("as a sequence (ChainSSVM)", chain, np.array(chain.predict(data.X_test)), seconds[1]),
+        ("as a sequence (ChainSSVM)", chain, np.stack(chain.predict(data.X_test)), seconds[1]),
     ):
         right = labels == np.array(data.y_test)
         shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))
