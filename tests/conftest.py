@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from typing import Any
 
 import hypothesis
@@ -14,9 +13,6 @@ import pytest
 from hingeline import Structure
 
 N_LABELS = 3
-
-# Tests run in as many processes as there are cores.
-os.environ.setdefault("HINGELINE_COMPILE_PROCESSES", "1")
 
 # The same examples in every run: a change is judged by what it changed. For a search with new
 # ones: pytest --hypothesis-profile=search

@@ -17,24 +17,19 @@ Environment
 -----------
 ``HINGELINE_CACHE=0`` turns the disk cache off; ``HINGELINE_CACHE_DIR`` (or numba's own
 ``NUMBA_CACHE_DIR``) says where it lives. Without a writable folder kernels are compiled anew in
-each process, which is slower but works. ``HINGELINE_COMPILE_PROCESSES=1`` keeps a first fit from
-starting a second process that compiles with it.
+each process, which is slower but works.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import hashlib
 import marshal
-import multiprocessing
 import os
 import pickle
 import platform
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -63,11 +58,10 @@ from numba.core.typing.templates import (
 from numba.extending import is_jitted, typeof_impl
 
 from hingeline import _compiler
-from hingeline._checks import effective_n_jobs
 
 try:
     import fcntl
-except ImportError:  # Windows: nobody waits for anybody, and there is no second process
+except ImportError:  # Windows: nobody waits for anybody
     fcntl = None  # type: ignore[assignment]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -283,8 +277,6 @@ CACHE_FOLDER = _cache_folder()
 #: Called before a kernel is compiled, with the file that will keep it, or None.
 _LISTENERS: list[Callable[[Path | None], None]] = []
 COMPILING = [0.0]  # Seconds that this process has spent on compiling.
-#: Held while a file is written, so that a process that may end at any time leaves no half of one.
-WRITING = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -356,7 +348,7 @@ class _KernelCache(NullCache):
         file = self.file(sig)
         own = file.with_name(f"{uuid.uuid4().hex}.part")
         # A full disk, or another process reads the file on Windows.
-        with WRITING, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
             try:
                 own.write_bytes(dumps(cres._reduce()))
                 own.replace(file)
@@ -394,56 +386,8 @@ def listen_to_compiling(listener: Callable[[Path | None], None]) -> Iterator[Non
         _LISTENERS.remove(listener)
 
 
-#: The second process of a first fit.
-_ASSISTANTS: list[subprocess.Popen[bytes]] = []
-
-
-def _start_assistant(fit: Any) -> bool:
-    """Let a second process compile what a fit will call, if there is a core; whether it does."""
-    if (
-        os.environ.get("HINGELINE_COMPILE_PROCESSES") == "1"
-        or fit is None
-        or fcntl is None
-        or os.getloadavg()[0] > effective_n_jobs(-1) - 0.5  # no core is free
-        or effective_n_jobs(-1) == 1
-        or multiprocessing.parent_process() is not None  # a worker, one of several
-        # An application with Python in it would start itself again.
-        or not Path(sys.executable or "").stem.startswith("python")
-    ):
-        return False
-    _end_assistant()
-    code = f"sys.path[:] = {[part for part in sys.path if isinstance(part, str)]!r}"
-    code = f"import sys; {code}; from hingeline.estimators import ahead; ahead.assist()"
-    with contextlib.suppress(OSError):
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        _ASSISTANTS.append(process)
-        assert process.stdin is not None
-        process.stdin.write(pickle.dumps(fit).hex().encode() + b"\n")
-        process.stdin.flush()
-    return bool(_ASSISTANTS)
-
-
-@atexit.register
-def _end_assistant() -> None:
-    """It ends by itself when nothing more can come from here."""
-    for process in _ASSISTANTS:
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            process.communicate(timeout=5)
-    _ASSISTANTS.clear()
-
-
-def announce_compiling(
-    describe: Callable[[str], Any] = lambda kernel: None,
-) -> AbstractContextManager[None]:
-    """Say so, once, when a kernel that is called in this context has to be compiled.
-
-    ``describe`` tells, from the name of its file, what a second process can compile meanwhile.
-    """
+def announce_compiling() -> AbstractContextManager[None]:
+    """Say so, once, when a kernel that is called in this context has to be compiled."""
     said: list[bool] = []
 
     def say(file: Path | None) -> None:
@@ -452,8 +396,7 @@ def announce_compiling(
         said.append(True)
         where = "in every run: they are not kept on disk"
         if file is not None:
-            several = "in two processes, " if _start_assistant(describe(file.name)) else ""
-            where = f"{several}once; later runs find them on disk"
+            where = "once; later runs find them on disk"
         elif CACHE_FOLDER is not None:
             where = "for this structure"
         print(f"hingeline: compiling kernels ({where})…", file=sys.stderr, flush=True)

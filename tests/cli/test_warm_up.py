@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from numba.core.registry import CPUDispatcher
 
 from cli.commands import environment, refused
 from hingeline import _jit
@@ -51,3 +53,60 @@ def test_the_work_of_every_kind_can_be_done(kind):
 def test_without_a_folder_there_is_nothing_to_warm_up(kind, monkeypatch):
     monkeypatch.setattr(_jit, "CACHE_FOLDER", None)
     assert "HINGELINE_CACHE_DIR" in refused("warm-up", kind)
+
+
+def find_calls(work):
+    """The files of the kernels that work calls, found with interpreted kernels."""
+    calls = set()
+    inside = False  # what a kernel calls is compiled with it
+
+    def interpret(kernel, *arguments):
+        nonlocal inside
+        if inside:
+            return kernel.py_func
+        calls.add(kernel._cache.file(tuple(map(kernel.typeof_pyval, arguments))).name)
+        inside = True
+        result = kernel.py_func(*arguments)
+        inside = False
+        return lambda *arguments: result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CPUDispatcher, "_compile_for_args", interpret)
+        work()
+    return calls
+
+
+CALLS = """
+import json, sys, warnings
+import numpy as np
+sys.path[:0] = {path!r}
+from cli.test_warm_up import find_calls
+from hingeline import ChainSSVM, Graph, GraphSSVM, MulticlassSSVM
+from hingeline.cli.warm_up import fit_tiny
+
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+tags = [["B-a", "I-a", "O", "O", "B-b"], ["O", "B-b", "I-b", "B-a"]]
+edges = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
+FITS = [
+    (ChainSSVM, [rng.normal(size=(len(y), 4)).astype(np.float32) for y in tags], tags, "float32"),
+    (MulticlassSSVM, rng.normal(size=(9, 4)), np.arange(9) % 4, "float64"),
+    (GraphSSVM, [Graph(rng.normal(size=(4, 2)), edges)] * 3, [np.arange(4) % 3] * 3, "float64"),
+]
+for kind, X, y, numbers in FITS:
+    model = kind(max_iter=8, tol=1e-9, random_state=0)
+    real = find_calls(lambda: model.fit(X, y).predict(X))
+    tiny = find_calls(lambda: fit_tiny(kind, numbers))
+    assert len(real) > 1
+    assert real <= tiny, (kind, real - tiny)
+"""
+
+
+def test_a_tiny_fit_calls_what_a_real_one_does(tmp_path):
+    tests = str(Path(__file__).parents[1])
+    variables = {**environment(), "HINGELINE_CACHE_DIR": str(tmp_path)}
+    code = CALLS.format(path=[tests])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ import re
 import sys
 import time
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from inspect import cleandoc
 from typing import Any, TypeVar, cast
@@ -23,7 +22,6 @@ from hingeline.core.loop import Limits, identity, run, warn
 from hingeline.core.primitives import Compiled, Workers, provides
 from hingeline.core.results import DualMemory, History, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.ahead import describe
 from hingeline.features.input import with_constant
 
 Class = TypeVar("Class", bound=type)
@@ -477,8 +475,7 @@ class BaseSSVM:
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        this_fit = partial(describe, self, solver_class.name, compiled.problem)
-        with announce_compiling(this_fit), Workers(n_jobs, compiled.scratch_size) as workers:
+        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver
