@@ -123,6 +123,33 @@ def test_the_model_is_written_after_a_correction(models: Any, tmp_path: Path) ->
     assert layout_of(again, target) == tagger.layout
 
 
+def test_a_label_without_an_alternative_can_be_corrected(
+    models: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tagger = open_tagger(models[0])
+    predict = tagger.estimator.predict
+
+    def refuse(X: Any, allowed: Any = None) -> Any:
+        if allowed is not None:
+            raise ValueError("no labels are allowed")
+        return predict(X)
+
+    monkeypatch.setattr(type(tagger.estimator), "predict", lambda self, *a, **k: refuse(*a, **k))
+    why = tagger.explain([["Rome"], ["."]], 0)
+    assert why["reasons"] == []
+    assert len(why["nbest"]) > 1
+
+
+def test_a_model_that_cannot_be_written_is_said(models: Any, tmp_path: Path) -> None:
+    tagger = open_tagger(models[0], tmp_path / "missing" / "new.hinge")
+    with Server(tagger, 0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        status, answer = ask(server, "POST", "/correct", {"rows": [["Rome"]], "labels": ["O"]})
+        server.shutdown()
+    assert status == 500
+    assert "new.hinge" in answer["error"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "status"),
     [

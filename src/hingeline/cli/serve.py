@@ -8,6 +8,7 @@ page of the web cannot reach the model through the browser.
 import io
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -94,13 +95,14 @@ class Tagger:
             raise ValueError("the position must be that of a word of the sentence.")
         allowed = np.ones((len(table[0]), len(names)), dtype=bool)
         allowed[position, names.index(self.estimator.predict(table)[0][position])] = False
-        found = explain(
-            self.estimator, table[0], against=self.estimator.predict(table, allowed=[allowed])[0]
-        )
+        reasons: list[Any] = []
+        with suppress(ValueError):  # no labels with another one there: one class, or a scheme
+            other = self.estimator.predict(table, allowed=[allowed])[0]
+            reasons = explain(self.estimator, table[0], against=other).rows
         best = self.estimator.predict_nbest(table, _N_BEST)[0]
         return {
             "nbest": [{"labels": [*map(str, y.tolist())], "score": float(s)} for y, s in best],
-            "reasons": [row._asdict() for row in found.rows[:_N_REASONS]],
+            "reasons": [row._asdict() for row in reasons[:_N_REASONS]],
         }
 
     def correct(self, rows: Any, labels: Any) -> dict[str, Any]:
@@ -188,6 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
                     found = calls[self.path](**json.loads(body))
             except (ValueError, TypeError, RecursionError) as error:
                 self._fail(400, str(error))
+            except OSError as error:  # the model could not be written
+                self._fail(500, f"{tagger.target}: {error.strerror}.")
             else:
                 self._answer(200, json.dumps(found).encode(), "application/json")
 
