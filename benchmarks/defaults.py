@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from datasets import BenchmarkError, conll2000
@@ -147,6 +148,27 @@ def run_label_sets(quick: bool, labels: list[int], rows: list[Row]) -> None:
             write_results("defaults", rows, quick=quick)  # a long run may be cut short
 
 
+#: Examples, features, labels, and the mean number of both in a row.
+TREES = (Size(500, 499, 374, 8.3, 3.5), Size(500, 200, 983, 18, 19), Size(4500, 499, 374, 8.3, 3.5))
+
+
+def run_label_trees(quick: bool) -> list[Row]:
+    """Trees of labels by masses of labels and pairs, and by whole outputs; a minute at most."""
+    rows = []
+    for size in (Size(200, 100, 30, 5, 3),) if quick else TREES:
+        X, Y = make_label_sets(size)
+        for C in (0.1, 1.0):
+            row: Row = {"part": "label trees", **size._asdict(), "C": C}
+            for solver in ("auto", "sdm")[: 2 if size.n < 1000 else 1]:
+                model = MultilabelSSVM(C, edges="tree", solver=solver, random_state=0, max_time=60)
+                timed_fit(clone(model).set_params(max_iter=3), X[:100], Y[:100])
+                row[f"{solver} cpu"] = timed_fit(model, X, Y)
+                row[f"{solver} gap"] = model.duality_gap_ / model.primal_objective_
+            rows.append(row)
+            console.print(row)
+    return rows
+
+
 def run_emotions() -> list[Row]:
     """All pairs of six labels, features as they come."""
     try:
@@ -249,10 +271,13 @@ def run_taggers(quick: bool) -> list[Row]:
     return rows
 
 
+PARTS = ("emotions", "label sets", "label trees", "grids", "all")
+
+
 def main() -> None:
     """Run the parts asked for; rows of the others are kept."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--part", choices=("emotions", "label sets", "grids", "all"), default="all")
+    parser.add_argument("--part", choices=PARTS, default="all")
     parser.add_argument("--labels", type=int, nargs="+", default=[], help="sizes of label sets")
     parser.add_argument("--taggers", action="store_true", help="which C suits which features")
     options = parser.parse_args()
@@ -266,6 +291,8 @@ def main() -> None:
         rows += run_emotions()
     if options.part in ("label sets", "all"):
         run_label_sets(options.quick, options.labels, rows)
+    if options.part in ("label trees", "all"):
+        rows += run_label_trees(options.quick)
     if options.part in ("grids", "all"):
         rows += run_grids((20,) if options.quick else (20, 100, 400))
     write_results("defaults", rows, quick=options.quick)
