@@ -514,10 +514,17 @@ def with_features(monkeypatch):
 
 def test_estimators_are_limited_to_our_own_that_know_their_layout():
     kinds = {name for name in hingeline.__all__ if storage.estimator_class(name)}
-    assert kinds >= {"ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM"}
+    assert kinds >= {
+        "ChainCRF",
+        "ChainSSVM",
+        "GraphSSVM",
+        "MulticlassSSVM",
+        "MultilabelSSVM",
+        "SSVM",
+    }
     for kind in kinds:
         assert storage.estimator_class(kind).__module__.startswith("hingeline.estimators.")
-    for kind in ("SSVM", "C_path", "Path", "Checkpoint", "SemiSupervisedSSVM", "re", "_HOME", ""):
+    for kind in ("C_path", "Path", "Checkpoint", "SemiSupervisedSSVM", "re", "_HOME", ""):
         assert storage.estimator_class(kind) is None
 
 
@@ -579,7 +586,11 @@ def test_files_cannot_name_other_code(path, fake):
         with pytest.raises(ModelFileError):
             load(path)
     header["encoder"] = None
-    for name in ("SSVM", "os:system", None, ["ChainSSVM"], "hingeline.estimators.chain:ChainSSVM"):
+    header["estimator"] = "SSVM"
+    write_model(path, header, arrays)
+    with pytest.raises(ModelFileError, match="it names no structure"):
+        load(path)
+    for name in ("os:system", None, ["ChainSSVM"], "hingeline.estimators.chain:ChainSSVM"):
         header["estimator"] = name
         write_model(path, header, arrays)
         with pytest.raises(ModelFileError, match=re.escape(f"holds a {name!r}"[:30])):

@@ -385,6 +385,7 @@ def restore(
 ) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
+    require(hasattr(cls, "structure") == (structure is not None), "it names no structure")
     model = cls(**parameters)
     model._check_values()
     require(model.n_jobs is None or model.n_jobs <= MAX_JOBS, f"n_jobs={model.n_jobs}")
