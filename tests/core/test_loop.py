@@ -306,8 +306,8 @@ def test_verbose_goes_to_stderr(small: Any, capsys: Any) -> None:
 def test_weights_do_not_depend_on_threads(large: Any, kind: str, solver: str) -> None:
     X, y = large[kind]
     models = [
-        estimator(kind, solver=solver, tol=1e-3, n_jobs=n_jobs).fit(X, y)
-        for n_jobs in (1, 2, 3, 1, -1)
+        estimator(kind, solver=solver, tol=1e-2, n_jobs=n_jobs).fit(X, y)
+        for n_jobs in (1, 2, 3, -1)
     ]
     for model in models[1:]:
         np.testing.assert_array_equal(model.weights_, models[0].weights_)
