@@ -65,8 +65,7 @@ def test_a_class_with_one_subclass_is_used_itself():
             if inspect.isclass(cls) and cls.__module__ == f"hingeline.{name}":
                 below = [c.__module__ for c in type.__subclasses__(cls)]
                 single = sum(module.startswith("hingeline.") for module in below) == 1
-                made = re.search(rf"\b{cls.__name__}\(", code)
-                assert not single or cls in used or made, cls
+                assert not single or cls in used or re.search(rf"\b{cls.__name__}\(", code), cls
 
 
 # Rule 2: declarations live with the declared ----------------------------------------------------
@@ -157,7 +156,7 @@ def test_a_prediction_from_a_file_loads_no_solver(tmp_path):
 def test_nothing_imports_baselines():
     modules = modules_of(PACKAGE)
     for name, file in modules.items():
-        if name.split(".")[0] != "baselines":
+        if name.split(".")[0] != "baselines" and "baselines" in file.read_text(encoding="utf-8"):
             parts = {part.split(".")[0] for part in imports_of(name, file, modules)}
             assert "baselines" not in parts, name
 

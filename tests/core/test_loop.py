@@ -335,8 +335,8 @@ def test_a_long_fit_writes_over_one_line_where_somebody_watches(monkeypatch: Any
 def test_weights_do_not_depend_on_threads(large: Any, kind: str, solver: str) -> None:
     X, y = large[kind]
     models = [
-        estimator(kind, solver=solver, tol=1e-3, n_jobs=n_jobs).fit(X, y)
-        for n_jobs in (1, 2, 3, 1, -1)
+        estimator(kind, solver=solver, tol=1e-2, n_jobs=n_jobs).fit(X, y)
+        for n_jobs in (1, 2, 3, -1)
     ]
     for model in models[1:]:
         np.testing.assert_array_equal(model.weights_, models[0].weights_)

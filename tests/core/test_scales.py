@@ -91,7 +91,7 @@ def check(model, primal, nothing):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("separable", [slow(True), False])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_classes(solver, separable):
     X, y = make_rows(separable)
@@ -103,7 +103,7 @@ def test_classes(solver, separable):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("separable", [True, slow(False)])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_chains(solver, separable):
     X, y = make_chains(separable)
@@ -180,8 +180,9 @@ def test_weights_of_an_early_pass_are_kept():
 UNITS = (2.0**-40, 2.0**40)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("inference", [slow("ad3"), "icm"])
+@pytest.mark.parametrize("inference", ["ad3", "icm"])
 def test_decoding_of_graphs_in_other_units(inference):
     """Weights and losses times a power of two: every number times that, every decision the same."""
     rng = np.random.default_rng(0)

@@ -230,14 +230,14 @@ class TestRestricted:
 
     def long_chains(self) -> Any:
         rng = np.random.default_rng(0)
-        X = [rng.normal(size=(9, D)) for _ in range(4)]
-        return X, [rng.integers(0, L, size=9) for _ in range(4)]
+        X = [rng.normal(size=(8, D)) for _ in range(4)]
+        return X, [rng.integers(0, L, size=8) for _ in range(4)]
 
     def test_too_many_outputs_to_list(self) -> None:
         """Chains bound the sum from above."""
         X, y = self.long_chains()
         fits = []
-        for most in (10, 3**9 + 1):
+        for most in (10, 3**8 + 1):
             model = ChainSSVM(1e-4, fit_intercept=False, boundary=False, **self.FEW_PASSES)
             model.set_params(solver_options={"max_outputs": most})
             with pytest.warns(ConvergenceWarning):
@@ -316,7 +316,7 @@ def test_hard_margin_is_one_problem(slack: str) -> None:
 
 @pytest.mark.data
 @pytest.mark.skipif(not os.environ.get("HINGELINE_DATA"), reason="HINGELINE_DATA is not set")
-@pytest.mark.parametrize(("name", "C"), [("letter", 0.1), ("usps", 0.01)])
+@pytest.mark.parametrize(("name", "C"), [("letter", 0.1), slow("usps", 0.01)])
 def test_solvers_agree_on_real_data(name: str, C: float) -> None:
     """Each is within its certified gap of the optimum, hence of the other."""
     from published import load_letter, load_usps
