@@ -3,9 +3,9 @@
 A stream keeps blocks of examples with their multipliers. A call of ``partial_fit`` without
 ``passes`` makes one block of them and solves the problem of all to a certificate. With ``passes``
 the new examples are visited, from the weights of all, and become a block of their own; then those
-of the call before have their second and last visit. Nothing older is copied or read. With
-``memory`` the examples kept are few and all are visited: when others are forgotten, the
-multipliers of these must follow.
+of the call before have their second visit, and some older ones in a row one of the planes that they
+have: their mass follows the weights, nothing is decoded. With ``memory`` the examples kept are few
+and all are visited: when others are forgotten, the multipliers of these must follow.
 
 The multipliers of all blocks make one dual state. Its weights are kept beside it while batches
 come one after the other (:class:`hingeline.streaming.memory.LiveWeights`).
@@ -30,7 +30,7 @@ from sklearn.utils import check_random_state
 
 from hingeline._checks import Array, effective_n_jobs, positive, require
 from hingeline._jit import announce_compiling
-from hingeline.core.blocks import empty_working_set, spread
+from hingeline.core.blocks import WorkingSet, empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.loop import warn
 from hingeline.core.primitives import Compiled, Workers
@@ -56,6 +56,7 @@ Examples = tuple[sp.csr_matrix, Array | None, Array]
 #: Examples that are decoded at the same weights: few, since each is decoded once or twice.
 TOGETHER = 4
 REPEATS = 2  # How often a visit decodes an example, while it is violated.
+FOLLOW = 4  # Older examples whose known planes are visited, for each new one.
 CARRY_OVER = "call partial_fit once without passes=, which carries them over."
 #: What a call that fails leaves as it was.
 _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
@@ -220,6 +221,8 @@ class Stream:
             self._pose(block, live)
         self._visit([(new, passes), *((block, 1) for block in again)], live, "new examples")
         self.blocks, self.fresh = [*others, *reversed(self.blocks)], len(weights)
+        if owner.stop_reason_ != "interrupted":
+            self._follow(others, FOLLOW * len(weights))
 
     def _split(self) -> tuple[list[DualMemory], list[DualMemory]]:
         """Blocks to leave alone, and that of the examples which only the last call has visited."""
@@ -232,6 +235,21 @@ class Stream:
             old, last = (self._choose(last, part) for part in parts)
             others.append(old)
         return others, [last]
+
+    def _follow(self, others: list[DualMemory], count: int) -> None:
+        """Let the mass of some older examples in a row follow the weights; nothing is decoded."""
+        live, n, at = self.go_live(), sum(len(block.weights) for block in others), 0
+        first = int(np.random.default_rng(int(self.visits)).integers(max(n, 1)))
+        for block in others:
+            places = (np.arange(at, at + len(block.weights)) - first) % n
+            chosen, at, ws = np.flatnonzero(places < count), at + len(places), block.multipliers
+            if len(chosen) and isinstance(ws, WorkingSet):
+                part = self._choose(block, chosen)
+                self._pose(part, live)
+                slots = spread(ws.slot[chosen], ws.used[chosen])
+                slots = slots[(ws.alpha[slots] != 0.0) | (ws.drift[slots] != 0.0)]
+                part, _, self.visits = self._pass_over(part, 0, live, self.visits)
+                ws.alpha[slots], ws.drift[slots] = list_planes(part.multipliers)[2:]
 
     def _visit_all(self, problem: Any, weights: Array, whole: DualMemory, passes: int) -> None:
         """Visit all examples, which are few; the average begins anew."""
@@ -284,7 +302,10 @@ class Stream:
     def _pass_over(
         self, block: DualMemory, passes: int, live: LiveWeights, visits: float
     ) -> tuple[DualMemory, HistoryRow, float]:
-        """The block after so many passes, or fewer if interrupted; the visits made by then."""
+        """The block after so many passes, or fewer if interrupted; the visits made by then.
+
+        0 passes are one over the planes it has, all of which stay.
+        """
         owner, compiled, form = self.owner, block.compiled, block.form
         seed = int(check_random_state(owner.random_state).randint(2**31 - 1))
         kind = self._solver_class()
@@ -299,17 +320,21 @@ class Stream:
             none = empty_working_set(compiled.lengths)
             solver = kind(compiled, form, workers, seed, options, none)
             # The weights have these planes already.
-            known: Any = choose_planes(block.multipliers, np.arange(compiled.n), room=4)
+            room = 4 if passes else 0
+            known: Any = choose_planes(block.multipliers, np.arange(compiled.n), room)
             solver.ws = solver.take_over(known)
             solver.streaming, solver.w, solver.visits = True, live.w, visits
             solver.repeats = REPEATS
             try:
+                if not passes:
+                    some = np.flatnonzero(solver.ws.used > 0)
+                    solver.move(solver.rng.permutation(some), form, solver.gaps)
                 while done < passes:
                     gain = solver.sweep()
                     done += 1
             except KeyboardInterrupt:  # kernels run to their end: mass and weights agree
                 pass
-        planes = choose_planes(solver.ws, np.arange(compiled.n))
+        planes = choose_planes(solver.ws, np.arange(compiled.n)) if passes else solver.ws
         add_multipliers(compiled.problem, form, planes, 1.0, live.u, drift=True)
         kept = dataclasses.replace(block, compiled=without_tables(compiled), multipliers=planes)
         row = HistoryRow(nan, done, solver.oracle_calls, nan, nan, nan, gain, solver.n_planes)
