@@ -150,17 +150,6 @@ def predict_sets(model: Any, X: Any) -> Array:
     return np.asarray(model.predict(X)).reshape(X.shape[0], -1)
 
 
-def score_sets(y: Array, predicted: Array) -> Any:
-    """The usual measures, also of a single label, for which scikit-learn means others."""
-    from hingeline.evaluation.metrics import MultilabelScores, multilabel_scores
-
-    if y.shape[1] > 1:
-        return multilabel_scores(y, predicted)
-    right = float((y == predicted).mean())
-    f1 = float(2 * (y & predicted).sum() / max(1, y.sum() + predicted.sum()))
-    return MultilabelScores(1.0 - right, right, right, f1, f1)
-
-
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     if type(model).__name__ == "GraphSSVM":

@@ -2,7 +2,6 @@
 transitions between labels, and why one prediction was made and not another.
 """
 
-import gzip
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, numeric_matrix, positive, require
-from hingeline._files import replacing
 from hingeline.core.results import Rows, align
+from hingeline.data.text import atomic_text
 from hingeline.features.input import known_tokens, plain_labels
 
 #: Names of what is not a feature of the data.
@@ -93,18 +92,13 @@ def write_weights(path: str | os.PathLike[str], model: Any) -> int:
     The file is compressed if its path ends in ``.gz``. Returns the number of rows written.
     """
     count = 0
-    with replacing(path) as file:
-        packed = os.fspath(path).endswith(".gz")
-        # No time stamp or name, so that the same weights are the same file.
-        out: Any = gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else file
-        out.write(b"block\tlabel\tfeature\tweight\n")
+    with atomic_text(path) as out:
+        out.write("block\tlabel\tfeature\tweight\n")
         for row in weights_table(model):
             label, feature = (str(name).translate(_ESCAPES) for name in (row.label, row.feature))
             line = f"{row.block}\t{label}\t{feature}\t{row.weight!r}\n"
-            out.write(line.encode("utf-8", "backslashreplace"))
+            out.write(line.encode("utf-8", "backslashreplace").decode())
             count += 1
-        if packed:
-            out.close()
     return count
 
 
