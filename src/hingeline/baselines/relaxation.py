@@ -30,7 +30,7 @@ labels and starts; they are left out and named in ``left_out``.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,13 +43,6 @@ from hingeline.structures.chain import layout_of
 
 #: Costs above this are as good as infinite, and smaller numbers keep their digits beside it.
 LARGEST_COST = 1e4
-
-
-class Prices(NamedTuple):
-    """Costs of labels: at a token, and of a segment that starts there."""
-
-    unary: Array  # (N, stride)
-    start: Array  # (N, stride)
 
 
 class Relaxation:
@@ -86,13 +79,10 @@ class Relaxation:
         )
         self.n = len(self.bound)
 
-    def prices(self, multipliers: Array) -> Prices:
-        """Costs of labels and of starts under these multipliers."""
-        shape = self._labels.shape
-        return Prices(
-            self._labels + (multipliers @ self._nodes_of).reshape(shape),
-            self._starts + (multipliers @ self._starts_of).reshape(shape),
-        )
+    def prices(self, multipliers: Array) -> tuple[Array, Array]:
+        """Costs (N, stride) of labels at a token, and of a segment that starts there."""
+        labels = self._labels + (multipliers @ self._nodes_of).reshape(self._labels.shape)
+        return labels, self._starts + (multipliers @ self._starts_of).reshape(labels.shape)
 
     def expected(self, nodes: Array, starts: Array) -> Array:
         """The expectations that ``bound`` bounds."""
@@ -256,8 +246,8 @@ def project(
     unary, enter = scores(multipliers)
     log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
     starts = nodes - stays
-    costs = relaxation.prices(np.zeros(relaxation.n))
-    linear = float((nodes * costs.unary).sum() + (starts * costs.start).sum())
+    costs, start_costs = relaxation.prices(np.zeros(relaxation.n))
+    linear = float((nodes * costs).sum() + (starts * start_costs).sum())
     if relaxation.pair.any():
         moved = expectations.features(scaled, np.ones(expectations.n), unary, enter)[1]
         linear += float((transitions.padded(moved) * relaxation.pair).sum())

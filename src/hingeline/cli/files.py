@@ -279,12 +279,6 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     return samples
 
 
-def open_file(path: str, format: str) -> File:
-    """Open a file, and find its format where it is not given."""
-    source = open_once(path)
-    return File(path, source, find_format(detect_format(source) if format == "auto" else format))
-
-
 def open_once(path: str) -> Any:
     """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
     return path if path != "-" and isfile(path) else open_text(path)
@@ -292,12 +286,13 @@ def open_once(path: str) -> Any:
 
 def open_training(path: str, format: str, options: Iterable[str]) -> File:
     """Open a file to train on, and refuse options that its format has no use for."""
-    file = open_file(path, format)
-    if file.format.name not in (*SEQUENCES, *ROWS, *SETS):
-        what = f"{path} holds {file.format.kind} ({file.format.name})"
+    source = open_once(path)
+    found = find_format(detect_format(source) if format == "auto" else format)
+    if found.name not in (*SEQUENCES, *ROWS, *SETS):
+        what = f"{path} holds {found.kind} ({found.name})"
         raise ValueError(f"{what}, not sequences or rows: convert it first (hingeline convert).")
-    check_options(options, file.format.name)
-    return file
+    check_options(options, found.name)
+    return File(path, source, found)
 
 
 def read_training(

@@ -122,14 +122,12 @@ def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
     end all alike, as the first did). A bare table may have any of the columns, ``form`` at least;
     the others are written as ``_``.
     """
+    forbidden, bare = "\t\n", isinstance(document, TokenTable)
     if isinstance(document, TokenTable):
+        forbidden = "\t\n\r"
         if "form" not in document.names:
             what = f"table needs a column 'form', it has {', '.join(map(repr, document.names))}"
             raise ValueError(f"{what}: name its columns as CoNLL-U does.")
-        for name in set(COLUMNS).intersection(document.names):
-            _check_values(document, name, "\t\n\r")
-            if "" in document.values[document.position(name)]:
-                raise ValueError(f"column {name!r} has an empty value: write _ for no value.")
         ends = document.offsets[1:].tolist()
         document = ConlluDocument(document, tuple((end, "") for end in ends))
     table = document.table
@@ -137,11 +135,17 @@ def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
         raise ValueError(f"sentence {empty[0]} is empty: drop it, a blank line cannot hold it.")
     columns = []
     for name in COLUMNS:
-        if name in table.names:
-            _check_values(table, name, "\t\n")
-            columns.append(table.column(name).tolist())
-        else:
+        if name not in table.names:
             columns.append(["_"] * table.n_tokens)
+            continue
+        for value in table.values[table.position(name)]:
+            if bare and not value:
+                raise ValueError(f"column {name!r} has an empty value: write _ for no value.")
+            if any(character in value for character in forbidden):
+                what = f"column {name!r} has the value {shown(value)}"
+                rule = "values must have no tab and no line end"
+                raise ValueError(f"{what}: {rule}; change the value.")
+        columns.append(table.column(name).tolist())
     starts = np.repeat(table.offsets[:-1], table.lengths)
     numbers = map(str, (np.arange(1, table.n_tokens + 1) - starts).tolist())
     rows = list(map("\t".join, zip(numbers, *columns, strict=True)))
@@ -156,13 +160,6 @@ def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
         out.write("\ufeff" if document.bom else "")
         out.write(document.newline.join(lines))
         out.write(document.newline if lines and document.final_newline else "")
-
-
-def _check_values(table: TokenTable, name: str, forbidden: str) -> None:
-    for value in table.values[table.position(name)]:
-        if any(character in value for character in forbidden):
-            what = f"column {name!r} has the value {shown(value)}"
-            raise ValueError(f"{what}: values must have no tab and no line end; change the value.")
 
 
 def write_conllu_table(target: File, table: TokenTable) -> None:

@@ -114,6 +114,13 @@ class Blocks(NamedTuple):
     is_chain: bool
     has_boundary: bool
 
+    def moves(self) -> tuple[list[Any], list[Any], Array]:
+        """Labels moved from and to, boundaries among them, and weights; NaN from start to end."""
+        if not self.has_boundary:
+            return self.labels, self.labels, self.move
+        weights = np.block([[self.start, np.nan], [self.move, self.end[:, None]]])
+        return [START, *self.labels], [*self.labels, END], weights
+
 
 def read_blocks(model: Any) -> Blocks:
     """The weights of a fitted estimator whose prediction is a sum of weights."""
@@ -197,16 +204,12 @@ def transition_table(model: Any) -> list[TransitionWeight]:
     blocks = read_blocks(model)
     if not blocks.is_chain:
         raise TypeError(f"{type(model).__name__} has no transitions: pass a ChainSSVM.")
-    sources, targets, weights = list(blocks.labels), list(blocks.labels), blocks.move
-    if blocks.has_boundary:
-        sources.insert(0, START)
-        targets.append(END)
-        weights = np.block([[blocks.start, np.nan], [blocks.move, blocks.end[:, None]]])
+    sources, targets, weights = blocks.moves()
     return Rows(
         TransitionWeight(a, b, weight)
         for a, row in zip(sources, weights.tolist(), strict=True)
         for b, weight in zip(targets, row, strict=True)
-        if (a, b) != (START, END)
+        if weight == weight
     )
 
 
