@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array, require
 from hingeline.cli.app import blame, split_names
-from hingeline.data.conll import WORD_NAMES, header_of, plain_name
+from hingeline.data.conll import WORD_NAMES, header_of, plain_name, read_conllu
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable, default_names
@@ -439,8 +439,6 @@ def _read(file: File, empty: bool, **options: Any) -> Any:
     """The data of a file, all of a CoNLL-U document; one without any may be ``empty``."""
     path, source, found = file
     if found.name == "conllu":
-        from hingeline.data.conllu import read_conllu
-
         data: Any = read_conllu(source)
         inputs = data.table
     else:
