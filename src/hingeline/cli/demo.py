@@ -67,7 +67,7 @@ def demo(
             plot_curve(chain.history_, output, title="ChainSSVM on handwritten dates")
     except ImportError as error:
         said = f"No plot was written: {error}"
-    table = [("", "digits right", "all eight right", "training", "passes", "certified gap")]
+    table = [["", "digits right", "all eight right", "training", "passes", "certified gap"]]
     alone = flat.predict(np.vstack(data.X_test)).reshape(n_test, -1)
     for name, model, labels, spent in (
         ("digit by digit (MulticlassSSVM)", flat, alone, seconds[0]),
@@ -77,5 +77,5 @@ def demo(
         shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))
         gap = percent(outcome_of(model)["relative_gap"])
         gap += "" if model.converged_ else " (not converged)"
-        table.append((name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap))
+        table.append([name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap])
     typer.echo(f"{align(table)}\n{said}")

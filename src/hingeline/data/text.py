@@ -8,7 +8,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,7 +53,7 @@ class ParseError(ValueError):
 
 
 @dataclass(eq=False, repr=False)
-class TextSource:
+class TextSource(AbstractContextManager["TextSource"]):
     """A file that is read once, from front to back, and can be peeked into.
 
     Opened by :func:`open_text`. Gzip is recognised by its first bytes. Text is UTF-8, with or
@@ -77,9 +77,6 @@ class TextSource:
     _bytes_in: int = 0
     _bytes_out: int = 0
     _bytes_kept: int = 0
-
-    def __enter__(self) -> TextSource:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
