@@ -211,7 +211,7 @@ def check_bounds(found: list[tuple[float, float]]) -> None:
 @pytest.mark.parametrize("kind", ["plain", slow("jitted")])
 def test_whole_solvers_agree(library, twins, solver, kind):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
-    check_bounds([bounds(solver, c, form, 40) for c in (library, twins(kind))])
+    check_bounds([bounds(solver, c, form, 25) for c in (library, twins(kind))])
 
 
 def test_optional_methods_are_used(data):
