@@ -29,6 +29,7 @@ from numba.core.imputils import impl_ret_borrowed
 from numba.core.lowering import Lower
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
+from numba.core.typing import Context
 from numba.extending import NativeValue, lower_getattr_generic, models, register_model, unbox
 
 
@@ -47,7 +48,11 @@ class _Library(JITCodeLibrary):
         self.objects: dict[str, Any] = {}
 
     def add_llvm_module(self, ll_module: Any) -> None:
-        self._optimize_functions(ll_module)
+        ll_module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
         self._final_module.link_in(ll_module)
 
     def text(self) -> Any:
@@ -229,6 +234,10 @@ class Reference(types.NamedTuple):
         super().__init__(kinds, python_class)
         self.value = types.NamedTuple(kinds, python_class)
         self.name = f"*{self.value.name}"
+        self.hash = hash(self.key)
+
+    def __hash__(self) -> int:
+        return self.hash
 
 
 @register_model(Reference)
@@ -318,6 +327,27 @@ def _read_field(context: Any, builder: Any, kind: Reference, value: Any, name: s
     return impl_ret_borrowed(context, builder, kind.types[index], fields[value, index])
 
 
+class _Typing(Context):
+    """What numba knows about types, with a memory for operators on numbers and arrays.
+
+    numba would try up to thirty rules anew for each ``+`` and each ``[]``.
+    """
+
+    known: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, context: Context) -> None:
+        self.__dict__ = context.__dict__
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        of = getattr(func, "typing_key", func)
+        plain = types.Number, types.Boolean, types.Array
+        if getattr(of, "__module__", "") == "_operator" and all(isinstance(a, plain) for a in args):
+            if (func, args) not in self.known:
+                self.known[func, args] = super().resolve_function_type(func, args, kws)
+            return self.known[func, args]
+        return super().resolve_function_type(func, args, kws)
+
+
 class _Flags(Flags):
     """Flags of a function; those that its callees see are one object wherever they are equal.
 
@@ -361,9 +391,9 @@ class _Passes(PassManager):
 
 
 class Compiler(CompilerBase):
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, context: Any, *arguments: Any) -> None:
         *before, flags, local_types = arguments
-        super().__init__(*before, _Flags(flags), local_types)
+        super().__init__(_Typing(context), *before, _Flags(flags), local_types)
 
     def compile_extra(self, function: Any) -> Any:
         if not gc.isenabled():
