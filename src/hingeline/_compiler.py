@@ -9,7 +9,7 @@ that kernels have no use for.
 
 import gc
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 from types import CodeType
 from typing import Any, ClassVar
@@ -29,7 +29,6 @@ from numba.core.imputils import impl_ret_borrowed
 from numba.core.lowering import Lower
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
-from numba.core.typing import Context
 from numba.extending import NativeValue, lower_getattr_generic, models, register_model, unbox
 
 
@@ -48,11 +47,7 @@ class _Library(JITCodeLibrary):
         self.objects: dict[str, Any] = {}
 
     def add_llvm_module(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-        passes, builder = self._codegen._function_pass_manager()
-        for function in ll_module.functions:
-            if not function.is_declaration:
-                passes.run(function, builder)
+        self._optimize_functions(ll_module)
         self._final_module.link_in(ll_module)
 
     def text(self) -> Any:
@@ -63,12 +58,18 @@ class _Library(JITCodeLibrary):
                 function.linkage = "linkonce_odr"
         return module
 
-    def link_below(self, module: Any, is_text: Callable[[Any], bool]) -> None:
+    def link_below(self, module: Any, whole: bool = False) -> None:
         """Add the code of all functions that this one calls, and of those that they call.
 
         LLVM leaves out what nothing refers to yet: a function comes after all its callers, not
         after the first one, which may have lost its call when its own text was simplified.
+        Machine code is found by its name, unless the module has to be ``whole``.
         """
+
+        def is_text(library: Any) -> bool:
+            own = isinstance(library, _Library)
+            return own and not (library.is_entry_point if whole else library.runs)
+
         callees_first: list[Any] = []
         seen: set[Any] = set()
 
@@ -94,21 +95,20 @@ class _Library(JITCodeLibrary):
             return super()._get_module_for_linking()
         if self._shared_module is None:  # numba links into a user's function only what that calls
             self._shared_module = self.text().clone()
-            self.link_below(self._shared_module, _is_helper)
+            self.link_below(self._shared_module, whole=True)
         return self._shared_module
 
     def finalize(self) -> None:
         self._raise_if_finalized()
         module = self._final_module
-        if not self.is_entry_point:
-            self.runs = str(module).count("\n  ") > _LARGE
-            self.bitcode = module.as_bitcode() if self.runs else None
         self._finalized = True
+        self.runs = self.is_entry_point or str(module).count("\n  ") > _LARGE
         if not self.runs:
             return
+        self.bitcode = module.as_bitcode()
         self._codegen._check_llvm_bugs()
         name = next(f.name for f in module.functions if not f.is_declaration)
-        self.link_below(module, _is_text)
+        self.link_below(module)
         self._optimize_final_module()
         module.verify()
         self._finalize_final_module()
@@ -125,14 +125,6 @@ class _Library(JITCodeLibrary):
 
 #: Instructions of a helper that LLVM never puts into its callers.
 _LARGE = 300
-
-
-def _is_helper(library: Any) -> bool:
-    return isinstance(library, _Library) and not library.is_entry_point
-
-
-def _is_text(library: Any) -> bool:
-    return isinstance(library, _Library) and not library.runs
 
 
 def take_apart(result: CompileResult) -> Any:
@@ -234,10 +226,6 @@ class Reference(types.NamedTuple):
         super().__init__(kinds, python_class)
         self.value = types.NamedTuple(kinds, python_class)
         self.name = f"*{self.value.name}"
-        self.hash = hash(self.key)
-
-    def __hash__(self) -> int:
-        return self.hash
 
 
 @register_model(Reference)
@@ -327,27 +315,6 @@ def _read_field(context: Any, builder: Any, kind: Reference, value: Any, name: s
     return impl_ret_borrowed(context, builder, kind.types[index], fields[value, index])
 
 
-class _Typing(Context):
-    """What numba knows about types, with a memory for operators on numbers and arrays.
-
-    numba would try up to thirty rules anew for each ``+`` and each ``[]``.
-    """
-
-    known: ClassVar[dict[Any, Any]] = {}
-
-    def __init__(self, context: Context) -> None:
-        self.__dict__ = context.__dict__
-
-    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
-        of = getattr(func, "typing_key", func)
-        plain = types.Number, types.Boolean, types.Array
-        if getattr(of, "__module__", "") == "_operator" and all(isinstance(a, plain) for a in args):
-            if (func, args) not in self.known:
-                self.known[func, args] = super().resolve_function_type(func, args, kws)
-            return self.known[func, args]
-        return super().resolve_function_type(func, args, kws)
-
-
 class _Flags(Flags):
     """Flags of a function; those that its callees see are one object wherever they are equal.
 
@@ -391,9 +358,9 @@ class _Passes(PassManager):
 
 
 class Compiler(CompilerBase):
-    def __init__(self, context: Any, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         *before, flags, local_types = arguments
-        super().__init__(_Typing(context), *before, _Flags(flags), local_types)
+        super().__init__(*before, _Flags(flags), local_types)
 
     def compile_extra(self, function: Any) -> Any:
         if not gc.isenabled():
