@@ -326,7 +326,7 @@ class _Typing(Context):
     known: ClassVar[dict[Any, Any]] = {}
 
     def __init__(self, context: Context) -> None:
-        self.__dict__ = context.__dict__
+        self.__dict__ = context.__dict__  # type: ignore[misc]
         self.own = context
 
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
