@@ -3,8 +3,8 @@
 numba optimises each function together with all that it calls and makes machine code of it, so
 that the innermost loops go through LLVM once for every function above them. Here a helper is
 nothing but a text, unless it is large; an entry point collects the texts of all helpers below it
-and hands them to LLVM once. The way from Python to that text is numba's own, without the passes and the bookkeeping
-that kernels have no use for.
+and hands them to LLVM once. The way from Python to that text is numba's own, without the passes
+and the bookkeeping that kernels have no use for.
 """
 
 import gc
