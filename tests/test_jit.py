@@ -363,6 +363,7 @@ def test_no_folder_to_write_to_means_no_cache(tmp_path):
     assert (found["value"], found["cache"], found["hits"]) == (2.0, None, 0)
 
 
+@pytest.mark.slow
 def test_a_read_only_install_without_a_home_works(tmp_path):
     """Files where folders ought to be: that stops the superuser too."""
     source = copied_package(tmp_path)
