@@ -56,7 +56,8 @@ Examples = tuple[sp.csr_matrix, Array | None, Array]
 #: Examples that are decoded at the same weights: few, since each is decoded once or twice.
 TOGETHER = 4
 REPEATS = 2  # How often a visit decodes an example, while it is violated.
-FOLLOW = 4  # Older examples whose known planes are visited, for each new one.
+FOLLOW = 4  # Older examples whose known planes are visited, for each new one
+FEW = 8  # of a batch that has at least so many: with fewer, it costs more than the batch.
 CARRY_OVER = "call partial_fit once without passes=, which carries them over."
 #: What a call that fails leaves as it was.
 _GROWING = ("classes_", "n_features_in_", "feature_names_in_", "scheme_", "encoder_")
@@ -221,7 +222,7 @@ class Stream:
             self._pose(block, live)
         self._visit([(new, passes), *((block, 1) for block in again)], live, "new examples")
         self.blocks, self.fresh = [*others, *reversed(self.blocks)], len(weights)
-        if owner.stop_reason_ != "interrupted":
+        if len(weights) >= FEW and owner.stop_reason_ != "interrupted":
             self._follow(others, FOLLOW * len(weights))
 
     def _split(self) -> tuple[list[DualMemory], list[DualMemory]]:
