@@ -38,6 +38,11 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {words}.")
 
 
+def is_list(value: Any) -> bool:
+    """Whether a value is a sequence and not a text or a mapping."""
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+
+
 def require(fine: Any, message: str) -> None:
     """Raise a ValueError with this message unless all is fine."""
     if not fine:
