@@ -319,18 +319,12 @@ def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> Snapshot
             arrays[f"solver.{name}"] = value
     for name, value in solver.tables().items():
         arrays[f"planes.{name}"] = value
-    state: Any = solver.rng.bit_generator.state
-    generator = {
-        "state": {name: str(value) for name, value in state["state"].items()},
-        "has_uint32": int(state["has_uint32"]),
-        "uinteger": int(state["uinteger"]),
-    }
     states = {}
     for k, callback in enumerate(callbacks):
         if hasattr(callback, "get_state"):
             states[str(k)], own = callback.get_state()
             arrays |= {f"callback{k}.{name}": value for name, value in own.items()}
-    return {"generator": generator, "callbacks": states}, arrays
+    return {"generator": solver.rng.bit_generator.state, "callbacks": states}, arrays
 
 
 def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot: Snapshot) -> None:
@@ -344,11 +338,7 @@ def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot
         for name in solver.saved_arrays:
             _set_array(solver, name, arrays.get(f"solver.{name}"))
         solver.set_tables({n[7:]: v for n, v in arrays.items() if n.startswith("planes.")})
-        state: Any = solver.rng.bit_generator.state
-        state["state"] = {name: int(value) for name, value in meta["generator"]["state"].items()}
-        state["has_uint32"] = int(meta["generator"]["has_uint32"])
-        state["uinteger"] = int(meta["generator"]["uinteger"])
-        solver.rng.bit_generator.state = state
+        solver.rng.bit_generator.state = meta["generator"]
     except (KeyError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"the checkpoint lacks a part of the state ({error}).") from None
     for k, state in meta["callbacks"].items():

@@ -193,6 +193,9 @@ class Compiled:
 # across threads.
 
 
+PART, SCRATCH = object(), object()  # What :meth:`Workers.over` puts into a kernel's arguments.
+
+
 class Workers:
     """A few threads, each with its own scratch vector."""
 
@@ -207,6 +210,14 @@ class Workers:
     def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+
+    def over(self, order: Array, kernel: Callable[..., Any], *given: Any) -> None:
+        """Call a kernel for parts of ``order``, which stand in its arguments where PART does."""
+
+        def call(part: Array, scratch: Array) -> None:
+            kernel(*(part if a is PART else scratch if a is SCRATCH else a for a in given))
+
+        self.map(call, order)
 
     def map(self, function: Callable[[Array, Array], None], order: Array) -> None:
         """``function(part, scratch)`` for parts of ``order``, this thread taking one itself."""

@@ -19,7 +19,7 @@ from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
 from hingeline.core.loop import Limits, identity, run, warn
-from hingeline.core.primitives import Compiled, Workers, provides
+from hingeline.core.primitives import PART, Compiled, Workers, provides
 from hingeline.core.results import DualMemory, History, HistoryRow, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
@@ -122,6 +122,12 @@ class BaseModel(BaseEstimator):
     def _with_constant(self, matrix: Any) -> Any:
         """Rows with the constant feature, if there is one, as the last column."""
         return with_constant(matrix) if self.fit_intercept else matrix
+
+    def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
+        """Let a kernel predict for all examples of a problem, in threads."""
+        starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            workers.over(np.arange(len(starts) - 1), kernel, problem, PART, self.weights_, *out)
 
     def _store(self, result: Result) -> None:
         """Take over weights, certificate and curve of a run."""

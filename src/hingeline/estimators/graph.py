@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core import registry
-from hingeline.core.primitives import Compiled, Layout, Workers
+from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
@@ -127,12 +127,12 @@ class GraphModel:
             )
         self._fit_problem(problem, weights)
 
-    def _decode(self, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
+    def _decode(self: Any, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
         """States of all variables; upper bounds and values of examples, and where they meet."""
         n = len(problem.graph)
         states = np.zeros(problem.node_offset[-1], dtype=np.int32)
         bounds, values, tight = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
-        self._over_examples(graph.decode_all, problem, states, bounds, values, tight)
+        self._over(graph.decode_all, problem, states, bounds, values, tight)
         return states, np.maximum(bounds, values), values, tight
 
     def predict(self: Any, X: Any) -> Any:
@@ -162,22 +162,15 @@ class GraphModel:
                 scores[i], exact[i] = bounds[i], True
         return Decoded(self._as_output(problem, states), scores, bounds, exact)
 
-    def _conditional_scores(self, problem: GraphProblem) -> tuple[Array, Array]:
+    def _conditional_scores(self: Any, problem: GraphProblem) -> tuple[Array, Array]:
         """Scores over (variable, state), the other variables as predicted; starts of examples."""
         states = self._decode(problem)[0]
         graphs = problem.graphs
         last = graphs.node_ptr[1:] + np.arange(len(graphs.node_ptr) - 1)
         start = starts_of(graphs.unary_start[last][problem.graph])
         out = np.empty(start[-1])
-        self._over_examples(graph.conditional_scores_all, problem, states, start, out)
+        self._over(graph.conditional_scores_all, problem, states, start, out)
         return out, start
-
-    def _over_examples(self: Any, kernel: Any, problem: GraphProblem, *more: Any) -> None:
-        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
-            workers.map(
-                lambda part, scratch: kernel(problem, part, self.weights_, *more),
-                np.arange(len(problem.graph)),
-            )
 
 
 def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, int]:

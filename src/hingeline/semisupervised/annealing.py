@@ -30,7 +30,7 @@ from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import commit_switch, sum_penalties, switch_costs
 from hingeline.core.blocks import WorkingSet, fill_gram, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
-from hingeline.core.primitives import Workers, plane_loss, plane_sqdist, truth
+from hingeline.core.primitives import PART, Workers, plane_loss, plane_sqdist, truth
 from hingeline.core.results import DualMemory, Result
 from hingeline.inference import chain
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
@@ -237,9 +237,7 @@ def measure_slacks(
 ) -> Array:
     """Slack of the sequences ``first ≤ i < stop`` for the problem's own labels."""
     slack = np.empty(stop - first)
-    workers.map(
-        lambda part, scratch: fill_slacks(problem, first, part, w, slack), np.arange(stop - first)
-    )
+    workers.over(np.arange(stop - first), fill_slacks, problem, first, PART, w, slack)
     return slack
 
 

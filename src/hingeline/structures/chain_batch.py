@@ -19,41 +19,29 @@ def summed_slack_above(problem: ChainProblem) -> Callable[[Array, Array, Array],
     """The bound from above, as solvers ask for it."""
 
     def fill(order: Array, w: Array, out: Array) -> None:
-        lower, count_lower, count_upper = np.empty((3, len(out)))
-        summed_slack_all(problem, order, w, BINS, lower, out, count_lower, count_upper)
+        found = np.empty((len(out), 4))
+        summed_slack_all(problem, order, w, BINS, found)
+        out[order] = found[order, 1]
 
     return fill
 
 
 @kernel
-def summed_slack_all(
-    problem: ChainProblem,
-    order: Array,
-    w: Array,
-    bins: int,
-    lower: Array,
-    upper: Array,
-    count_lower: Array,
-    count_upper: Array,
-) -> None:
+def summed_slack_all(problem: ChainProblem, order: Array, w: Array, bins: int, out: Array) -> None:
     """Bounds on ``Σ_y [l_i(y) − w·Δf_i(y)]₊`` and on the number of outputs with a positive term.
 
-    The loss of the true labels is 0, so they are the path that the others are compared with.
+    The loss of the true labels is 0, so they are the path that the others are compared with. Rows
+    of ``out`` are what :func:`hingeline.inference.chain_sums.better_paths` writes.
     """
     A = moves(problem, w)
     longest = 0
     for i in order:
         longest = max(longest, problem.offsets[i + 1] - problem.offsets[i])
     space = chain_sums.workspace(longest, problem.n_labels, bins)
-    found = np.empty(4)
     for i in order:
         truth = problem.labels[problem.offsets[i] : problem.offsets[i + 1]]
         scores = position_scores(problem, i, w, 1.0)
-        chain_sums.better_paths(scores, A, problem.n_labels, truth, bins, space, found)
-        lower[i] = found[0]
-        upper[i] = found[1]
-        count_lower[i] = found[2]
-        count_upper[i] = found[3]
+        chain_sums.better_paths(scores, A, problem.n_labels, truth, bins, space, out[i])
 
 
 # Expected features of chains under the log-linear model, feature by feature.

@@ -5,14 +5,14 @@ solver source). The choice is made by looking: if all methods are compiled, so a
 """
 
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import is_jitted
 
 from hingeline._checks import Array
-from hingeline._jit import uncached
+from hingeline._jit import names_in, uncached
 from hingeline.core import primitives
 from hingeline.core.primitives import Compiled
 
@@ -254,20 +254,11 @@ def _source(function: Any) -> FunctionType:
     return function.py_func if is_jitted(function) else function
 
 
-def _names(code: CodeType) -> set[str]:
-    """Names a function looks up, those of functions inside it included."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names |= _names(constant)
-    return names
-
-
 def _parts(function: Any) -> dict[str, Any]:
     """The functions of this library that ``function`` calls by name."""
     source = _source(function)
     found = {}
-    for name in _names(source.__code__):
+    for name in names_in(source.__code__):
         value = source.__globals__.get(name)
         ours = isinstance(value, FunctionType) or is_jitted(value)
         if ours and _source(value).__module__.startswith("hingeline."):
