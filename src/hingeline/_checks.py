@@ -3,7 +3,6 @@
 import math
 import numbers
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -187,10 +186,17 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
         if label in index:
             weights[index[label]] = float(weight)
         else:  # a fold may lack a label
-            warnings.warn(
-                f"class_weight has {label!r}, which is no label here: is it misspelt?", stacklevel=4
-            )
+            from hingeline.core.loop import warn
+
+            warn(f"class_weight has {label!r}, which is no label here: is it misspelt?")
     return weights
+
+
+def weigh_costs(estimator: Any, labels: Array, whole: str | None = None) -> Array:
+    """The cost matrix of Hamming loss and the like, rows times the weight of their class."""
+    classes = list(estimator.classes_)
+    cost = check_loss(estimator.loss, "hamming", len(classes), vector=True, whole=whole)
+    return check_class_weight(estimator.class_weight, classes, labels)[:, None] * cost
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> Array:

@@ -11,6 +11,7 @@ from hingeline._jit import kernel
 from hingeline.constraints import base, rules, switches
 from hingeline.constraints.switches import CompiledConstraints, State
 from hingeline.core.loop import warn
+from hingeline.core.results import align
 
 
 def as_constraints(constraints: Any) -> list[base.Constraint]:
@@ -192,18 +193,7 @@ class _Builder:
         )
 
 
-@kernel
-def _switch_costs(
-    compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, out: Array
-) -> None:
-    switches.switch_costs(compiled, state, labels, i, t, out)
-
-
-@kernel
-def _commit_switch(
-    compiled: CompiledConstraints, state: State, labels: Array, i: int, t: int, k: int
-) -> None:
-    switches.commit_switch(compiled, state, labels, i, t, k)
+_switch_costs, _commit_switch = kernel(switches.switch_costs), kernel(switches.commit_switch)
 
 
 class Penalties:
@@ -380,11 +370,7 @@ class CheckReport(NamedTuple):
             lines.append((title, f"{row.violation:.6g}", count, f"{row.cost:.6g}", where))
         count = f"{len(self.sequences)} of {self.n_sequences}"
         lines.append(("total", f"{self.violation:.6g}", count, f"{self.cost:.6g}", ""))
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            f"{a:<{p}}  {b:>{q}}  {c:>{r}}  {d:>{s}}  {where}".rstrip()
-            for (a, b, c, d, where), (p, q, r, s, _) in ((line, widths) for line in lines)
-        )
+        return align(lines, left=(0, 4))
 
 
 def check(constraints: Any, X: Any, Y: Any, *, token: Any = None) -> CheckReport:

@@ -26,7 +26,7 @@ from threadpoolctl import ThreadpoolController
 from hingeline._checks import Array
 from hingeline._jit import COMPILING
 from hingeline.core.primitives import Compiled
-from hingeline.core.results import HistoryRow, PassState, Result, relative
+from hingeline.core.results import HistoryRow, PassState, Result, read_history, relative
 from hingeline.core.solver import CertifiedSolver
 
 
@@ -334,7 +334,7 @@ def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot
         _set_numbers(solver, solver.saved_numbers, arrays["solver.numbers"])
         solver.stages = arrays["solver.stages"].tolist()
         _set_numbers(progress, progress.saved_numbers, arrays["progress.numbers"])
-        progress.history = [_row(values) for values in arrays["progress.history"]]
+        progress.history = read_history(arrays["progress.history"])
         for name in solver.saved_arrays:
             _set_array(solver, name, arrays.get(f"solver.{name}"))
         solver.set_tables({n[7:]: v for n, v in arrays.items() if n.startswith("planes.")})
@@ -396,12 +396,6 @@ def _set_array(solver: Any, name: str, value: Array | None) -> None:
     if value.shape != current.shape or value.dtype != current.dtype:
         raise KeyError(f"{name} of shape {current.shape}")
     current[...] = value
-
-
-def _row(values: Array) -> HistoryRow:
-    kinds = HistoryRow.__annotations__
-    numbers = zip(HistoryRow._fields, values.tolist(), strict=True)
-    return HistoryRow(*(int(v) if kinds[name] == "int" else v for name, v in numbers))
 
 
 def _is_checkpoint(callback: Any) -> bool:

@@ -57,7 +57,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, effective_n_jobs
 from hingeline._jit import by_class
 
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
@@ -181,6 +181,10 @@ class Compiled:
     def n(self) -> int:
         """Number of examples."""
         return len(self.lengths)
+
+    def workers(self, n_jobs: int | None) -> Workers:
+        """Threads for this problem, so many where it can use them."""
+        return Workers(effective_n_jobs(n_jobs) if self.threads else 1, self.scratch_size)
 
     @cached_property
     def size(self) -> int:

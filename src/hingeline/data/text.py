@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, TextIO
 
 from hingeline._files import replacing
@@ -32,7 +33,6 @@ _FREE_MEMORY = 80 * 10**6
 _MAX_KEPT = 800
 _LINE = 64  # Bytes that any reader may keep of a line beside its text.
 _GZIP = b"\x1f\x8b"
-_GZIP_WBITS = 31
 _BOM = b"\xef\xbb\xbf"
 _AGAIN = "fetch or compress the file again."
 _RAISE = "if that is right, raise max_expansion of open_text or unpack the file."
@@ -73,7 +73,7 @@ class TextSource:
     first: int = 1  # number of the first line
     _ahead: bytes = b""
     _packed: bytes = b""
-    _inflater: Any = None
+    _unpacker: Any = None
     _started: bool = False
     _bytes_in: int = 0
     _bytes_out: int = 0
@@ -97,7 +97,7 @@ class TextSource:
     def keep(self, size: int) -> None:
         """Count memory taken for objects, which short lines of a small gzip file could fill."""
         self._bytes_kept += size
-        if self._inflater is None or self.max_expansion > MAX_EXPANSION:
+        if self._unpacker is None or self.max_expansion > MAX_EXPANSION:
             return
         if self._bytes_kept > max(_FREE_MEMORY, _MAX_KEPT * self._bytes_in):
             what = f"the gzip data takes more than {_MAX_KEPT} times its size in memory"
@@ -212,37 +212,25 @@ class TextSource:
             while len(self._packed) == 1 and (more := self._fetch()):
                 self._packed += more
             if self._packed.startswith(_GZIP):
-                self._inflater = zlib.decompressobj(_GZIP_WBITS)
-        if self._inflater is not None:
-            return self._inflate()
-        piece = self._packed or self._fetch()
-        self._packed = b""
+                self._unpacker = gzip.GzipFile(fileobj=SimpleNamespace(read=self._read_packed))
+        if self._unpacker is None:
+            return self._read_packed(_FETCH)
+        try:
+            piece: bytes = self._unpacker.read1(_BLOCK)
+        except EOFError:
+            raise self.error(f"the gzip data ends early; {_AGAIN}") from None
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise self.error(f"the gzip data is damaged ({error}); {_AGAIN}") from None
+        self._bytes_out += len(piece)
+        if self._bytes_out > max(_FREE, self.max_expansion * self._bytes_in):
+            what = f"the gzip data grows more than {self.max_expansion:g} times when unpacked"
+            raise self.error(f"{what}; {_RAISE}")
         return piece
 
-    def _inflate(self) -> bytes:
-        while True:
-            self._packed = self._packed or self._fetch()
-            if not self._packed:
-                if not self._inflater.eof:
-                    raise self.error(f"the gzip data ends early; {_AGAIN}")
-                return b""
-            if self._inflater.eof:  # another member, or zeros that pad the file
-                self._packed = self._packed.lstrip(b"\0")
-                if not self._packed:
-                    continue
-                self._inflater = zlib.decompressobj(_GZIP_WBITS)
-            try:
-                piece: bytes = self._inflater.decompress(self._packed, _BLOCK)
-            except zlib.error as error:
-                raise self.error(f"the gzip data is damaged ({error}); {_AGAIN}") from None
-            rest = "unused_data" if self._inflater.eof else "unconsumed_tail"
-            self._packed = getattr(self._inflater, rest)
-            self._bytes_out += len(piece)
-            if self._bytes_out > max(_FREE, self.max_expansion * self._bytes_in):
-                what = f"the gzip data grows more than {self.max_expansion:g} times when unpacked"
-                raise self.error(f"{what}; {_RAISE}")
-            if piece:
-                return piece
+    def _read_packed(self, size: int) -> bytes:
+        piece = self._packed or self._fetch()
+        self._packed = piece[size:]
+        return piece[:size]
 
     def _fetch(self) -> bytes:
         piece = self.stream.read(_FETCH)

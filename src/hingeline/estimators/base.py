@@ -460,7 +460,6 @@ class BaseSSVM:
         if "total_weight" in registry.option_names(solver_class):
             options["total_weight"] = float(weights.sum())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
         multipliers = None if start is None else solver_class.start_from(start, compiled, form)
         limits = Limits(
             tol=float(self.tol),
@@ -481,7 +480,7 @@ class BaseSSVM:
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
+        with announce_compiling(), compiled.workers(self.n_jobs) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver

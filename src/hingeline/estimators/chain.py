@@ -525,13 +525,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         cache_mb: float = 512.0,
     ) -> ChainProblem:
         assert offsets is not None
-        n_labels = len(self.classes_)
-        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
-        cost = (
-            checks.check_class_weight(self.class_weight, list(self.classes_), labels)[:, None]
-            * cost
-        )
-        wrong = cost[~np.eye(n_labels, dtype=bool)]
+        cost = checks.weigh_costs(self, labels, whole="zero_one")
+        wrong = cost[~np.eye(len(cost), dtype=bool)]
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
         )

@@ -279,12 +279,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
-        n_labels = len(self.classes_)
-        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True)
-        cost = (
-            checks.check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None]
-            * cost
-        )
+        cost = checks.weigh_costs(self, numbers)
         self._fit_graphs(self._make(graphs, numbers, cost), weights)
         return self
 

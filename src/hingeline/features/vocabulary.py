@@ -106,9 +106,7 @@ class Numbering:
             counts = np.bincount(keys + 1, minlength=self.size + 1)[1:]
             known = np.flatnonzero(counts >= min_count)
             self.add(known, np.arange(first, first + len(known), dtype=np.int32))
-            table = np.full(self.size + 1, -1, dtype=np.int32)
-            table[known] = np.arange(first, first + len(known))
-            return table[keys]
+            return self.look_up(keys)
         distinct, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
         kept = (distinct >= 0) & (counts >= min_count)
         numbers = np.where(kept, np.cumsum(kept) + (first - 1), -1).astype(np.int32)

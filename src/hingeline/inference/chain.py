@@ -138,19 +138,11 @@ def continuations(scores: Array, transitions: Array, n_labels: int) -> Array:
 @helper
 def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) -> None:
     """``out[t, k]``: value of the best path that has label k at position t."""
-    length = scores.shape[0]
-    for k in range(n_labels):
-        out[0, k] = scores[0, k]
-    for t in range(1, length):
+    behind, forward = continuations(scores, transitions, n_labels), scores.copy()
+    max_sum(forward, transitions, n_labels, np.empty(scores.shape[0], dtype=np.int32))
+    for t in range(scores.shape[0]):
         for k in range(n_labels):
-            best = -np.inf
-            for j in range(n_labels):
-                best = max(best, out[t - 1, j] + transitions[j, k])
-            out[t, k] = best + scores[t, k]
-    behind = continuations(scores, transitions, n_labels)
-    for t in range(length - 1):
-        for k in range(n_labels):
-            out[t, k] += behind[t, k]
+            out[t, k] = forward[t, k] + behind[t, k]
 
 
 # Exact best paths through chains with many labels, looking at few predecessors.

@@ -33,7 +33,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline.core.blocks import longest_output
-from hingeline.core.formulations import Formulation
+from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.primitives import (
     PART,
     Compiled,
@@ -107,6 +107,11 @@ class Margins:
     shares: Array
     workers: Workers
     nu: float
+
+    @classmethod
+    def of(cls, compiled: Compiled, weights: Array, workers: Workers, nu: float = 1.0) -> Margins:
+        """Those of examples of these weights."""
+        return cls(compiled, make_formulation(1.0, "nu", "margin", weights).cap, workers, nu)
 
     def look(self, w: Array, rho: float) -> Look:
         """Hinges and risk at (w, ρ), in threads."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import is_jitted
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from hingeline._checks import Array
 from hingeline._jit import names_in, uncached
@@ -153,24 +154,12 @@ def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
     return [np.ascontiguousarray(a, dtype=dtype) for a in arrays]
 
 
-def _accessors(dimensions: int) -> Callable[..., Any]:
+def _accessor(dimensions: int) -> Callable[..., Any]:
     """How compiled code gets x back in its own shape."""
-    if dimensions == 1:
 
-        def get(problem: CustomProblem, i: int) -> Array:
-            return problem.x[problem.x_start[i] : problem.x_start[i + 1]]
-
-    elif dimensions == 2:
-
-        def get(problem: CustomProblem, i: int) -> Array:
-            shape = (problem.x_shape[i, 0], problem.x_shape[i, 1])
-            return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
-
-    else:
-
-        def get(problem: CustomProblem, i: int) -> Array:
-            shape = (problem.x_shape[i, 0], problem.x_shape[i, 1], problem.x_shape[i, 2])
-            return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
+    def get(problem: CustomProblem, i: int) -> Array:
+        shape = to_fixed_tuple(problem.x_shape[i], dimensions)
+        return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
 
     return get
 
@@ -319,7 +308,7 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         # One set of twins per set of methods: a second fit must not compile again.
         key = (*methods.values(), arrays[0].ndim)
         if key not in _BINDERS:
-            own = _primitives(methods, _accessors(arrays[0].ndim), gold, uncached)
+            own = _primitives(methods, _accessor(arrays[0].ndim), gold, uncached)
             _BINDERS[key] = _make_binder(own, compiled=True)
         bind = _BINDERS[key]
         size = len(methods["joint_feature"](arrays[0], Y[0]))

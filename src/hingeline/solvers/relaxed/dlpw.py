@@ -371,8 +371,7 @@ class DLPW(CertifiedSolver):
             self._fit_messages(weights)
             value = self.primal_of(weights)
             primal = min(primal, value)
-            if value < self._best_primal or self._best is None:
-                self._best, self._best_primal = weights, value
+            self.keep(weights, value)
             if self.bounded:
                 self.bound = max(self.bound, self._dual_of(weights)[0])
         return primal

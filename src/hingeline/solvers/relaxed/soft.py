@@ -338,12 +338,8 @@ class SoftBCFW(CertifiedSolver):
         self._evaluate(weights, self.terms)
         self.relaxed, self.soft = self._objectives(weights, rounds)
         primal = self.relaxed if self.constrained else self.soft
-        if primal < self._best_primal or self._best is None:
-            if self._best is None:
-                self._best = aligned_zeros(len(self.w))
-            self._best_primal = math.inf  # should an interruption come between the two
-            self._best[:] = weights
-            self._best_primal, self.best_relaxed = primal, self.relaxed
+        if self.keep(weights, primal):
+            self.best_relaxed = self.relaxed
         return primal
 
     def _soft_dual(self) -> float:
