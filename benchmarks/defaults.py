@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from datasets import BenchmarkError, conll2000
@@ -120,14 +121,14 @@ def run_linear_svc(X: Any, Y: np.ndarray, C: float) -> Row:
     return {"LinearSVC": time.process_time() - started, "LinearSVC primal": primal}
 
 
-def run_label_sets(quick: bool, labels: list[int], rows: list[Row]) -> None:
+def run_label_sets(quick: bool, labels: list[int], values: list[float], rows: list[Row]) -> None:
     """Labels by themselves, together, and by LinearSVC, to a gap of 1 %."""
     sizes = (Size(600, 100, 20, 5, 3),) if quick else SIZES
     for size in (size for size in sizes if size.k in labels or not labels):
         X, Y = make_label_sets(size)
         timed_fit(MultilabelSSVM(edges="none"), X[:100], Y[:100, :9])
         timed_fit(MultilabelSSVM(edges="none", solver="sdm"), X[:100], Y[:100, :9])
-        for C in (0.1, 1.0, 10.0):
+        for C in values:
             row: Row = {"part": "label sets", **size._asdict(), "C": C}
             model = MultilabelSSVM(C=C, edges="none", random_state=0)
             row["by label"] = timed_fit(model, X, Y)
@@ -145,6 +146,27 @@ def run_label_sets(quick: bool, labels: list[int], rows: list[Row]) -> None:
             rows.append(row)
             console.print(row)
             write_results("defaults", rows, quick=quick)  # a long run may be cut short
+
+
+#: Examples, features, labels, and the mean number of both in a row.
+TREES = (Size(500, 499, 374, 8.3, 3.5), Size(500, 200, 983, 18, 19), Size(4500, 499, 374, 8.3, 3.5))
+
+
+def run_label_trees(quick: bool) -> list[Row]:
+    """Trees of labels by masses of labels and pairs, and by whole outputs; a minute at most."""
+    rows = []
+    for size in (Size(200, 100, 30, 5, 3),) if quick else TREES:
+        X, Y = make_label_sets(size)
+        for C in (0.1, 1.0):
+            row: Row = {"part": "label trees", **size._asdict(), "C": C}
+            for solver in ("auto", "sdm")[: 2 if size.n < 1000 else 1]:
+                model = MultilabelSSVM(C, edges="tree", solver=solver, random_state=0, max_time=60)
+                timed_fit(clone(model).set_params(max_iter=3), X[:100], Y[:100])
+                row[f"{solver} cpu"] = timed_fit(model, X, Y)
+                row[f"{solver} gap"] = model.duality_gap_ / model.primal_objective_
+            rows.append(row)
+            console.print(row)
+    return rows
 
 
 def run_emotions() -> list[Row]:
@@ -249,23 +271,33 @@ def run_taggers(quick: bool) -> list[Row]:
     return rows
 
 
+PARTS = ("emotions", "label sets", "label trees", "grids", "all")
+
+
 def main() -> None:
     """Run the parts asked for; rows of the others are kept."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--part", choices=("emotions", "label sets", "grids", "all"), default="all")
+    parser.add_argument("--part", choices=PARTS, default="all")
     parser.add_argument("--labels", type=int, nargs="+", default=[], help="sizes of label sets")
+    parser.add_argument("--C", type=float, nargs="+", default=[0.1, 1.0, 10.0], help="theirs")
     parser.add_argument("--taggers", action="store_true", help="which C suits which features")
     options = parser.parse_args()
     if options.taggers:
         run_taggers(options.quick)
         return
     rows = kept_rows("defaults", quick=options.quick) if options.part != "all" else []
-    kept = options.labels  # of label sets, rows of other sizes
-    rows = [r for r in rows if r["part"] != options.part or (kept and r["k"] not in kept)]
+    again = options.labels  # of label sets, rows of other sizes and other C are kept
+    rows = [
+        r
+        for r in rows
+        if r["part"] != options.part or (again and (r["k"] not in again or r["C"] not in options.C))
+    ]
     if options.part in ("emotions", "all"):
         rows += run_emotions()
     if options.part in ("label sets", "all"):
-        run_label_sets(options.quick, options.labels, rows)
+        run_label_sets(options.quick, options.labels, options.C, rows)
+    if options.part in ("label trees", "all"):
+        rows += run_label_trees(options.quick)
     if options.part in ("grids", "all"):
         rows += run_grids((20,) if options.quick else (20, 100, 400))
     write_results("defaults", rows, quick=options.quick)

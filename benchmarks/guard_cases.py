@@ -357,6 +357,8 @@ def multilabel() -> Iterator[Case]:
         yield from combine("labels", make, data, edges=(edges,), **axes)
     many = label_sets(2, 10, 5, 15)  # so many that the default is the relaxation
     yield from combine("labels fifteen", make, many, edges=("full", "tree"), solver=("auto", "sdm"))
+    wide = label_sets(3, 20, 80, 15)  # so many weights that trees are solved by masses
+    yield one("labels wide tree", make, wide, {"edges": "tree"})
     settings: dict[str, Params] = {
         "csr": {},
         "pairs": {"edges": [(0, 1), (2, 3)]},

@@ -83,7 +83,7 @@ def test_resumed_fits_are_bit_identical(name, tmp_path):
     weights, history = whole.weights_.copy(), whole.history_
     assert len(history) >= 6
     path = tmp_path / "fit.ckpt"
-    for passes in (1, 2, len(history) // 2, len(history) - 1):
+    for passes in (1, len(history) // 2, len(history) - 1):
         model.set_params(callbacks=[Checkpoint(path, every=0, resume=True), KillAt(passes)])
         with pytest.raises(Killed):
             model.fit(X, y)

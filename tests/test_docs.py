@@ -99,3 +99,13 @@ def test_the_page_of_figures_is_what_the_results_say():
         sys.path.remove(root)
     hint = "run python tools/benchmark_page.py"
     assert PAGE.read_text(encoding="utf-8") == make(), hint
+
+
+def test_links_lead_somewhere():
+    """Sphinx checks those of the site; these are the pages that are read beside it."""
+    pages = [*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md"]
+    assert len(pages) > 3
+    for page in pages:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            if not link.startswith(("http:", "https:", "#")):
+                assert (page.parent / link.partition("#")[0]).exists(), f"{page.name}: {link}"

@@ -129,6 +129,7 @@ print(json.dumps({"stats": stats, "w": solver.w.tolist()}))
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path):
     source, cache = copied_package(tmp_path), tmp_path / "cache"
     first = run(FIT, tmp_path, source=source, HINGELINE_CACHE_DIR=str(cache))

@@ -24,6 +24,7 @@ from cli.commands import (
     svmlight,
     write,
 )
+from hingeline.evaluation.calibration import CalibratedChain
 
 TRAIN, TEST = sentences(40, 0), sentences(15, 1)
 TRUE = labels_of(TEST)
@@ -234,3 +235,23 @@ def test_best_labellings(tmp_path):
     first = [block for block in text.split("\n\n") if " rank 1 " in block]
     tags = [line.split("\t")[1] for block in first for line in block.splitlines()[1:]]
     assert tags == last_column(done("predict", tmp_path / "m.hinge", test))
+
+
+def test_a_calibrated_model_says_how_likely_it_is_right(tmp_path):
+    train, dev, test = (tmp_path / name for name in ("train.conll", "dev.conll", "test.conll"))
+    for path, data in ((train, TRAIN), (dev, sentences(30, 2)), (test, TEST)):
+        write(path, conll(data, 0, 2))
+    model = tmp_path / "m.hinge"
+    done("train", train, "--model", model, "--keep-state")
+    plain = done("predict", model, test)
+    assert "learns it from held-out data" in refused("predict", model, test, "--probability")
+    assert "probabilities from 30 sequences" in done("calibrate", model, dev, "--model", model)
+    assert done("predict", model, test) == plain
+    lines = done("predict", model, test, "--probability").splitlines()
+    assert [line.rsplit(" ", 1)[0] if line else "" for line in lines] == plain.splitlines()
+    found = [float(line.split()[-1]) for line in lines if line]
+    calibrated = CalibratedChain.load(model)
+    X = [[(word,) for word, *_ in sentence] for sentence in TEST]
+    assert found == pytest.approx(np.concatenate(calibrated.predict_proba_tokens(X)), abs=6e-5)
+    assert "exclude each other" in refused("predict", model, test, "--probability", "--margin")
+    done("update", model, dev, "--model", model)  # the training state is still there

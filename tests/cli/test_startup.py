@@ -62,8 +62,8 @@ def test_help_takes_no_time(arguments):
     "use",
     [
         "import scipy.stats; print(scipy.stats.norm.cdf(0.0))",
-        "from scipy.stats import norm; print(norm.cdf(0.0))",
-        "import scipy; print(scipy.stats.norm.cdf(0.0))",
+        slow("from scipy.stats import norm; print(norm.cdf(0.0))"),
+        slow("import scipy; print(scipy.stats.norm.cdf(0.0))"),
         slow(
             "from scipy.stats._distn_infrastructure import rv_frozen; import scipy.stats\n"
             "print(scipy.stats.norm.cdf(0.0))"

@@ -123,7 +123,7 @@ def test_bounds_hold_when_stopped_early(
 ) -> None:
     X, y, problem = data[kind, separable]
     best = solve(problem, C, slack, rescale).objective
-    for max_iter in (1, 2, 3, 5, 9, 17):
+    for max_iter in (1, 2, 4, 12):
         model = estimator(kind, solver=solver, C=C, slack=slack, rescale=rescale)
         model.set_params(tol=1e-12, max_iter=max_iter)
         quiet_fit(model, X, y)
@@ -267,7 +267,7 @@ def test_identity_and_monotone_dual(
     with Workers(1, case.compiled.scratch_size) as workers:
         solver = solver_class(case.compiled, form, workers, 0, options)
         last = 0.0
-        for _ in range(25):
+        for _ in range(12):
             solver.sweep()
             value = check_dual_state(case, solver, slack, rescale)
             if not staged:  # multipliers scaled up for the next stage may lower the dual

@@ -91,7 +91,7 @@ def check(model, primal, nothing):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("separable", [slow(True), False])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_classes(solver, separable):
     X, y = make_rows(separable)
@@ -103,7 +103,7 @@ def test_classes(solver, separable):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("separable", [True, slow(False)])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_chains(solver, separable):
     X, y = make_chains(separable)

@@ -19,7 +19,7 @@ from hingeline.data.text import ParseError
 from hingeline.features import TokenTable
 from hingeline.features.tables import sentence_offsets
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=40, deadline=None, derandomize=True)
 
 NAIVE = """\
 -DOCSTART- -X- O

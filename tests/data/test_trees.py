@@ -82,7 +82,7 @@ def test_equality_is_that_of_the_text(a, b):
 
 
 def test_depth_is_no_problem(tmp_path):
-    depth = 50_000
+    depth = 20_000
     text = "(a " * depth + "x" + ")" * depth
     (tree,) = read(text)
     assert str(tree) == text

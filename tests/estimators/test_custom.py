@@ -169,7 +169,7 @@ def test_clone_pickle_and_with_weights(labelled: Any) -> None:
     X, y = labelled
     X, y = X * 40, y * 40
     for warm_start in (False, True):
-        model = SSVM(Faster(), tol=0.1, warm_start=warm_start, random_state=0).fit(X, y)
+        model = SSVM(Faster(), tol=0.5, warm_start=warm_start, random_state=0).fit(X, y)
         stored = pickle.dumps(model)
         assert len(stored) < 7_000  # one number per example alone takes 8 000 bytes
         again = pickle.loads(stored)

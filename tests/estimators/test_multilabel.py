@@ -18,6 +18,7 @@ from hingeline import MulticlassSSVM, MultilabelSSVM, _checks, load
 from hingeline.estimators.multilabel import chow_liu, mutual_information
 
 # isort: split
+from marks import slow
 from reference import EnumeratedProblem, primal, solve
 
 D, L, TOL = 3, 4, 1e-8
@@ -281,7 +282,7 @@ def test_three_classes_are_not_indicators() -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["scene", "yeast"])
+@pytest.mark.parametrize("name", [slow("scene"), "yeast"])
 def test_pairs_help(name: str) -> None:
     from datasets import BenchmarkError
     from published import load_multilabel

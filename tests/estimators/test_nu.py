@@ -135,7 +135,7 @@ def test_threads_change_nothing(kind: str, iris: Any) -> None:
     X, y = iris if kind == "multiclass" else words()
     cls = MulticlassSSVM if kind == "multiclass" else ChainSSVM
     nu = 0.3 if kind == "multiclass" else 1.0
-    models = [cls(slack="nu", nu=nu, n_jobs=k, random_state=3).fit(X, y) for k in (None, 2, 3)]
+    models = [cls(slack="nu", nu=nu, n_jobs=k, random_state=3).fit(X, y) for k in (None, 3)]
     for other in models[1:]:
         assert np.array_equal(models[0].weights_, other.weights_)
         assert models[0].rho_ == other.rho_
@@ -206,7 +206,7 @@ def test_checkpoint(tmp_path: Any, kind: str, solver: str, iris: Any) -> None:
     X, y = iris if kind == "multiclass" else words()
     cls = MulticlassSSVM if kind == "multiclass" else ChainSSVM
     nu = 0.3 if kind == "multiclass" else 1.0
-    params = {"slack": "nu", "nu": nu, "solver": solver, "tol": 3e-2, "random_state": 0}
+    params = {"slack": "nu", "nu": nu, "solver": solver, "tol": 0.1, "random_state": 0}
     through = cls(**params).fit(X, y)
     path = tmp_path / "fit.ckpt"
 
@@ -246,7 +246,7 @@ def test_pickle_clone_and_grid(iris: Any) -> None:
     again = pickle.loads(pickle.dumps(model))
     assert again.rho_ == model.rho_
     assert not hasattr(clone(model), "rho_")
-    search = GridSearchCV(model, {"nu": [0.1, 0.3, 0.6]}, cv=KFold(3, shuffle=True, random_state=0))
+    search = GridSearchCV(model, {"nu": [0.3, 0.6]}, cv=KFold(2, shuffle=True, random_state=0))
     search.fit(*iris)
     assert search.best_score_ > 0.9
     assert search.best_estimator_.nu_ == search.best_params_["nu"]
@@ -254,15 +254,16 @@ def test_pickle_clone_and_grid(iris: Any) -> None:
 
 def test_pipeline_for_handwriting() -> None:
     """PCA, quadratic features and a chain; its ν can be searched."""
-    X, y = words(90)
+    X, y = words(60)
     tagger = make_pipeline(
         PerToken(make_pipeline(PCA(4, random_state=0), PolynomialFeatures(2))),
         ChainSSVM(slack="nu", nu=1.0, fit_intercept=False, boundary=False, random_state=0),
     )
-    tagger.fit(X[:60], y[:60])
+    tagger.fit(X[:40], y[:40])
     assert tagger[-1].n_features_in_ == 1 + 4 + 10
-    assert tagger.score(X[60:], y[60:]) > 0.6
-    search = GridSearchCV(tagger, {"chainssvm__nu": [0.5, 2.0]}, cv=3).fit(X, y)
+    assert tagger.score(X[40:], y[40:]) > 0.6
+    tagger.set_params(chainssvm__tol=0.1)
+    search = GridSearchCV(tagger, {"chainssvm__nu": [0.5, 2.0]}, cv=2).fit(X, y)
     assert {trial["chainssvm__nu"] for trial in search.cv_results_["params"]} == {0.5, 2.0}
 
 

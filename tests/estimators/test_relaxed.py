@@ -14,6 +14,7 @@ from hingeline import Checkpoint, Graph, GraphSSVM, MultilabelSSVM, load
 
 # isort: split
 from graphs import grid
+from marks import slow
 
 FOUND = ("relaxed_objective_", "relaxed_gap_", "fractional_", "soft_rho_", "structured_objective_")
 HARD = {"constraints": "hard"}
@@ -124,7 +125,7 @@ def grids(seed: int, n: int, size: int = 6, labels: int = 3) -> Any:
     return [Graph(x, edges) for x in seen], list(truth)
 
 
-@pytest.mark.parametrize("n", [20, 100])
+@pytest.mark.parametrize("n", [20, slow(100)])
 def test_edges_count_by_default(n: int) -> None:
     """However many grids there are, the default is far above a model without edges."""
     train, test = grids(n, n), grids(999, 60)

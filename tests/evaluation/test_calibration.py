@@ -140,7 +140,7 @@ def test_a_file_keeps_the_calibration(
     assert plain.metadata_["by"] == "me"
     np.testing.assert_array_equal(plain.weights_, model.weights_)
     model.save(path)
-    with pytest.raises(ModelFileError, match="holds a model without a calibration: load it with"):
+    with pytest.raises(ModelFileError, match="holds a model without a calibration: hingeline"):
         CalibratedChain.load(path)
 
 

@@ -14,13 +14,16 @@ import pytest
 from hingeline.evaluation.metrics import evaluate
 from hingeline.schemes import SCHEMES, convert_scheme, detect_scheme, explain_invalid, spans
 
+# isort: split
+from marks import slow
+
 pytestmark = [
     pytest.mark.data,
     pytest.mark.skipif("HINGELINE_DATA" not in os.environ, reason="HINGELINE_DATA is not set"),
 ]
 
 
-@pytest.fixture(scope="module", params=["conll2000/test.txt.gz", "conll2002/esp.testb.gz"])
+@pytest.fixture(scope="module", params=[slow("conll2000/test.txt.gz"), "conll2002/esp.testb.gz"])
 def tags(request):
     path = Path(os.environ["HINGELINE_DATA"]) / request.param
     if not path.exists():

@@ -42,8 +42,8 @@ def limit(request):
 
 
 @pytest.mark.parametrize("templates", TEMPLATES, ids=["default", "list", "file"])
-@given(batches=st.lists(sentences, min_size=2, max_size=5))
-@settings(max_examples=20, deadline=None)
+@given(batches=st.lists(sentences, min_size=2, max_size=4))
+@settings(max_examples=10, deadline=None)
 def test_templates_learned_in_batches_are_those_learned_at_once(limit, templates, batches):
     growing = TokenTemplates(templates)
     seen = []

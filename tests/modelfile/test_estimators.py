@@ -310,15 +310,28 @@ def test_metadata_and_versions(path):
 # Refusals ---------------------------------------------------------------------------------------
 
 
-def test_own_structures_are_refused_with_a_remedy(path, python_multiclass):
+def test_own_structures_keep_weights_and_certificate_but_no_code(path, python_multiclass):
     X, y = class_data(n=12, d=3)
-    model = SSVM(python_multiclass(), max_iter=5, tol=0.5).fit(list(X), y.tolist())
-    with pytest.raises(TypeError, match=r"SSVM runs the code of your Structure.*numpy\.save"):
-        model.save(path)
-    np.save(path.with_suffix(".npy"), model.weights_)  # the remedy works
-    other = SSVM(python_multiclass())
-    other.weights_ = np.load(path.with_suffix(".npy"))
-    assert other.predict(list(X)) == model.predict(list(X))
+    structure = python_multiclass()
+    model = SSVM(structure, C=2.0, max_iter=5, tol=0.5).fit(list(X), y.tolist())
+    report = model.save(path)
+    assert report["left_out"] == ["structure"]
+    for other in (load(path, structure=structure), SSVM.load(path, structure)):
+        assert other.predict(list(X)) == model.predict(list(X))
+        assert other.weights_.tobytes() == model.weights_.tobytes()
+        assert (other.C, other.duality_gap_) == (2.0, model.duality_gap_)
+        assert other.structure is structure
+    named = type(structure).__name__
+    with pytest.raises(
+        ModelFileError, match=rf"structure {named}, not its code: pass it, .*{named}\(\)"
+    ):
+        load(path)
+    with pytest.raises(ModelFileError, match=f"your structure {named}, not its code"):
+        load(path, structure=object())
+    X, y = chain_data()
+    ChainSSVM(tol=0.1).fit(X, y).save(path)
+    with pytest.raises(ModelFileError, match="leave structure out"):
+        load(path, structure=structure)
 
 
 def test_subclasses_are_refused(path):
@@ -501,10 +514,17 @@ def with_features(monkeypatch):
 
 def test_estimators_are_limited_to_our_own_that_know_their_layout():
     kinds = {name for name in hingeline.__all__ if storage.estimator_class(name)}
-    assert kinds >= {"ChainCRF", "ChainSSVM", "GraphSSVM", "MulticlassSSVM", "MultilabelSSVM"}
+    assert kinds >= {
+        "ChainCRF",
+        "ChainSSVM",
+        "GraphSSVM",
+        "MulticlassSSVM",
+        "MultilabelSSVM",
+        "SSVM",
+    }
     for kind in kinds:
         assert storage.estimator_class(kind).__module__.startswith("hingeline.estimators.")
-    for kind in ("SSVM", "C_path", "Path", "Checkpoint", "SemiSupervisedSSVM", "re", "_HOME", ""):
+    for kind in ("C_path", "Path", "Checkpoint", "SemiSupervisedSSVM", "re", "_HOME", ""):
         assert storage.estimator_class(kind) is None
 
 
@@ -566,7 +586,11 @@ def test_files_cannot_name_other_code(path, fake):
         with pytest.raises(ModelFileError):
             load(path)
     header["encoder"] = None
-    for name in ("SSVM", "os:system", None, ["ChainSSVM"], "hingeline.estimators.chain:ChainSSVM"):
+    header["estimator"] = "SSVM"
+    write_model(path, header, arrays)
+    with pytest.raises(ModelFileError, match="it names no structure"):
+        load(path)
+    for name in ("os:system", None, ["ChainSSVM"], "hingeline.estimators.chain:ChainSSVM"):
         header["estimator"] = name
         write_model(path, header, arrays)
         with pytest.raises(ModelFileError, match=re.escape(f"holds a {name!r}"[:30])):

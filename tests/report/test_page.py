@@ -313,6 +313,7 @@ def test_without_the_extra(chain, name, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.skipif("HINGELINE_DATA" not in os.environ, reason="HINGELINE_DATA is not set")
 def test_size_on_chunks(parse, tmp_path):

@@ -310,7 +310,7 @@ def test_the_dual_never_falls_and_never_passes_the_primal(
 @modes
 def test_any_number_of_threads_gives_the_same_weights(mode: dict[str, Any]) -> None:
     X, y = chains(4, 150)
-    runs = [chain_model(mode, tol=0.03, n_jobs=k).fit(X, y) for k in (1, 2, 3)]
+    runs = [chain_model(mode, tol=0.1, n_jobs=k).fit(X, y) for k in (1, 2, 3)]
     for other in runs[1:]:
         np.testing.assert_array_equal(other.weights_, runs[0].weights_)
         assert [row[1:] for row in other.history_][-1] == [row[1:] for row in runs[0].history_][-1]

@@ -120,8 +120,9 @@ def test_hard_constraints(kind: str) -> None:
 
 @cache
 def least_primal(seed: int, rho: float) -> float:
-    """By the default schedule."""
-    return solve(solver_for(random_small(seed), rho=rho)).primal
+    small = random_small(seed)
+    problem = compile_problem(small.problem()).problem
+    return optimum(small, problem, np.full(len(small.examples), C), rho, 1.0).value
 
 
 @pytest.mark.parametrize(
@@ -324,7 +325,7 @@ def test_marginals_stay_on_their_simplices(states: int) -> None:
 def test_threads_do_not_change_the_weights(options: dict[str, Any]) -> None:
     small = random_small(6, n=12)
     results = [
-        solve(solver_for(small, n_jobs=n_jobs, **options), tol=1e-3).weights for n_jobs in (1, 2, 3)
+        solve(solver_for(small, n_jobs=n_jobs, **options), tol=1e-2).weights for n_jobs in (1, 2, 3)
     ]
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
@@ -355,7 +356,7 @@ def test_examples_without_weight_are_absent() -> None:
     assert repeated.primal == pytest.approx(weighted.primal, rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_the_data_twice_with_half_of_c_have_the_same_weights(kind: str) -> None:
     """ρ is that of an example; as printed, messages would be half as large."""
     small = random_small(3, **KINDS[kind])

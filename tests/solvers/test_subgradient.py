@@ -10,6 +10,7 @@ import pytest
 from hingeline import SSVM, ChainSSVM, MulticlassSSVM
 
 # isort: split
+from marks import slow
 from reference import (
     EnumeratedProblem,
     nu_primal,
@@ -52,7 +53,7 @@ SETTINGS = {"solver": "subgradient", "tol": 1e-2, "max_iter": 3000, "random_stat
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["chain", "multiclass"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, slow(1)])
 class TestWithinOnePercent:
     def sample_weight(self, n: int, weighted: bool) -> Any:
         if not weighted:

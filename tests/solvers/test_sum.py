@@ -316,7 +316,7 @@ def test_hard_margin_is_one_problem(slack: str) -> None:
 
 @pytest.mark.data
 @pytest.mark.skipif(not os.environ.get("HINGELINE_DATA"), reason="HINGELINE_DATA is not set")
-@pytest.mark.parametrize(("name", "C"), [("letter", 0.1), ("usps", 0.01)])
+@pytest.mark.parametrize(("name", "C"), [("letter", 0.1), slow("usps", 0.01)])
 def test_solvers_agree_on_real_data(name: str, C: float) -> None:
     """Each is within its certified gap of the optimum, hence of the other."""
     from published import load_letter, load_usps

@@ -23,7 +23,7 @@ from hingeline import __version__
 #: In the order of a first hour.
 COMMANDS = (
     *("train", "predict", "evaluate", "report", "explain", "serve", "info", "demo"),
-    *("update", "semi", "check", "convert", "import", "warm-up"),
+    *("calibrate", "update", "semi", "check", "convert", "import", "warm-up"),
 )
 #: Options in groups, for commands with many; others stand first.
 _PANELS = {

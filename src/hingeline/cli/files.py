@@ -36,7 +36,7 @@ _OPTIONS = {
     **dict.fromkeys(("use", "template", "hash_bits", "unlabelled", "constraints"), WORDS),
     "label": (*WORDS, "arff"),
     "min_count": NAMED,
-    **dict.fromkeys(("scheme", "margin", "nbest"), SEQUENCES),
+    **dict.fromkeys(("scheme", "margin", "probability", "nbest"), SEQUENCES),
     **dict.fromkeys(
         ("rescale", "violators", "keep_state", "strict", "bootstrap", "confusion"),
         (*SEQUENCES, *ROWS),

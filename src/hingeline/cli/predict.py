@@ -24,6 +24,9 @@ def predict(
         bool, Option("--raw", help="The input is running text, one sentence a line.")
     ] = False,
     margin: Annotated[bool, Option("--margin", help="Add the lead over the next label.")] = False,
+    probability: Annotated[
+        bool, Option("--probability", help="Add how likely it is right (hingeline calibrate).")
+    ] = False,
     nbest: Annotated[int, Option(min=1, help="Write the n best labellings, with scores.")] = 1,
     constraints: app.Constraints = None,
     n_jobs: app.NJobs = None,
@@ -44,8 +47,16 @@ def predict(
     estimator.set_params(n_jobs=n_jobs)
     layout = files.layout_of(estimator, model)
     files.check_options(given(context), layout.format)
-    if margin + (nbest > 1) + (constraints is not None) > 1:
-        raise ValueError("--margin, --nbest and --constraints exclude each other: use one.")
+    if margin + probability + (nbest > 1) + (constraints is not None) > 1:
+        which = "--margin, --probability, --nbest and --constraints"
+        raise ValueError(f"{which} exclude each other: use one.")
+    measure = "margin" if margin else "probability" if probability else ""
+    sure = estimator
+    if probability:
+        from hingeline.evaluation.calibration import CalibratedChain
+
+        sure = CalibratedChain.load(model)
+        sure.model = estimator
     if raw:
         trained = ", ".join(layout.columns) or f"{layout.format} files"
         what = f"--raw gives words only, but the model was trained on {trained}"
@@ -58,8 +69,8 @@ def predict(
         with blame("--output"):
             out = stack.enter_context(atomic_text(output))
         for samples in files.read_pieces(estimator, model, data, format):
-            if margin and hasattr(samples.source, "table"):
-                raise ValueError("--margin adds a column, and CoNLL-U has no room for one.")
+            if measure and hasattr(samples.source, "table"):
+                raise ValueError(f"--{measure} adds a column, and CoNLL-U has no room for one.")
             if constraints is not None and not known:
                 from hingeline.cli.check import constraints_for
 
@@ -67,19 +78,19 @@ def predict(
                 y = [estimator.classes_.tolist()]
                 known = constraints_for(estimator, samples, constraints, y)
             with blame(data):
-                found, leads = _predict(estimator, samples, margin, nbest, known)
+                found, leads = _predict(sure, samples, measure, nbest, known)
             with blame("--output"):
                 if nbest > 1:
                     _write_nbest(out, samples, found, written)
                 else:
-                    _write(out, samples, found, leads)
+                    _write(out, samples, found, leads, measure)
             written += samples.n_sequences
 
 
 def _predict(
-    estimator: Any, samples: files.Samples, margin: bool, nbest: int, known: list[Any]
+    estimator: Any, samples: files.Samples, measure: str, nbest: int, known: list[Any]
 ) -> tuple[Any, Any]:
-    """Labels, and how far each is ahead of the next best one."""
+    """Labels, and how far each is ahead of the next best one, or how likely it is right."""
     import numpy as np
 
     if samples.n_sequences == 0:  # a piece may hold comments only
@@ -93,8 +104,8 @@ def _predict(
 
         return predict_under(estimator, samples, known), None
     labels = estimator.predict(samples.X)
-    if not margin:
-        return labels, None
+    if measure != "margin":
+        return labels, estimator.predict_proba_tokens(samples.X) if measure else None
     index = {name: k for k, name in enumerate(estimator.classes_.tolist())}
     return labels, [
         scores[np.arange(len(part)), [index[label] for label in part.tolist()]]
@@ -102,7 +113,7 @@ def _predict(
     ]
 
 
-def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any) -> None:
+def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measure: str) -> None:
     source, content = samples.source, samples.content
     if samples.format not in files.WORDS:
         words = [samples.X.sentences(0)] if samples.format == "text" else []
@@ -111,7 +122,7 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any) -> Non
         return
     parts = {"predicted": [[str(label) for label in part] for part in labels]}
     if leads is not None:
-        parts["margin"] = [[f"{value:.4f}" for value in part] for part in leads]
+        parts[measure] = [[f"{value:.4f}" for value in part] for part in leads]
     columns = [[value for part in column for value in part] for column in parts.values()]
     names = [files.free_name(name, getattr(source, "names", ())) for name in parts]
     if samples.format == "conll":

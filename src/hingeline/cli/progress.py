@@ -72,13 +72,14 @@ class FitProgress(Progress):
         ends the command.
         """
         task = self.add_task(title, total=1.0, state="")
-        estimator.set_params(callbacks=[_Watcher(self, title, task, estimator.tol), *callbacks])
+        watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
+        estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
         began = time.perf_counter()
         try:
             with self.show_warnings():
                 learn()
         finally:
-            estimator.set_params(callbacks=None)
+            estimator.set_params(callbacks=None, verbose=verbose)
         if estimator.stop_reason_ == "interrupted" and not interruptible:
             raise KeyboardInterrupt
         seconds = time.perf_counter() - began
@@ -93,7 +94,9 @@ class FitProgress(Progress):
     def prepare(self, estimator: Any, X: Any, y: Any) -> None:
         """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
         task = self.add_task("preparing", total=None, state="")
-        copy = clone(estimator).set_params(max_iter=8)  # the late steps over all planes included
+        copy = clone(estimator).set_params(
+            max_iter=8, verbose=0
+        )  # the late steps over all planes included
         with _exit_on_interrupt(), self.show_warnings():
             copy.fit(X, y)
             copy.predict(X)

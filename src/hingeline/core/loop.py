@@ -11,6 +11,7 @@ what they decode enters the working set: the same seed must give the same weight
 
 import hashlib
 import math
+import multiprocessing
 import sys
 import time
 import warnings
@@ -30,6 +31,55 @@ from hingeline.core.results import HistoryRow, PassState, Result, read_history, 
 from hingeline.core.solver import CertifiedSolver
 
 
+class Reporter:
+    """Tells on the standard error how a run goes: 1 a line per certificate, 2 one per pass.
+
+    ``None``: one line that is written over, on a terminal or in a notebook, from two seconds on.
+    """
+
+    def __init__(self, name: str = "", verbose: int | None = 0) -> None:
+        self.name, self.verbose = name, verbose
+        self.gap, self.width, self.told = "", 0, 2.0
+        if verbose is None and not _is_watched(sys.stderr):
+            self.verbose = 0
+
+    def tell(self, row: HistoryRow, relative_gap: float) -> None:
+        """Say where a pass has come."""
+        certified = not math.isnan(row.primal) or not math.isnan(row.restricted)
+        if certified:
+            kind = "gap" if math.isnan(row.restricted) else "gap over the outputs found"
+            self.gap = "" if math.isnan(relative_gap) else f"{kind} {100 * relative_gap:.3g} %"
+        if self.verbose is None:
+            if row.time >= self.told:
+                self.told = row.time + 0.2
+                parts = (f"pass {row.passes}", self.gap, f"{row.time:.0f} s")
+                self._write(f"{self.name}: {', '.join(filter(None, parts))}")
+        elif self.verbose >= 2 or (self.verbose and certified):
+            print(
+                f"pass {row.passes:4d}  {row.time:7.2f} s  dual {row.dual:.6g}"
+                f"  planes {row.planes}{'  ' * bool(certified and self.gap)}"
+                f"{self.gap if certified else ''}",
+                file=sys.stderr,
+            )
+
+    def end(self) -> None:
+        """Take the line away that was written over."""
+        if self.width:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        blanks = " " * (self.width - len(text))
+        self.width = len(text)
+        print(f"\r{text}{blanks}", end="" if text else "\r", file=sys.stderr, flush=True)
+
+
+def _is_watched(stream: Any) -> bool:
+    """Whether somebody sees a line grow: a terminal or a notebook, and no process of a pool."""
+    alone = multiprocessing.parent_process() is None
+    notebook = type(stream).__module__.startswith("ipykernel")
+    return alone and (notebook or (hasattr(stream, "isatty") and stream.isatty()))
+
+
 @dataclass
 class Limits:
     """When to stop, and whom to tell."""
@@ -38,7 +88,7 @@ class Limits:
     max_iter: int = 1000
     max_time: float | None = None
     callbacks: Sequence[Callable[[PassState], Any]] = ()
-    report: Callable[[HistoryRow, float], None] | None = None
+    report: Reporter = field(default_factory=Reporter)
     name: str = "the solver"
     started: float = field(default_factory=time.perf_counter)
     compiled: float = field(default_factory=lambda: COMPILING[0])  # seconds, before the start
@@ -152,8 +202,7 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
                 row = _certified(row, solver, progress.best_primal, progress.gap)
             progress.history.append(row)
             rel = progress.relative_gap
-            if limits.report is not None:
-                limits.report(row, rel)
+            limits.report.tell(row, rel)
             reason = _reason(solver, limits, progress)
             told = ""
             for callback in callbacks:
@@ -181,6 +230,8 @@ def _run(solver: CertifiedSolver, limits: Limits) -> Result:
         if progress.passes == 0:
             raise
         solver.repair()
+    finally:
+        limits.report.end()
     return _result(solver, limits, progress, reason, chosen)
 
 

@@ -87,7 +87,7 @@ def read_history(table: Array) -> History:
     """The curve that a table of numbers holds, a row for each of its rows."""
     kinds = [int if HistoryRow.__annotations__[n] is int else float for n in HistoryRow._fields]
     rows = (zip(kinds, row, strict=True) for row in table.tolist())
-    return History(HistoryRow(*(kind(value) for kind, value in row)) for row in rows)
+    return History(HistoryRow._make(kind(value) for kind, value in row) for row in rows)
 
 
 @dataclass

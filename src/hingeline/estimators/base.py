@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 import time
 from dataclasses import dataclass
 from html import escape
@@ -18,9 +17,9 @@ from hingeline._checks import Array, as_callbacks, check_common, effective_n_job
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, identity, run, warn
+from hingeline.core.loop import Limits, Reporter, identity, run, warn
 from hingeline.core.primitives import PART, Compiled, Workers, provides
-from hingeline.core.results import DualMemory, History, HistoryRow, Result, same_examples
+from hingeline.core.results import DualMemory, History, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
 
@@ -313,7 +312,9 @@ class BaseSSVM:
     n_jobs : int, optional; threads; the weights do not depend on it
     random_state : int, RandomState or None
         Order of the examples. An int makes weights bit-identical.
-    verbose : int, default=0; 1: a line per certificate, 2: per pass
+    verbose : int, optional
+        0: nothing; 1: a line per certificate, 2: per pass. By default one line that is written
+        over while a fit takes more than two seconds, on a terminal or in a notebook.
     callbacks : callable or list of callables, optional
         Called after each pass with a :class:`hingeline.PassState`.
     solver_options : dict, optional; options of the chosen solver; see :mod:`hingeline.solvers`
@@ -346,7 +347,7 @@ class BaseSSVM:
     warm_start: bool = False
     n_jobs: int | None = None
     random_state: Any = None
-    verbose: int = 0
+    verbose: int | None = None
     callbacks: Any = None
     solver_options: dict[str, Any] | None = None
 
@@ -466,7 +467,7 @@ class BaseSSVM:
             max_iter=int(self.max_iter),
             max_time=self.max_time,
             callbacks=as_callbacks(self.callbacks),
-            report=self._report if self.verbose else None,
+            report=Reporter(type(self).__name__, self.verbose),
             name=type(self).__name__,
             started=began,
             identity=lambda: {
@@ -500,17 +501,6 @@ class BaseSSVM:
         if dual is not None or loaded:
             warn(OTHER_DATA)
         return None
-
-    def _report(self, row: HistoryRow, relative_gap: float) -> None:
-        if self.verbose >= 2 or not np.isnan([row.primal, row.restricted]).all():
-            gap = "" if np.isnan(row.gap) else f"  gap {100 * relative_gap:.3g} %"
-            if not np.isnan(row.restricted):
-                gap = f"  gap over the outputs found {100 * relative_gap:.3g} %"
-            print(
-                f"pass {row.passes:4d}  {row.time:7.2f} s  dual {row.dual:.6g}"
-                f"  planes {row.planes}{gap}",
-                file=sys.stderr,
-            )
 
     def _refuse_without_oracle(self, has_oracle: bool, why: str) -> None:
         """Refuse formulations that need the best output of every loss value.

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, check_sample_weight, require
 from hingeline.core.loop import warn
+from hingeline.core.primitives import Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures.custom import (
     Structure,
@@ -46,6 +47,7 @@ class SSVM(BaseSSVM, BaseModel):
     Attributes
     ----------
     weights_ : ndarray; in the order of the structure's joint features
+    n_features_in_ : int; joint features
     """
 
     structure: Structure | None = None
@@ -110,9 +112,23 @@ class SSVM(BaseSSVM, BaseModel):
                 "start with plain Python methods)."
             ) from error
         self._store(result)
+        self.n_features_in_ = len(self.weights_)
         if self.warm_start:
             self._dual, self._data = dual, known
         return self
+
+    @property
+    def _layout(self) -> Layout:
+        """The weights are one block to files; what is in it only the structure knows."""
+        return stack_blocks({"joint_feature": 1}, self.n_features_in_, self.n_features_in_)
+
+    @classmethod
+    def load(cls, path: Any, structure: Structure | None = None) -> SSVM:
+        """The fitted estimator in a model file, for the structure that it was trained with."""
+        from hingeline.modelfile import estimators as storage
+
+        model: SSVM = storage.load(path, cls, structure)
+        return model
 
     def predict(self, X: Any) -> list[Any]:
         """Best output of every input."""

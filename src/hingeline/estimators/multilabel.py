@@ -22,13 +22,15 @@ from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.estimators.graph import GraphModel
 from hingeline.estimators.scaling import Scaled
 from hingeline.features.graphs import check_pairs
-from hingeline.inference.factor_graph import join, make_topology
+from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
 from hingeline.structures.graph_blocks import GraphProblem, layout, make_problem
 
 #: Solvers of the relaxation keep so many bytes for every pair of labels of every example.
 PAIR_BYTES = 16
 RELAXED = ("soft-bcfw", "dlpw", "dlpw-smooth")
+#: With so few, Newton steps of ``"sdm"`` cope with features of any scale, on trees of labels too.
+FEW_WEIGHTS = 2000
 
 
 def read_indicator(y: Any, names: Any = None) -> tuple[Array, Array]:
@@ -122,9 +124,10 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
     edges : {"full", "tree", "none"} or list of pairs, default="full"
         Pairs of labels that are scored together: all, those of the maximum spanning tree of their
         mutual information (Chow and Liu), none, or pairs of column numbers of y. Without pairs
-        every label is solved by itself, which is the same problem, unless a solver or its options
-        are named, C is infinite, or ``slack`` is not ``"max"``. Where pairs form loops, training
-        keeps 16 bytes for each pair of each example, and refuses to begin without that memory.
+        every label is solved by itself, and trees by masses of labels and pairs, which are the same
+        problems, unless a solver or its options are named, C is infinite, or ``slack`` is not
+        ``"max"``. Where pairs form loops, training keeps 16 bytes for each pair of each example,
+        and refuses to begin without that memory.
     loss : "hamming", array, or (scale, loss)
         Summed over labels: wrong indicators, or a matrix ``[[0, a], [b, 0]]`` with the costs of a
         label too many and of one that is missing.
@@ -239,10 +242,16 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         plain = self.solver == "auto" and self.slack == "max" and not self.solver_options
-        if compiled is not None and plain and not len(self.edges_) and math.inf != self.C:
-            from hingeline.solvers.by_label import ByLabel
+        if compiled is not None and plain and math.inf != self.C:
+            if not len(self.edges_):
+                from hingeline.solvers.by_label import ByLabel
 
-            return ByLabel
+                return ByLabel
+            forest = bool(are_forests(compiled.problem.graphs).all())
+            if forest and compiled.exact and compiled.n_weights > FEW_WEIGHTS:
+                from hingeline.solvers.label_tree import LabelTree
+
+                return LabelTree
         return super()._solver_class(compiled)
 
     @property

@@ -135,7 +135,8 @@ class Choice:
     def __init__(
         self, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
     ) -> None:
-        silent = {"callbacks": None, "verbose": 0, "tol": max(float(estimator.tol), LEAST_TOL)}
+        quiet = estimator.verbose and 0  # one line that is written over tells of trials, too
+        silent = {"callbacks": None, "verbose": quiet, "tol": max(float(estimator.tol), LEAST_TOL)}
         self.estimator = type(estimator)(**{**estimator.get_params(deep=False), **silent})
         self.compiled, self.verbose = compiled, estimator.verbose
         held = hold_out("nu", estimator, weights)

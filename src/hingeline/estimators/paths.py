@@ -159,7 +159,8 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
     then whether it helps.
     """
     model = copy.copy(estimator)
-    model.set_params(callbacks=None, verbose=0, tol=max(float(estimator.tol), TRIAL_TOL))
+    quiet = estimator.verbose and 0  # one line that is written over tells of trials, too
+    model.set_params(callbacks=None, verbose=quiet, tol=max(float(estimator.tol), TRIAL_TOL))
     held = hold_out("C", estimator, weights)
     rest, share = np.where(held, 0.0, weights), weights * held / weights[held].sum()
     middle = estimator._choose_C(compiled.problem, weights)

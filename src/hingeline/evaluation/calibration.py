@@ -196,7 +196,7 @@ class CalibratedChain(BaseEstimator):
         model = load(path)
         known = model.metadata_.get("calibration")
         if known is None:
-            how = "load it with hingeline.load, and fit a CalibratedChain to held-out data"
+            how = "hingeline calibrate, or fit() of a CalibratedChain, learns it from held-out data"
             raise ModelFileError(f"{path} holds a model without a calibration: {how}.")
         try:
             made = cls(model, known["method"])

@@ -64,7 +64,7 @@ def weights_table(model: Any) -> Iterator[WeightRow]:
 
 def _read_layout(model: Any) -> Any:
     """The layout of a fitted estimator's weights; empty where they have no names."""
-    if not hasattr(type(model), "_layout"):
+    if hasattr(model, "structure") or not hasattr(type(model), "_layout"):
         return {}
     check_is_fitted(model, "weights_")
     return model._layout

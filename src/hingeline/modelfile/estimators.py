@@ -178,7 +178,10 @@ def save(
 
         kept = state_to_arrays(model)
     header: dict[str, Any] = {"estimator": kind, "parameters": parameters, "left_out": left_out}
-    header["classes"] = classes_to_json(model.classes_)
+    if hasattr(model, "structure"):
+        header["structure"] = type(model.structure).__name__
+    else:
+        header["classes"] = classes_to_json(model.classes_)
     header["n_features_in"] = int(model.n_features_in_)
     if hasattr(model, "feature_names_in_"):
         packed = pack_texts(list(model.feature_names_in_))
@@ -217,12 +220,6 @@ def save(
 def why_not(model: Any) -> str:
     """Why an estimator of this class cannot be stored, and what to do instead."""
     kind = type(model).__name__
-    if hasattr(model, "structure"):
-        return (
-            f"{kind} runs the code of your Structure, which a model file cannot hold safely: keep "
-            "the weights with numpy.save(path, model.weights_), and later set weights_ = "
-            "numpy.load(path) on an SSVM with the same structure."
-        )
     held = filter(estimator_class, importlib.import_module("hingeline").__all__)
     return (
         f"{kind} is not one of the estimators that model files hold ({', '.join(held)}), "
@@ -247,7 +244,7 @@ def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, 
         try:
             stored[name] = to_json(value, arrays, f"parameters/{name}")
         except NotStorable as error:
-            if name not in ("callbacks", "random_state"):  # these do not change predictions
+            if name not in ("callbacks", "random_state", "structure"):  # who loads it knows them
                 how = f"use text, numbers, lists, dicts or arrays for {name}"
                 raise TypeError(f"the model cannot be stored, because {error}: {how}.") from None
             left_out.append(name)
@@ -325,7 +322,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
+def load(path: str | os.PathLike[str], expected: type | None = None, structure: Any = None) -> Any:
     """The fitted estimator that a model file holds.
 
     It predicts, and can be fitted anew; with training data and multipliers, if the file holds them,
@@ -337,6 +334,8 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     ----------
     path : str or path
     expected : class, optional; estimators of other classes are refused
+    structure : Structure, optional
+        That of an :class:`hingeline.SSVM`: files hold its weights and certificate, never code.
     """
     header, arrays = read_model(path)
     name = os.fspath(path)
@@ -348,8 +347,15 @@ def load(path: str | os.PathLike[str], expected: type | None = None) -> Any:
     if expected is not None and not issubclass(cls, expected):
         what = f"{name} holds a {kind}, not a {expected.__name__}"
         raise ModelFileError(f"{what}: load it with {kind}.load or hingeline.load.")
+    if (of := header.get("structure")) != (None if structure is None else type(structure).__name__):
+        what = f"{name} holds a {kind} without a structure of one's own: leave structure out"
+        if of is not None:
+            of = "".join(c for c in str(of) if c.isidentifier() or c.isdigit())[:60]
+            what = f"{name} holds the weights of your structure {of}, not its code: pass it, "
+            what += f"hingeline.load(path, structure={of}())"
+        raise ModelFileError(f"{what}.")
     try:
-        model = restore(cls, header, arrays)
+        model = restore(cls, header, arrays, structure)
         model.metadata_ = dict(header.get("metadata") or {})
         return model
     except MemoryError:
@@ -373,13 +379,19 @@ def estimator_class(kind: str) -> Any:
     return cls if hasattr(cls, "_layout") else None
 
 
-def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array]) -> Any:
+def restore(
+    cls: Any, header: dict[str, Any], arrays: dict[str, Array], structure: Any = None
+) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
+    require(hasattr(cls, "structure") == (structure is not None), "it names no structure")
     model = cls(**parameters)
     model._check_values()
     require(model.n_jobs is None or model.n_jobs <= MAX_JOBS, f"n_jobs={model.n_jobs}")
-    model.classes_ = classes_from_json(header["classes"])
+    if structure is None:
+        model.classes_ = classes_from_json(header["classes"])
+    else:
+        model.structure = structure
     n_features = header["n_features_in"]
     require(type(n_features) is int and n_features >= 0, "n_features_in must be a count")
     model.n_features_in_ = n_features

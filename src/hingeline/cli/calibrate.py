@@ -1,0 +1,41 @@
+"""``hingeline calibrate``: what a tagger's margins mean, from labelled data it has not seen."""
+
+import typer
+
+import hingeline
+from hingeline.cli import app, files
+from hingeline.cli.app import blame, check_target
+
+
+def calibrate(
+    old: app.Model,
+    data: app.Data,
+    model: app.NewModel,
+    format: app.KnownFormat = "auto",
+    n_jobs: app.NJobs = None,
+) -> None:
+    """Learn from held-out data how often a tagger is right, for predict --probability.
+
+    DATA must not be what the model was trained on. The labels that it predicts stay the same, and
+    the new model may take the place of the old one.
+    """
+    from hingeline.cli.progress import percent
+    from hingeline.evaluation.calibration import CalibratedChain
+
+    check_target("--model", model, data)
+    estimator = hingeline.load(old)
+    if not hasattr(estimator, "predict_max_marginals"):
+        what = f"{old} holds a {type(estimator).__name__}, and probabilities are for sequences"
+        raise ValueError(f"{what} (ChainSSVM): use its decision_function in Python.")
+    threads = estimator.n_jobs
+    estimator.set_params(n_jobs=n_jobs)
+    samples = files.require_labels(files.read_for(estimator, old, data, format), data)
+    with blame(data):
+        calibrated = CalibratedChain(estimator).fit(samples.X, samples.y)
+    estimator.set_params(n_jobs=threads)
+    with blame("--model"):
+        calibrated.save(model, metadata=estimator.metadata_, state=estimator.n_examples_ > 0)
+    errors = calibrated.calibration_error_
+    known = [f"{percent(error)} for {name}" for name, error in errors.items() if error == error]
+    found = f"they miss by {' and '.join(known)}" if known else "too few to say how good they are"
+    typer.echo(f"{model}: probabilities from {samples.size_text()}; {found}")
