@@ -27,7 +27,7 @@ from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.constraints.learning import change_rule
 from hingeline.constraints.penalties import Penalties
-from hingeline.constraints.switches import commit_switch, sum_penalties, switch_costs
+from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.blocks import WorkingSet, fill_gram, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
 from hingeline.core.primitives import PART, Workers, plane_loss, plane_sqdist, truth
@@ -103,28 +103,10 @@ class Trajectory:
 SWITCH_ROUNDING = 1e-10  # A switch must lower the objective by more than this share of its terms.
 
 
-class Switching(NamedTuple):
-    """What label switching reached."""
-
-    labels: Array  # int32, of all unlabelled tokens
-    slack: Array  # of every unlabelled sequence
-    penalty: float
-    objective: float  # C_u/u · Σ slack + penalty
-    start_objective: float  # the same of the labels it began with
-    switches: int
-    sweeps: int
-
-
 @helper
 def is_lower(change: float, scale: float, maximum: float, penalty: float) -> bool:
     """Whether a change of the objective is a decrease that rounding does not explain."""
     return change < -SWITCH_ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
-
-
-@helper
-def _fill_row(ahead: Array, scores: Array, behind: Array, here: int, row: Array) -> None:
-    for k in range(row.shape[0]):
-        row[k] = ahead[here + k] + scores[here + k] + behind[here + k]
 
 
 @kernel
@@ -140,16 +122,15 @@ def sweep_labels(
     places: Array,
     candidates: Array,
     labels: Array,
-    slack: Array,
 ) -> int:
     """Visit the sequences of ``order`` and switch labels, at most ``limit``; returns how many.
 
-    ``labels``, ``slack`` and ``order`` are of the unlabelled sequences, which the problem holds
-    from number ``first`` on; ``scale`` is ``C_u/u``. Every position in turn takes the best label;
-    or, where ``places`` is not empty, a sequence has as many trials as positions, at these places
-    and to these candidates. Both have one entry per unlabelled token; a candidate is the number of
-    a label among those that are not there already. A forbidden label or move has a gain of
-    ``−inf`` and so a change of ``inf``.
+    ``labels`` and ``order`` are of the unlabelled sequences, which the problem holds from number
+    ``first`` on; ``scale`` is ``C_u/u``. Every position in turn takes the best label; or, where
+    ``places`` is not empty, a sequence has as many trials as positions, at these places and to
+    these candidates. Both have one entry per unlabelled token; a candidate is the number of a
+    label among those that are not there already. A forbidden label or move has a gain of ``−inf``
+    and so a change of ``inf``.
     """
     n_labels, stride = problem.n_labels, problem.stride
     A = moves(problem, w)
@@ -169,9 +150,7 @@ def sweep_labels(
         lo = problem.offsets[first + i] - start
         y = labels[lo : problem.offsets[first + i + 1] - start]
         length = y.shape[0]
-        table = position_scores(problem, first + i, w, 0.0)
-        score = chain.path_score(table, A, y)
-        scores = table.reshape(table.size)
+        scores = position_scores(problem, first + i, w, 0.0).reshape(length * stride)
         ahead = np.zeros(length * stride)
         behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
@@ -183,7 +162,9 @@ def sweep_labels(
             now = y[t]
             best = now
             if switches < limit and n_labels > 1:
-                _fill_row(ahead, scores, behind, t * stride, row)
+                here = t * stride
+                for k in range(n_labels):
+                    row[k] = ahead[here + k] + scores[here + k] + behind[here + k]
                 chain.augmented_maxima(row, problem.cost, unit, n_labels, maxima)
                 switch_costs(constraints, state, labels, i, t, penalties)
                 chain.switch_gains(scores, onwards, backwards, y, stride, t, gains)
@@ -199,7 +180,6 @@ def sweep_labels(
                         least = change
                         best = k
             if best != now:
-                score += gains[best]
                 commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
                 switches += 1
             if at_random and best != now:
@@ -213,10 +193,6 @@ def sweep_labels(
                     chain.step_maxima(
                         scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach
                     )
-        t = 0 if at_random else length - 1
-        _fill_row(ahead, scores, behind, t * stride, row)
-        chain.augmented_maxima(row, problem.cost, unit, n_labels, maxima)
-        slack[i] = max(maxima[y[t]] - score, 0.0)
     return switches
 
 
@@ -253,46 +229,33 @@ def switch_labels(
     max_switches: int | None = None,
     max_sweeps: int = 1,
     rng: np.random.Generator | None = None,
-) -> Switching:
+) -> tuple[Array, int]:
     """Algorithm 2 from given labels of the unlabelled sequences, those from number ``first`` on.
 
     ``scale`` is ``C_u/u``, the price of slack; ``labels`` of all unlabelled tokens are where
     to start, and are left as they are. Sweeps are repeated, at most ``max_sweeps`` in all, as long
-    as something was switched. Python predicates are unknown.
+    as something was switched. Python predicates are unknown. The labels reached, and the number of
+    switches.
     """
     lengths = np.diff(problem.offsets[first:])
     n = len(lengths)
-    slack = np.empty(n)
-    compiled = penalties.compiled
     labels = np.array(labels, dtype=np.int32)
-    state = penalties.state(labels)
-
-    def sweep(limit: int, at_random: bool) -> int:
+    known = (problem, first, w, scale, penalties.compiled, penalties.state(labels))
+    most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
+    switches = 0
+    for _ in range(max_sweeps if most else 0):
         sequences, places, candidates = np.arange(n), np.zeros(0, np.int64), np.zeros(0, np.int64)
-        if at_random:
+        if order == "random":
             assert rng is not None
             sequences = rng.permutation(n)
             places = rng.integers(0, np.repeat(lengths, lengths))
             candidates = rng.integers(0, max(problem.n_labels - 1, 1), len(places))
-        trials = (sequences, limit, places, candidates)
-        return int(sweep_labels(problem, first, w, scale, compiled, state, *trials, labels, slack))
-
-    def objective() -> tuple[float, float]:
-        penalty = float(sum_penalties(compiled, state))
-        return scale * float(slack.sum()) + penalty, penalty
-
-    most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
-    sweep(0, False)  # finds the slack and switches nothing
-    start_objective = objective()[0]
-    switches = sweeps = 0
-    while sweeps < max_sweeps and switches < most:
-        found = sweep(most - switches, order == "random")
-        sweeps += 1
+        limit = most - switches
+        found = int(sweep_labels(*known, sequences, limit, places, candidates, labels))
         switches += found
-        if not found:
+        if not found or switches >= most:
             break
-    reached, penalty = objective()
-    return Switching(labels, slack, penalty, reached, start_objective, switches, sweeps)
+    return labels, switches
 
 
 @kernel
@@ -449,7 +412,7 @@ class Annealing:
             labels = search.find() if self.learned else search.find_with_shares(self._prices)
         if not settings.max_sweeps:
             return labels, 0
-        found = switch_labels(
+        return switch_labels(
             self.problem,
             first,
             weights,
@@ -461,7 +424,6 @@ class Annealing:
             max_sweeps=settings.max_sweeps,
             rng=self.rng,
         )
-        return found.labels, found.switches
 
     def _record(
         self, path: Trajectory, C_u: float, result: Result, counts: Any, labels: Array, began: float
