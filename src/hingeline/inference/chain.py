@@ -9,7 +9,7 @@ costs one row per position instead of a second select in the innermost loop.
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import helper, prefetch
+from hingeline._jit import finite_helper, helper, prefetch
 from hingeline._simd import add_max, copy, max_plus, max_plus_chosen, row_max, rows_dot
 
 
@@ -350,20 +350,7 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
 # loss-augmented maximum is ``max_y Σ_t S[t, y_t] + c[ŷ_t, y_t] + Σ_t A[y_{t−1}, y_t]``. Its part
 # without the loss at position t is, for every label k there, ``F[t, k] + S[t, k] + B[t, k]``: the
 # best beginning before t and the best continuation behind it. Another label r for ŷ_t changes
-# nothing in these, so that the maximum for r is ``max_k F + S + B + c[r, k]``. Where all errors
-# cost the same, two numbers of the row, its largest and its second, answer that for all r.
-
-
-@helper
-def uniform_cost(cost: Array) -> float:
-    """The cost of an error where all errors cost the same and being right nothing; else −1."""
-    n_labels = cost.shape[0]
-    unit = cost[0, 1] if n_labels > 1 else 1.0
-    for j in range(n_labels):
-        for k in range(n_labels):
-            if cost[j, k] != (0.0 if j == k else unit):
-                return -1.0
-    return unit
+# nothing in these, so that the maximum for r is ``max_k F + S + B + c[r, k]``.
 
 
 @helper
@@ -424,35 +411,14 @@ def switch_gains(
         out[k] -= held
 
 
-@helper
-def two_largest(row: Array, n_labels: int) -> tuple[float, float, int]:
-    """The largest number of a row, the second, and where the first is."""
-    first = second = -np.inf
-    arg = 0
-    for k in range(n_labels):
-        if row[k] > first:
-            second = first
-            first = row[k]
-            arg = k
-        elif row[k] > second:
-            second = row[k]
-    return first, second, arg
-
-
-@helper
-def augmented_maxima(base: Array, cost: Array, unit: float, n_labels: int, out: Array) -> None:
-    """``out[r] = max_k base[k] + cost[r, k]``; ``unit`` is :func:`uniform_cost` of the costs."""
-    if unit < 0.0:
-        for r in range(n_labels):
-            best = -np.inf
-            for k in range(n_labels):
-                best = max(best, base[k] + cost[r, k])
-            out[r] = best
-        return
-    first, second, arg = two_largest(base, n_labels)
+@finite_helper
+def augmented_maxima(base: Array, cost: Array, n_labels: int, out: Array) -> None:
+    """``out[r] = max_k base[k] + cost[r, k]``."""
     for r in range(n_labels):
-        out[r] = first + unit
-    out[arg] = max(first, second + unit)
+        best = -np.inf
+        for k in range(n_labels):
+            best = max(best, base[k] + cost[r, k])
+        out[r] = best
 
 
 @helper

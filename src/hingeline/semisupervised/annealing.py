@@ -95,7 +95,7 @@ class Trajectory:
 # ``order="sequential"`` sweeps over all positions and takes the best label at each, as printed;
 # ``order="random"`` tries random positions and labels, as the text describes.
 #
-# A trial as printed costs a loss-augmented Viterbi pass. Here it costs O(1), with the same result:
+# A trial as printed costs a loss-augmented Viterbi pass. Here it costs a row, with the same result:
 # see :mod:`hingeline.inference.chain`. In a sweep from left to right the best beginnings follow the
 # labels as they are switched, and the best continuations behind them stay valid, so that a sweep
 # costs about two Viterbi passes. In random order both are made anew after each accepted switch.
@@ -137,7 +137,6 @@ def sweep_labels(
     onwards = A.reshape(A.size)
     backwards = chain.transposed(A, n_labels).reshape(n_labels * stride)
     cost = problem.cost.reshape(problem.cost.size)
-    unit = chain.uniform_cost(problem.cost)
     row = np.empty(n_labels)
     maxima = np.empty(n_labels)
     gains = np.empty(n_labels)
@@ -165,7 +164,7 @@ def sweep_labels(
                 here = t * stride
                 for k in range(n_labels):
                     row[k] = ahead[here + k] + scores[here + k] + behind[here + k]
-                chain.augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+                chain.augmented_maxima(row, problem.cost, n_labels, maxima)
                 switch_costs(constraints, state, labels, i, t, penalties)
                 chain.switch_gains(scores, onwards, backwards, y, stride, t, gains)
                 lowest, highest = 0, n_labels - 1
