@@ -3,6 +3,8 @@
 import math
 import numbers
 import os
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -35,6 +37,14 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
         words = ", ".join(repr(word) for word in allowed)
         raise ValueError(f"{name}={value!r} is not known; choose one of {words}.")
+
+
+def warn(text: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn, and name the line of the user's own code that called the library."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hingeline."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, kind, stacklevel=level)
 
 
 def require(fine: Any, message: str) -> None:
@@ -186,8 +196,6 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
         if label in index:
             weights[index[label]] = float(weight)
         else:  # a fold may lack a label
-            from hingeline.core.loop import warn
-
             warn(f"class_weight has {label!r}, which is no label here: is it misspelt?")
     return weights
 

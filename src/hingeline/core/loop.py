@@ -14,7 +14,6 @@ import math
 import multiprocessing
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
@@ -24,7 +23,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
-from hingeline._checks import Array
+from hingeline._checks import Array, warn
 from hingeline._jit import COMPILING
 from hingeline.core.primitives import Compiled
 from hingeline.core.results import HistoryRow, PassState, Result, read_history, relative
@@ -471,20 +470,6 @@ def _only_integrality(solver: CertifiedSolver, gap: float, integrality: float, t
     """Whether a gap would be within ``tol`` but for the bounds of decoding."""
     scale = solver.positive_part(solver.best()[1])
     return integrality > 0.0 and relative(gap - integrality, scale) <= tol
-
-
-def outside() -> int:
-    """How many frames above the caller the user's own code is."""
-    frame, level = sys._getframe(1), 1
-    package = __name__.split(".")[0] + "."
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def warn(text: str, kind: type[Warning] = UserWarning) -> None:
-    """Warn, and name the line of the user's own code that called the library."""
-    warnings.warn(text, kind, stacklevel=outside())
 
 
 def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:

@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require
+from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, Reporter, identity, run, warn
+from hingeline.core.loop import Limits, Reporter, identity, run
 from hingeline.core.primitives import PART, Compiled, Workers, provides
 from hingeline.core.results import DualMemory, History, Result, same_examples
 from hingeline.core.solver import CertifiedSolver

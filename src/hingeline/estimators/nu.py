@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from hingeline._checks import Array
-from hingeline.core.loop import warn
+from hingeline._checks import Array, warn
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import Result, relative
 from hingeline.solvers.nu import Look, Margins, best_multiple
