@@ -137,15 +137,6 @@ def combine(parts: Sequence[Array], radices: Sequence[int]) -> Array:
     return key
 
 
-def split(keys: Array, radices: Sequence[int]) -> list[Array]:
-    """The codes that ``combine`` made keys of."""
-    parts = []
-    for radix in reversed(radices[1:]):
-        keys, part = np.divmod(keys, radix)
-        parts.append(part)
-    return [keys, *reversed(parts)]
-
-
 @dataclass
 class Source:
     """A column with functions applied, and the distinct values it has had."""
@@ -367,7 +358,7 @@ class Vocabulary(Layout):
         keys, columns = group.numberings[-1].items()
         parts: list[Array] = []
         for stage, (_, radices) in reversed([*enumerate(self._plan(group))]):
-            block = split(keys, radices)
+            block: list[Array] = [*np.unravel_index(keys, radices)]  # what ``combine`` combined
             if stage:
                 known, numbers = group.numberings[stage - 1].items()
                 keys = known[np.argsort(numbers)][block.pop(0)]

@@ -79,11 +79,8 @@ def expect_all(
     and last labels; ``log_z`` (n,) is written.
     """
     A = moves(problem, w)
-    n_labels, stride = problem.n_labels, problem.stride
-    off = np.zeros((n_labels, stride))
-    diagonal = np.zeros(stride)
-    back = np.zeros((n_labels, stride))
-    top = chain_sums.off_and_diagonal(A, n_labels, off, back, diagonal)
+    n_labels = problem.n_labels
+    scaled = chain_sums.scale_moves(A, n_labels)
     for i in range(lo, hi):
         a = problem.offsets[i]
         b = problem.offsets[i + 1]
@@ -96,7 +93,7 @@ def expect_all(
         own = nodes[a - first : b - first]
         stayed = stays[a - first : b - first] if stays.shape[0] > 0 else stays
         value = chain_sums.scaled_sums(
-            scores, off, back, diagonal, top, entered, n_labels, weights[i], own, stayed, moved
+            scores, scaled, entered, n_labels, weights[i], own, stayed, moved
         )
         if np.isnan(value):
             value = chain_sums.log_sums(
