@@ -77,6 +77,7 @@ def max_sum_by_errors(
     """
     length = scores.shape[0]
     stride = scores.shape[1]
+    moves = transitions.reshape(transitions.size)
     table = np.full((length, length + 1, stride), -np.inf)
     for k in range(n_labels):
         e = 0 if k == y_true[0] else 1
@@ -85,14 +86,9 @@ def max_sum_by_errors(
     for t in range(1, length):
         truth = y_true[t]
         for e in range(t + 1):
-            before = table[t - 1, e]
             for k in range(stride):
-                reach[k] = -np.inf
-            for j in range(n_labels):
-                s = before[j]
-                row = transitions[j]
-                for k in range(stride):
-                    reach[k] = max(reach[k], s + row[k])
+                reach[k] = 0.0
+            max_plus(table[t - 1, e], 0, moves, n_labels, stride, reach, 0)
             wrong = table[t, e + 1]
             for k in range(n_labels):
                 wrong[k] = max(wrong[k], reach[k] + scores[t, k])
