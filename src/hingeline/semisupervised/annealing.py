@@ -18,7 +18,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,13 +73,30 @@ _ROW = "{:>8}  {:>11}  {:>11}  {:>8}  {:>7}  {:>11}  {:>8}  {:>6}  {}"
 
 
 @dataclass
-class Trajectory:
-    """All steps, with the weights and certificate of each, and the labels of the last."""
+class Rounds:
+    """All steps so far with their weights and labels, each scored on the development data."""
 
-    steps: list[AnnealingStep]
-    results: list[Result]
-    labels: list[Array]
+    kind: Any  # of steps
+    model: Any
+    dev: tuple[Any, Any] | None
+    steps: list[Any] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    labels: list[Array] = field(default_factory=list)
     interrupted: bool = False
+    _last: float = field(default_factory=time.perf_counter)
+
+    def add(self, result: Result, labels: Array, **found: Any) -> Any:
+        """Note a step and what was found in it."""
+        found["changed"] = float(np.mean(labels != self.labels[-1])) if self.labels else math.nan
+        found["time"] = time.perf_counter() - self._last
+        if self.dev is not None:
+            self.model.weights_ = result.weights
+            found["dev_score"] = float(self.model.score(*self.dev))
+        self.steps.append(self.kind(**found))
+        self.results.append(result)
+        self.labels.append(labels)
+        self._last = time.perf_counter()
+        return self.steps[-1]
 
 
 # Algorithm 2, constraint matching: labels by switching one at a time. For fixed weights it climbs
@@ -345,17 +362,17 @@ class Annealing:
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
         self._plain = NO_LABELS  # predictions of the step before
 
-    def run(self, schedule: Sequence[float] | None) -> Trajectory:
+    def run(self, schedule: Sequence[float] | None) -> Rounds:
         """The labelled sequences alone, then every C_u of the schedule.
 
         An interruption ends it; the steps that are complete are kept.
         """
         if schedule is None:
             schedule = [price * (self.data.n - self.data.first) for price in PRICES]
-        began = time.perf_counter()
+        path = Rounds(AnnealingStep, self.data.model, self.dev)
         result = self._solve(0.0, NO_LABELS)
-        path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
-        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights), began)
+        path.interrupted = result.stop_reason == "interrupted"
+        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights))
         try:
             for C_u in schedule:
                 if not path.interrupted:
@@ -369,8 +386,7 @@ class Annealing:
         price = C_u / (max(u, 1) * self.data.model.C)
         return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), labels)
 
-    def _step(self, path: Trajectory, C_u: float) -> None:
-        began = time.perf_counter()
+    def _step(self, path: Rounds, C_u: float) -> None:
         settings, problem, first = self.settings, self.problem, self.data.first
         at = problem.offsets[first]
         result = path.results[-1]
@@ -395,7 +411,7 @@ class Annealing:
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        self._record(path, C_u, result, (switches, rounds, settled), labels, began)
+        self._record(path, C_u, result, (switches, rounds, settled), labels)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
@@ -424,9 +440,7 @@ class Annealing:
             rng=self.rng,
         )
 
-    def _record(
-        self, path: Trajectory, C_u: float, result: Result, counts: Any, labels: Array, began: float
-    ) -> None:
+    def _record(self, path: Rounds, C_u: float, result: Result, counts: Any, labels: Array) -> None:
         """Note a step; ``counts`` are switches, alternations and whether the labels settled."""
         switches, rounds, settled = counts
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
@@ -441,29 +455,21 @@ class Annealing:
             penalty *= C_u / (n - first)
         plain = self._predict(w)
         before, self._plain = self._plain, plain
-        score = math.nan
-        if self.dev is not None:
-            model.weights_ = w
-            score = float(model.score(*self.dev))
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
-        step = AnnealingStep(
-            *(C_u, objective, norm, labelled, unlabelled, penalty),
-            *(result.gap, switches, rounds, settled),
-            changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
+        found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
+        step = path.add(
+            result,
+            labels,
+            **dict(zip(AnnealingStep._fields, (*found, switches, rounds, settled), strict=False)),
             violations=self._counted.total(plain),
             agreement=float(np.mean(labels == plain)) if len(labels) else math.nan,
             stability=float(np.mean(before == plain)) if path.results else math.nan,
-            dev_score=score,
-            time=time.perf_counter() - began,
         )
-        path.steps.append(step)
-        path.results.append(result)
-        path.labels.append(labels)
         if self.settings.verbose:
             if len(path.steps) == 1:
                 print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
-            dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
+            dev = "" if math.isnan(step.dev_score) else f"{100 * step.dev_score:.2f} %"
             paid, remark = f"{penalty:.6g}" if rounds else "", "" if settled else "not settled"
             counts = (paid, switches, rounds, remark)
             print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)
