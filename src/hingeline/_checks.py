@@ -213,16 +213,20 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
         return np.ones(n)
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, float(sample_weight))
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError("sample_weight must be numbers, one per example.") from error
-    if weights.shape != (n,):
-        what = f"sample_weight has shape {weights.shape}, but there are {n} examples"
-        raise ValueError(f"{what}: give one weight per example.")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("sample_weight must be finite and ≥ 0.")
+    weights = as_weights("sample_weight", sample_weight, n, "example")
     require(weights.any(), "sample_weight is zero everywhere: nothing is left to train on.")
+    return weights
+
+
+def as_weights(name: str, values: Any, n: int, member: str) -> Array:
+    """Finite weights ≥ 0, one for each of n members."""
+    try:
+        weights = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numbers, one per {member}.") from error
+    what = f"{name} has shape {weights.shape}, but there are {n} {member}s"
+    require(weights.shape == (n,), f"{what}: give one weight per {member}.")
+    require(np.isfinite(weights).all() and (weights >= 0).all(), f"{name} must be finite and ≥ 0.")
     return weights
 
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
-from hingeline.features.input import find_classes, number_labels, plain_labels, stack_sequences
+from hingeline.features.input import find_classes, number_labels, stack_labels, stack_sequences
 from hingeline.features.tables import Labels
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE
@@ -343,19 +344,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
         """Labels of every graph as plain lists."""
-        if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
-            raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
-        if len(y) != len(graphs):
-            raise ValueError(f"X has {len(graphs)} graphs and y has {len(y)}: they must agree.")
-        found = []
-        for i, (x, own) in enumerate(zip(graphs, y, strict=True)):
-            if isinstance(own, (str, bytes)) or not hasattr(own, "__len__"):
-                raise TypeError(f"y[{i}] must be a sequence of labels, got {own!r:.60}.")
-            if len(own) != x.n_nodes:
-                what = f"X[{i}] has {x.n_nodes} nodes and y[{i}] has {len(own)} labels"
-                raise ValueError(f"{what}: give one label per node.")
-            found.append(plain_labels(own))
-        return found
+        offsets = starts_of(np.array([x.n_nodes for x in graphs]))
+        flat = stack_labels(y, offsets, words=("graph", "node"))
+        return [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
 
     @property
     def _layout(self) -> Layout:
