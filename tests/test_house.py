@@ -156,7 +156,7 @@ def test_a_prediction_from_a_file_loads_no_solver(tmp_path):
 def test_nothing_imports_baselines():
     modules = modules_of(PACKAGE)
     for name, file in modules.items():
-        if name.split(".")[0] != "baselines":
+        if name.split(".")[0] != "baselines" and "baselines" in file.read_text(encoding="utf-8"):
             parts = {part.split(".")[0] for part in imports_of(name, file, modules)}
             assert "baselines" not in parts, name
 

@@ -247,12 +247,12 @@ def test_labels_that_break_the_scheme(folder):
 
 
 def test_seeds_and_threads(folder):
-    first = train(folder, "--seed", 3)[1].weights_
-    np.testing.assert_array_equal(train(folder, "--seed", 3)[1].weights_, first)
+    rough = ("--tol", 0.3)
+    first = train(folder, "--seed", 3, *rough)[1].weights_
     for n_jobs in (1, 2, -1):
-        again = train(folder, "--seed", 3, "--n-jobs", n_jobs)[1].weights_
+        again = train(folder, "--seed", 3, "--n-jobs", n_jobs, *rough)[1].weights_
         assert again.tobytes() == first.tobytes()
-    assert train(folder, "--seed", 4)[1].weights_.tobytes() != first.tobytes()
+    assert train(folder, "--seed", 4, *rough)[1].weights_.tobytes() != first.tobytes()
     predicted = done("predict", folder / "m.hinge", folder / "test.conll")
     assert done("predict", folder / "m.hinge", folder / "test.conll", "--n-jobs", 2) == predicted
 
@@ -260,7 +260,7 @@ def test_seeds_and_threads(folder):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--slack", "squared"),
+        slow(("--slack", "squared")),
         slow(("--rescale", "slack")),
         slow(("--solver", "fsmo")),
         ("--tol", "1e-4"),

@@ -11,6 +11,9 @@ import hingeline
 from cli.commands import conll, crfsuite, done, refused, run, sentences, svmhmm, svmlight, write
 from hingeline.evaluation.inspection import weights_table
 
+# isort: split
+from marks import slow
+
 FORMATS = {
     "conll": lambda data: conll(data, 0, 1, 2),
     "crfsuite": crfsuite,
@@ -42,7 +45,7 @@ def weights(model):
     }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["conll", slow("crfsuite"), slow("svmhmm"), "svmlight"])
 def test_an_update_reaches_the_solution_of_all_data(files, tmp_path, name):
     first, second, both = files(name)
     m1, m2, m3 = (tmp_path / f"{k}.hinge" for k in range(3))

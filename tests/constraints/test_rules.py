@@ -47,7 +47,7 @@ def squares(amounts):
     return sum(v * v for v in amounts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(pairs)
 def test_instance_violations_are_what_they_say(example):
     x, y = [w for w, _ in example], [a for _, a in example]

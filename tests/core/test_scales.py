@@ -180,8 +180,9 @@ def test_weights_of_an_early_pass_are_kept():
 UNITS = (2.0**-40, 2.0**40)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("inference", [slow("ad3"), "icm"])
+@pytest.mark.parametrize("inference", ["ad3", "icm"])
 def test_decoding_of_graphs_in_other_units(inference):
     """Weights and losses times a power of two: every number times that, every decision the same."""
     rng = np.random.default_rng(0)

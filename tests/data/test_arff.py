@@ -22,7 +22,7 @@ from hingeline.data import (
     write_mulan_labels,
 )
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 DENSE = """\
 % a comment

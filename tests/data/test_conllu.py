@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hingeline.data import ParseError, read_conllu, write_conllu
 from hingeline.features import TokenTable
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 SAMPLE = """\
 # newdoc id = d

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hingeline.data import ParseError, read_crfsuite, write_crfsuite
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def read(text):

@@ -34,7 +34,7 @@ from hingeline.data import (
 from hingeline.data.formats import targets_of
 from hingeline.features import TokenTable
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 CONLL = "He PRP B-NP\nran VBD B-VP\n\nYes UH O\n\n"
 ARFF = """\

@@ -141,14 +141,14 @@ def test_files_of_another_format(reader):
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.binary(max_size=200) | st.lists(st.sampled_from(TOKENS)).map(b"".join))
 def test_any_bytes(reader, data):
     attempt(reader, data)
 
 
 @pytest.mark.fuzz
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     st.sampled_from(
         ["conll", "conllu", "crfsuite", "svmhmm", "svmlight", "multilabel", "trees", "arff"]

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from hingeline.data import ParseError, read_idx, read_letters
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 # Letters ----------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from hingeline.data import (
 )
 from hingeline.features.tables import SparseSequences
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 READERS = {"svmlight": read_svmlight, "multilabel": read_multilabel, "svmhmm": read_svmhmm}
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hingeline.data.text import ParseError, TextSource, atomic_text, number_text, open_text, shown
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 PACKED = gzip.compress(b"a\nb\n", mtime=0)
 

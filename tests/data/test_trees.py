@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hingeline.data import ParseError, Tree, iter_trees, read_trees, write_trees
 
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+MANY = settings(max_examples=50, deadline=None, derandomize=True)
 
 PENN = """
 ( (S

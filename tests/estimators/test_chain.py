@@ -84,14 +84,13 @@ def test_float32_and_integers(data: Any) -> None:
     double = fit([x.astype(np.float64) for x in single], y, tol=1e-6)
     assert model.primal_objective_ == pytest.approx(double.primal_objective_, rel=2e-6)
     whole = [np.round(x).astype(int) for x in X]
-    expected = fit([x.astype(float) for x in whole], y)
-    np.testing.assert_array_equal(fit(whole, y).weights_, expected.weights_)
-    truth = fit([(x > 0) for x in X], y)
-    expected = fit([(x > 0).astype(float) for x in X], y)
+    rounded = fit([x.astype(float) for x in whole], y, tol=0.1).weights_
+    np.testing.assert_array_equal(fit(whole, y, tol=0.1).weights_, rounded)
+    truth = fit([(x > 0) for x in X], y, tol=0.1)
+    expected = fit([(x > 0).astype(float) for x in X], y, tol=0.1)
     np.testing.assert_array_equal(truth.weights_, expected.weights_)
     half = [np.round(x).astype(np.float16) for x in X]
-    expected = fit([x.astype(float) for x in half], y)
-    np.testing.assert_array_equal(fit(half, y).weights_, expected.weights_)
+    np.testing.assert_array_equal(fit(half, y, tol=0.1).weights_, rounded)
 
 
 def test_read_only_input(data: Any, fitted: Any) -> None:
@@ -300,13 +299,13 @@ class Scale(TransformerMixin, BaseEstimator):
 
 def test_pipeline_and_grid_search(data: Any) -> None:
     X, y = data
-    pipeline = make_pipeline(Scale(), ChainSSVM(random_state=0))
+    pipeline = make_pipeline(Scale(), ChainSSVM(tol=0.1, random_state=0))
     search = GridSearchCV(
-        pipeline, {"scale__factor": [0.1, 1.0], "chainssvm__C": [0.01, 0.1, 1.0]}, cv=3
+        pipeline, {"scale__factor": [0.1, 1.0], "chainssvm__C": [0.01, 1.0]}, cv=2
     ).fit(X, y)
     assert 0.3 < search.best_score_ <= 1.0
     assert len(search.predict(X)) == len(X)
-    assert len(cross_val_score(ChainSSVM(), X, y, cv=KFold(4), error_score="raise")) == 4
+    assert len(cross_val_score(ChainSSVM(tol=0.1), X, y, cv=KFold(4), error_score="raise")) == 4
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
     assert 0.0 <= fit(X_train, y_train).score(X_test, y_test) <= 1.0
 
@@ -318,10 +317,10 @@ def test_a_fold_that_lacks_a_label(data: Any, params: Any) -> None:
     X, y = data
     labels = [NAMES[row].tolist() for row in y]
     labels[0] = ["rare"] * len(labels[0])
-    model = ChainSSVM(random_state=0, **params)
+    model = ChainSSVM(tol=0.3, random_state=0, **params)
     scores = cross_val_score(model, X, labels, cv=KFold(4), error_score="raise")
     assert np.isfinite(scores).all()
-    search = GridSearchCV(model, {"C": [0.1, 1.0]}, cv=KFold(4), error_score="raise")
+    search = GridSearchCV(model, {"C": [0.1, 1.0]}, cv=KFold(2), error_score="raise")
     assert set(search.fit(X, labels).best_estimator_.classes_) == {*NAMES, "rare"}
 
 

@@ -227,6 +227,7 @@ def test_stops_when_only_an_integrality_gap_is_left(
         assert getattr(again, name) == getattr(model, name)
 
 
+@pytest.mark.slow
 def test_tight_bounds_leave_no_integrality_gap() -> None:
     """On a forest the relaxation is tight: LP decoding converges, and says that it might not."""
     rng = np.random.default_rng(0)

@@ -128,7 +128,7 @@ def grids(seed: int, n: int, size: int = 6, labels: int = 3) -> Any:
 @pytest.mark.parametrize("n", [20, slow(100)])
 def test_edges_count_by_default(n: int) -> None:
     """However many grids there are, the default is far above a model without edges."""
-    train, test = grids(n, n), grids(999, 60)
+    train, test = grids(n, n), grids(999, 30)
 
     def bare(X: list[Graph]) -> list[Graph]:
         return [Graph(x.node_features) for x in X]

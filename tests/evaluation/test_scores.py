@@ -75,7 +75,7 @@ def assert_equal_to_seqeval(scores, reference, y_true, y_pred, **options):
             assert ours == pytest.approx(row, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_default_mode_is_seqevals(data):
     metrics = pytest.importorskip("seqeval.metrics.sequence_labeling")
@@ -95,7 +95,7 @@ def test_default_mode_reads_bilou_as_iobes(both):
     assert_equal_to_seqeval(scores, metrics.precision_recall_fscore_support, *as_iobes)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_strict_mode_is_seqevals(data):
     metrics = pytest.importorskip("seqeval.metrics.v1")
@@ -112,7 +112,7 @@ def test_strict_mode_is_seqevals(data):
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(["BI", "IE", "I"]).flatmap(predictions))
 def test_default_mode_is_conllevals(both):
     scores = span_scores(*both)
@@ -226,7 +226,7 @@ def test_linear_time():
 
     def best_time(n: int, mode: str) -> float:
         times = []
-        for _ in range(5):
+        for _ in range(3):
             start = time.process_time()
             span_scores(y_true[:n], y_pred[:n], mode=mode)
             times.append(time.process_time() - start)

@@ -56,7 +56,7 @@ def test_values_are_stored_once() -> None:
     assert rare.to_state()[1]["values"].tobytes() == b"twice"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_changed_states(data: Any) -> None:
     """A change is refused in one sentence, or leaves an encoder that works."""

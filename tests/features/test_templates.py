@@ -96,7 +96,7 @@ def expected(chosen: Any, sentences: Any, known: set[str] | None = None) -> list
     return out
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(corpus, corpus, templates, st.integers(1, 3), st.sampled_from([2**62, 60]))
 def test_against_token_by_token(train: Any, test: Any, chosen: Any, least: int, limit: int) -> None:
     unique = {written(template): template for template in chosen}

@@ -16,7 +16,7 @@ from hingeline.inference.factor_graph import are_binary_pairs, assignment_score,
 # isort: split
 from graphs import any_graph, binary_pairs, brute_force, grid, scored
 
-TABLE = settings(max_examples=200, deadline=None)
+TABLE = settings(max_examples=80, deadline=None)
 
 
 @kernel

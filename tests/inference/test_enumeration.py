@@ -22,7 +22,7 @@ from hingeline.inference.factor_graph import (
 # isort: split
 from graphs import any_graph, brute_force, scored
 
-TABLE = settings(max_examples=150, deadline=None)
+TABLE = settings(max_examples=60, deadline=None)
 
 
 @kernel

@@ -15,8 +15,10 @@ from hingeline.inference.factor_graph import assignment_score, join, make_topolo
 
 # isort: split
 from graphs import any_graph, binary_pairs, brute_force, forest, grid, scored
+from marks import slow
 
-COMPILED = list(module.INFERENCE)
+#: Cuts by name are compiled once more; by default "auto" and `test_cut.py` have them.
+COMPILED = [slow(name) if name == "graph-cut" else name for name in module.INFERENCE]
 EXACT = {"max-product", "enumeration"}
 TABLE = settings(max_examples=60, deadline=None)
 
@@ -64,6 +66,7 @@ def test_auto_is_exact_on_small_graphs(problem):
     assert bound == pytest.approx(brute_force(problem), abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(binary_pairs(submodular=True))
 def test_graph_cut_is_exact(problem):
@@ -88,6 +91,7 @@ def test_what_auto_takes():
     assert choice(scored(rng, [3] * 36, grid(6, 6))) == "lp"
 
 
+@pytest.mark.slow
 def test_auto_cuts_where_it_can():
     """A grid of 6 by 6 has too many labellings to try: exact where pairs prefer to agree."""
     problem = scored(np.random.default_rng(0), [2] * 36, grid(6, 6))

@@ -15,7 +15,7 @@ from hingeline.inference.factor_graph import are_forests, assignment_score, join
 # isort: split
 from graphs import any_graph, brute_force, forest, scored
 
-TABLE = settings(max_examples=150, deadline=None)
+TABLE = settings(max_examples=60, deadline=None)
 
 
 @kernel

@@ -223,7 +223,7 @@ values = st.recursive(
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), sparse=st.integers(0, 1))
 def test_headers_of_anything(saved, data, sparse):

@@ -227,7 +227,7 @@ def cut_and_pasted(source, function):
     """Any edit of a good text gives a model or one sentence."""
 
     @settings(
-        max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(
         edits=st.lists(

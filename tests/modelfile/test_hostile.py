@@ -299,7 +299,7 @@ def test_damage_to_arrays_is_found_by_the_checksum(model):
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     edits=st.lists(
@@ -344,7 +344,7 @@ entries = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     table=st.dictionaries(st.sampled_from("abc"), entries | parts, max_size=3),
@@ -358,7 +358,7 @@ def test_tables_of_anything(tmp_path, table, data):
         assert sum(array.nbytes for array in result[1].values()) == len(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.text(st.sampled_from('[]{}",:\\1a '), max_size=60))
 def test_json_that_is_accepted_is_what_python_reads(text):
     try:
@@ -368,7 +368,7 @@ def test_json_that_is_accepted_is_what_python_reads(text):
     assert found == json.loads(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.recursive(
         st.text(st.sampled_from('[]{}",:\\a'), max_size=6) | st.integers() | st.booleans(),

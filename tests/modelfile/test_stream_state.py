@@ -304,7 +304,7 @@ def test_a_small_file_cannot_ask_for_much_memory(saved):
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), kind=st.sampled_from(KINDS))
 def test_states_of_anything(saved, data, kind):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from hingeline import ChainSSVM, MulticlassSSVM
-from hingeline.report import render_report
+from hingeline.report import render_report, sections
 
 VOID = {"wbr", "meta", "link", "br", "hr", "img", "input"}
 
@@ -154,6 +155,17 @@ def page_of(model, **arguments):
 def rows_of(root, caption):
     (table,) = [t for t in root.all("table") if t.one("caption").text.startswith(caption)]
     return [[c.text for c in tr.children] for tr in table.one("tbody").all("tr")]
+
+
+draw_once = cache(sections.draw_charts)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def charts_once():
+    """Charts of one fit are drawn once: `test_figures.py` looks at them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sections, "draw_charts", lambda history, tol: draw_once(tuple(history), tol))
+        yield
 
 
 @pytest.fixture(name="page_of", scope="session")

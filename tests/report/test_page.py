@@ -7,7 +7,6 @@ import math
 import os
 import re
 import sys
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +27,6 @@ SECTIONS = ["model", "convergence", "evaluation", "errors", "weights", "provenan
 
 
 # Missing parts -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True, scope="module")
-def charts_once():
-    """Charts of one fit are drawn once: `test_figures.py` looks at them."""
-    draw = cache(sections.draw_charts)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sections, "draw_charts", lambda history, tol: draw(tuple(history), tol))
-        yield
 
 
 def test_model_only(chain, page_of):
@@ -97,6 +87,7 @@ def test_imported_model(page_of):
     assert "not recorded" in root.one("header").text
 
 
+@pytest.mark.slow
 def test_many_labels_are_summed_up(make_chain, page_of, rows_of):
     labels = [f"label-{k:02d}" for k in range(70)]
     model, X, y = make_chain(labels, n=40, length=20, max_iter=2, tol=10.0)

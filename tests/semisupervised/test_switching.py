@@ -19,7 +19,11 @@ from hingeline.semisupervised.starting import find_best_labels
 from hingeline.structures import chain
 
 # isort: split
+from marks import slow
 from naive_switching import naive_sweep
+
+#: Masks are a type of their own, for which the kernels are compiled again.
+MASKED = [False, slow(True)]
 
 
 def random_problem(seed: int, n_labels: int = 3, general: bool = False, masked: bool = False):
@@ -124,12 +128,12 @@ def objective_of(
     return scale * slack + penalty_by_definition(penalties, offsets, labels)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("masked", MASKED)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n_labels=st.integers(1, 4),
     general=st.booleans(),
-    masked=st.booleans(),
     scale=st.sampled_from([1e-3, 0.1, 1.0]),
     limit=st.sampled_from([None, 0, 1, 3]),
 )
@@ -158,11 +162,11 @@ def test_fast_and_printed_sweeps_take_the_same_decisions(
     assert paid == pytest.approx(penalties.total(fast), abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("masked", MASKED)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     general=st.booleans(),
-    masked=st.booleans(),
     order=st.sampled_from(["sequential", "random"]),
     sweeps=st.integers(0, 4),
 )

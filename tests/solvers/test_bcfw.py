@@ -95,7 +95,7 @@ def direction_of(rule: int, alpha: Any, hinges: Any, cap: float) -> Any:
 
 @pytest.mark.parametrize("rule", [PLAIN, AWAY, PAIRWISE])
 @given(block=blocks())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_line_search_is_exact(rule: int, block: Any) -> None:
     gram, before, slopes, cap = block
 

@@ -87,6 +87,7 @@ def test_the_primal_reported_is_that_of_the_weights():
     np.testing.assert_array_equal(model.unary_coef_[:, 0], -model.unary_coef_[:, 1])
 
 
+@pytest.mark.slow
 def test_named_inference_changes_nothing():
     X, Y = make()
     plain, named = fit(X, Y), fit(X, Y, inference="icm")

@@ -286,12 +286,12 @@ def test_scaled_loss(solver: str) -> None:
         check(model, problem, best, 1.0, slack, rescale, None)
 
 
-@pytest.mark.parametrize("C", [1.0, np.inf])
+@pytest.mark.parametrize("C", [1.0, slow(np.inf)])
 @pytest.mark.parametrize(
     ("solver", "slack", "rescale"),
     [
-        ("sdm", "squared", "slack"),
-        *(slow(*c) for c in COMBINED if c != ("sdm", "squared", "slack")),
+        ("sdm", "max", "margin"),
+        *(slow(*c) for c in COMBINED if c != ("sdm", "max", "margin")),
         slow("one-slack", "max", "margin"),
     ],
 )

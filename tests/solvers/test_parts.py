@@ -202,7 +202,7 @@ def test_long_sequences_take_few_more_passes_than_short_ones() -> None:
 
 
 def test_a_path_goes_on_from_parts_and_from_whole_outputs() -> None:
-    X, Y = make_chains(6, [20] * 8)
+    X, Y = make_chains(6, [12] * 6)
     cold = ChainSSVM(1.0, tol=1e-6, random_state=0).fit(X, Y)
     warm, other = (
         ChainSSVM(0.9, tol=1e-6, random_state=0, warm_start=True).fit(X, Y) for _ in range(2)

@@ -230,14 +230,14 @@ class TestRestricted:
 
     def long_chains(self) -> Any:
         rng = np.random.default_rng(0)
-        X = [rng.normal(size=(9, D)) for _ in range(4)]
-        return X, [rng.integers(0, L, size=9) for _ in range(4)]
+        X = [rng.normal(size=(8, D)) for _ in range(4)]
+        return X, [rng.integers(0, L, size=8) for _ in range(4)]
 
     def test_too_many_outputs_to_list(self) -> None:
         """Chains bound the sum from above."""
         X, y = self.long_chains()
         fits = []
-        for most in (10, 3**9 + 1):
+        for most in (10, 3**8 + 1):
             model = ChainSSVM(1e-4, fit_intercept=False, boundary=False, **self.FEW_PASSES)
             model.set_params(solver_options={"max_outputs": most})
             with pytest.warns(ConvergenceWarning):

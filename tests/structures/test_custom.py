@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -144,11 +145,8 @@ def compile_user(structure: Structure, data: Any) -> Any:
 @pytest.fixture(scope="module")
 def twins(data) -> Any:
     """The user's problems, compiled once: the twin kernels are kept by each problem's binder."""
-    return {
-        "plain": compile_user(Plain(), data),
-        "quick": compile_user(Quick(), data),
-        "jitted": compile_user(Jitted(), data),
-    }
+    kinds = {"plain": Plain, "quick": Quick, "jitted": Jitted}
+    return cache(lambda kind: compile_user(kinds[kind](), data))
 
 
 def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
@@ -177,7 +175,7 @@ def rounds(compiled: Any, form: Any, count: int = 2) -> tuple[Any, ...]:
 @pytest.mark.parametrize(("slack", "rescale"), FORMULATIONS)
 def test_twins_do_what_the_library_does(library, twins, kind, slack, rescale):
     form = make_formulation(0.1, slack, rescale, np.ones(N))
-    ours, theirs = rounds(library, form), rounds(twins[kind], form)
+    ours, theirs = rounds(library, form), rounds(twins(kind), form)
     assert ours[0].n_planes > N
     for name in ("used", "y", "stamp"):
         np.testing.assert_array_equal(getattr(theirs[0], name), getattr(ours[0], name), name)
@@ -213,7 +211,7 @@ def check_bounds(found: list[tuple[float, float]]) -> None:
 @pytest.mark.parametrize("kind", ["plain", slow("jitted")])
 def test_whole_solvers_agree(library, twins, solver, kind):
     form = make_formulation(1.0, "max", "margin", np.ones(N))
-    check_bounds([bounds(solver, c, form, 40) for c in (library, twins[kind])])
+    check_bounds([bounds(solver, c, form, 40) for c in (library, twins(kind))])
 
 
 def test_optional_methods_are_used(data):
@@ -290,7 +288,7 @@ def test_binding_leaves_the_library_untouched(library, twins, kind):
     before = {
         k: (list(k.signatures), dict(k.py_func.__globals__), k.py_func.__code__) for k in watched
     }
-    rounds(twins[kind], form, 1)
+    rounds(twins(kind), form, 1)
     for function, module in watched.items():
         signatures, scope, code = before[function]
         assert function.signatures == signatures  # no user's type got into a cached kernel
@@ -302,7 +300,7 @@ def test_binding_leaves_the_library_untouched(library, twins, kind):
 
 @pytest.mark.parametrize("kind", ["plain", "jitted"])
 def test_a_twin_is_made_once_and_shares_what_needs_no_structure(twins, kind):
-    bind = twins[kind].bind
+    bind = twins(kind).bind
     twin = bind(move_mass)
     assert twin is bind(move_mass)
     assert twin is not move_mass
@@ -314,8 +312,8 @@ def test_a_twin_is_made_once_and_shares_what_needs_no_structure(twins, kind):
 
 
 def test_compiled_twins_stay_out_of_the_disk_cache(twins):
-    assert twins["jitted"].bind(find_planes)._cache.folder is None
-    assert not hasattr(twins["plain"].bind(find_planes), "py_func")
+    assert twins("jitted").bind(find_planes)._cache.folder is None
+    assert not hasattr(twins("plain").bind(find_planes), "py_func")
 
 
 def test_structures_of_the_same_class_do_not_share_twins(data):
@@ -324,11 +322,11 @@ def test_structures_of_the_same_class_do_not_share_twins(data):
 
 
 def test_a_primitive_the_structure_lacks_is_named(twins):
-    find_gaps = twins["plain"].bind(enumerated.find_gaps)
+    find_gaps = twins("plain").bind(enumerated.find_gaps)
     form = make_formulation(1.0, "max", "margin", np.ones(N))
     with pytest.raises(NotImplementedError, match=r"all_losses\(\)"):
         find_gaps(
-            twins["plain"].problem,
+            twins("plain").problem,
             form,
             np.arange(N),
             np.zeros(D * K),
