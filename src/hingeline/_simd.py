@@ -18,7 +18,7 @@ from numba import types
 from numba.core.errors import TypingError
 
 from hingeline._checks import Array
-from hingeline._jit import built_as, finite_helper, helper
+from hingeline._jit import built_as, helper
 
 _LANES = 4  # Features whose products are summed apart, to keep the multipliers busy.
 _FLAGS = ("nsz", "arcp", "contract", "afn", "reassoc")
@@ -88,6 +88,13 @@ class _Block:
         builder = self.builder
         return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
+    def largest(self, vector: Any) -> Any:
+        builder = self.builder
+        best = builder.extract_element(vector, ir.IntType(32)(0))
+        for k in range(1, self.wide):
+            best = self.greater(best, builder.extract_element(vector, ir.IntType(32)(k)))
+        return best
+
     def loop(
         self, start: Any, stop: Any, step: int, carried: list[Any], body: Any
     ) -> tuple[Any, list[Any]]:
@@ -138,15 +145,8 @@ class _Block:
         return self.reduce(zero, count, -np.inf, term, self.greater, self.greater)
 
 
-def _by_columns(build: Callable[..., Any]) -> Any:
-    """A function of ``stride`` and more: what ``build(block, first, stride, …)`` does with blocks.
-
-    It goes over a row by eights, then a four, and gives the first column that is left. Kernels run
-    what is built, with arrays as pointers.
-    """
-
-    def stub(stride: int, *arguments: Any) -> int:
-        return 0
+def _build_as(stub: Callable[..., Any], build: Callable[..., Any], result: Any) -> Any:
+    """``stub``; kernels run what ``build(builder, *arguments)`` builds, with arrays as pointers."""
 
     @built_as(stub)
     def define(typing_context: Any, *kinds: Any) -> Any:
@@ -155,33 +155,47 @@ def _by_columns(build: Callable[..., Any]) -> Any:
                 raise TypingError(f"wants contiguous vectors, got {kind}.")
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            stride, *given = (
+            pointers = [
                 context.make_array(kind)(context, builder, value).data
                 if isinstance(kind, types.Array)
                 else value
                 for kind, value in zip(signature.args, arguments, strict=True)
+            ]
+            return build(builder, *pointers)
+
+        numbers = {True: types.int64, False: types.float64}
+        return result(
+            *(
+                k if isinstance(k, types.Array) else numbers[isinstance(k, types.Integer)]
+                for k in kinds
             )
-            eight, four = _Block(builder, 8), _Block(builder, 4)
-            number = ir.IntType(64)
-
-            def body(first: Any, state: list[Any]) -> list[Any]:
-                build(eight, first, stride, *given)
-                return []
-
-            first, _ = eight.loop(number(0), builder.sub(stride, number(7)), 8, [], body)
-            after = builder.add(first, number(4))
-            has_four = builder.icmp_signed("<=", after, stride)
-            with builder.if_then(has_four):
-                build(four, first, stride, *given)
-            return builder.select(has_four, after, first)
-
-        plain = {True: types.int64, False: types.float64}
-        of = [
-            k if isinstance(k, types.Array) else plain[isinstance(k, types.Integer)] for k in kinds
-        ]
-        return types.int64(*of), generate
+        ), generate
 
     return stub
+
+
+def _by_columns(build: Callable[..., Any]) -> Any:
+    """A function of ``stride`` and more: what ``build(block, first, stride, …)`` does with blocks.
+
+    It goes over a row by eights, then a four, and gives the first column that is left.
+    """
+
+    def build_all(builder: Any, stride: Any, *arguments: Any) -> Any:
+        eight, four = _Block(builder, 8), _Block(builder, 4)
+        number = ir.IntType(64)
+
+        def body(first: Any, state: list[Any]) -> list[Any]:
+            build(eight, first, stride, *arguments)
+            return []
+
+        first, _ = eight.loop(number(0), builder.sub(stride, number(7)), 8, [], body)
+        after = builder.add(first, number(4))
+        has_four = builder.icmp_signed("<=", after, stride)
+        with builder.if_then(has_four):
+            build(four, first, stride, *arguments)
+        return builder.select(has_four, after, first)
+
+    return _build_as(lambda stride, *arguments: 0, build_all, types.int64)
 
 
 @_by_columns
@@ -305,20 +319,60 @@ def max_plus_chosen(
         out[at + k] = base[at + k] + best
 
 
-@finite_helper
+def _build_row_max(builder: Any, table: Any, start: Any, blocks: Any) -> Any:
+    block = _Block(builder, 8)
+
+    def term(p: Any) -> Any:
+        place = builder.add(start, builder.mul(p, ir.IntType(64)(8)))
+        return block.load(block.pointer(table, place))
+
+    return block.largest(block.maximise(blocks, term))
+
+
+def _max_of_blocks(table: Array, start: int, blocks: int) -> float:
+    return float(table[start : start + 8 * blocks].max(initial=-np.inf))
+
+
+_build_as(_max_of_blocks, _build_row_max, types.float64)
+
+
+@helper
 def row_max(table: Array, start: int, n: int) -> float:
     """``max_k table[start + k]`` over ``k < n``; ``−inf`` for none."""
-    best = -np.inf
-    for k in range(n):
+    best = _max_of_blocks(table, start, n // 8)
+    for k in range(n // 8 * 8, n):
         best = max(best, table[start + k])
     return best
 
 
-@finite_helper
+def _build_add_max(builder: Any, a: Any, start: Any, b: Any, blocks: Any, out: Any) -> Any:
+    block = _Block(builder, 8)
+
+    def term(p: Any) -> Any:
+        first = builder.mul(p, ir.IntType(64)(8))
+        total = block.add(
+            block.load(block.pointer(a, builder.add(start, first))),
+            block.load(block.pointer(b, first)),
+        )
+        builder.store(total, block.pointer(out, first), align=8)
+        return total
+
+    return block.largest(block.maximise(blocks, term))
+
+
+def _add_blocks(a: Array, start: int, b: Array, blocks: int, out: Array) -> float:
+    out[: 8 * blocks] = a[start : start + 8 * blocks] + b[: 8 * blocks]
+    return _max_of_blocks(out, 0, blocks)
+
+
+_build_as(_add_blocks, _build_add_max, types.float64)
+
+
+@helper
 def add_max(a: Array, start: int, b: Array, n: int, out: Array) -> float:
     """``out[k] = a[start + k] + b[k]`` over ``k < n``, and the largest of these sums."""
-    best = -np.inf
-    for k in range(n):
+    best = _add_blocks(a, start, b, n // 8, out)
+    for k in range(n // 8 * 8, n):
         out[k] = a[start + k] + b[k]
         best = max(best, out[k])
     return best
