@@ -26,6 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.importmode = "importlib"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Kernels around a user's compiled structure are not cached: one process runs them all."""
+    items.sort(key=lambda item: "compiled_chain" not in getattr(item, "fixturenames", ()))
+
+
 def pytest_collection_finish() -> None:
     """What is loaded by now stays: nobody need look through it for garbage again."""
     gc.freeze()

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import hingeline
-from hingeline import _jit
+from hingeline import _compiler, _jit
 from hingeline._jit import (
     FASTMATH,
     announce_compiling,
@@ -77,7 +77,7 @@ import json
 from pathlib import Path
 import numpy as np
 import hingeline
-from hingeline import _jit
+from hingeline import _compiler, _jit
 from hingeline.core import primitives as base
 from hingeline.structures import chain
 
@@ -182,7 +182,7 @@ import importlib, json, pkgutil
 import numba, numpy as np
 from numba.extending import is_jitted
 import hingeline
-from hingeline import _jit
+from hingeline import _compiler, _jit
 from hingeline.structures import chain, multiclass
 
 problems = {
@@ -363,6 +363,7 @@ def test_no_folder_to_write_to_means_no_cache(tmp_path):
     assert (found["value"], found["cache"], found["hits"]) == (2.0, None, 0)
 
 
+@pytest.mark.slow
 def test_a_read_only_install_without_a_home_works(tmp_path):
     """Files where folders ought to be: that stops the superuser too."""
     source = copied_package(tmp_path)
@@ -577,6 +578,43 @@ def _weigh_late(x):
 def test_code_is_linked_after_all_its_callers():
     """After the first, which does not call it any more, LLVM would leave it out."""
     assert _weigh_late(np.ones(4)) == 7.0
+
+
+def test_a_large_helper_is_one_piece_of_machine_code(monkeypatch):
+    monkeypatch.setattr(_compiler, "_LARGE", 0)
+
+    @helper
+    def below(x):
+        return x + 1.0
+
+    @uncached
+    def twice(x):
+        return 2.0 * below(x)
+
+    @uncached
+    def less(x):
+        return below(x) - 2.0
+
+    @numba.njit
+    def of_a_user(x):
+        return below(x) / 2.0
+
+    @uncached
+    def all_three(x):
+        return twice(x) + less(x) + of_a_user(x)
+
+    assert all_three(1.0) == 5.0
+    needed = [next(iter(k.overloads.values())).library.objects for k in (twice, less, all_three)]
+    shared = needed[0].keys() & needed[1].keys()
+    assert len(shared) == 1
+    assert needed[0].keys() | needed[1].keys() < needed[2].keys()
+
+
+def test_a_second_process_finds_large_helpers(tmp_path):
+    code = f"from hingeline import _compiler\n_compiler._LARGE = 0\n{FIT}"
+    first, second = (run(code, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert second["stats"]["find_planes"] == second["stats"]["move_mass"] == [1, 0]
+    assert second["w"] == first["w"]
 
 
 # The decorators ---------------------------------------------------------------------------------

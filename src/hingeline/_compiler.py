@@ -2,24 +2,25 @@
 
 numba optimises each function together with all that it calls and makes machine code of it, so
 that the innermost loops go through LLVM once for every function above them. Here a helper is
-nothing but a text; an entry point collects the texts of all helpers below it and hands them to
-LLVM once. The way from Python to that text is numba's own, without the passes and the bookkeeping
-that kernels have no use for.
+nothing but a text, unless it is large; an entry point collects the texts of all helpers below it
+and hands them to LLVM once. The way from Python to that text is numba's own, without the passes
+and the bookkeeping that kernels have no use for.
 """
 
 import gc
+import uuid
 from collections.abc import Iterable
 from functools import reduce
 from types import CodeType
 from typing import Any, ClassVar
 
 from llvmlite import ir
-from llvmlite.binding import Linkage
+from llvmlite.binding import Linkage, parse_assembly, parse_bitcode
 from numba import _dynfunc, types
 from numba.core import cgutils, typed_passes, untyped_passes
 from numba.core import ir as numba_ir
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, Flags
+from numba.core.compiler import CompilerBase, CompileResult, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
 from numba.core.environment import lookup_environment
@@ -28,16 +29,23 @@ from numba.core.imputils import impl_ret_borrowed
 from numba.core.lowering import Lower
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
+from numba.core.typing import Context
 from numba.extending import NativeValue, lower_getattr_generic, models, register_model, unbox
 
 
 class _Library(JITCodeLibrary):
-    """The code of one function; only that of an entry point is optimised and made to run."""
+    """The code of one function: a text, or machine code if it is an entry point or large.
+
+    What is too large to be put into its callers is the same code for all of them: it is optimised
+    and made to run once, and callers find it by its name.
+    """
 
     def __init__(self, codegen: Any, name: str, is_entry_point: bool) -> None:
         super().__init__(codegen, name)
-        self.is_entry_point = is_entry_point
+        self.runs = self.is_entry_point = is_entry_point
         self._shared_module: Any = None
+        #: Machine code that this one needs, callees first, by the name of the function.
+        self.objects: dict[str, Any] = {}
 
     def add_llvm_module(self, ll_module: Any) -> None:
         self._optimize_functions(ll_module)
@@ -45,17 +53,24 @@ class _Library(JITCodeLibrary):
 
     def text(self) -> Any:
         """The code of a helper alone, to be linked as often as it is called."""
-        for function in self._final_module.functions:
+        module = parse_bitcode(self.bitcode) if self.runs else self._final_module
+        for function in module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
                 function.linkage = "linkonce_odr"
-        return self._final_module
+        return module
 
-    def link_below(self, module: Any) -> None:
+    def link_below(self, module: Any, whole: bool = False) -> None:
         """Add the code of all functions that this one calls, and of those that they call.
 
         LLVM leaves out what nothing refers to yet: a function comes after all its callers, not
         after the first one, which may have lost its call when its own text was simplified.
+        Machine code is found by its name, unless the module has to be ``whole``.
         """
+
+        def is_text(library: Any) -> bool:
+            own = isinstance(library, _Library)
+            return own and not (library.is_entry_point if whole else library.runs)
+
         callees_first: list[Any] = []
         seen: set[Any] = set()
 
@@ -63,39 +78,75 @@ class _Library(JITCodeLibrary):
             for library in reversed(libraries):
                 if library not in seen:
                     seen.add(library)
-                    collect(library._linking_libraries if _is_text(library) else [])
+                    collect(library._linking_libraries if is_text(library) else [])
                     callees_first.append(library)
 
         collect(self._linking_libraries)
         for library in reversed(callees_first):
             self._reload_init.update(library._reload_init)
-            code = library.text() if _is_text(library) else library._get_module_for_linking()
-            module.link_in(code, preserve=True)
+            if is_text(library):
+                module.link_in(library.text(), preserve=True)
+            elif not hasattr(library, "objects"):
+                module.link_in(library._get_module_for_linking(), preserve=True)
+        for library in callees_first:
+            self.objects |= getattr(library, "objects", {})
 
     def _get_module_for_linking(self) -> Any:
         if self.is_entry_point:
             return super()._get_module_for_linking()
         if self._shared_module is None:  # numba links into a user's function only what that calls
             self._shared_module = self.text().clone()
-            self.link_below(self._shared_module)
+            self.link_below(self._shared_module, whole=True)
         return self._shared_module
 
     def finalize(self) -> None:
         self._raise_if_finalized()
-        if self.is_entry_point:
-            self._codegen._check_llvm_bugs()
-            self.link_below(self._final_module)
-            self._optimize_final_module()
-            self._final_module.verify()
-            self._finalize_final_module()
+        module = self._final_module
         self._finalized = True
+        self.runs = self.is_entry_point or str(module).count("\n  ") > _LARGE
+        if not self.runs:
+            return
+        self.bitcode = module.as_bitcode()
+        self._codegen._check_llvm_bugs()
+        name = next(f.name for f in module.functions if not f.is_declaration)
+        self.link_below(module)
+        self._optimize_final_module()
+        module.verify()
+        self._finalize_final_module()
+        found = (lookup_environment(variable.name) for variable in module.global_variables)
+        environments = [environment for environment in found if environment is not None]
+        for environment in environments:
+            self._codegen.set_env(environment.env_name, environment)
+        code = self._compiled_object, parse_assembly("").as_bitcode()
+        self.objects[name] = (self.name, "object", code), environments
 
     def get_pointer_to_function(self, name: str) -> int:
         return super().get_pointer_to_function(name) if self.is_entry_point else 0
 
 
-def _is_text(library: Any) -> bool:
-    return isinstance(library, _Library) and not library.is_entry_point
+#: Instructions of a helper that LLVM never puts into its callers.
+_LARGE = 300
+
+
+def take_apart(result: CompileResult) -> Any:
+    """What has been compiled of an entry point, and the machine code it needs, for the disk."""
+    own = result.fndesc.llvm_func_name
+    return {k: v for k, v in result.library.objects.items() if k != own}, result._reduce()
+
+
+def put_together(context: Any, parts: Any) -> CompileResult:
+    """The entry point that :func:`take_apart` got, with the machine code it needs."""
+    objects, (code, *rest) = parts
+    codegen = context.codegen()
+    for name, (library, environments) in objects.items():
+        if not codegen._engine.is_symbol_defined(name):
+            codegen._engine._defined_symbols.add(name)
+            codegen.unserialize_library(library)
+            for environment in environments:
+                codegen.set_env(environment.env_name, environment)
+    result = CompileResult._rebuild(context, code, *rest)
+    result.library.objects = {**objects, result.fndesc.llvm_func_name: (code, rest[-1])}
+    return result
 
 
 class _Lower(Lower):
@@ -153,13 +204,7 @@ class _Lowering(NativeLowering):
         state.library.enable_object_caching()
         if not is_entry_point:
             state.targetctx.get_executable = _name_for_callers  # of this function: it is a copy
-        super().run_pass(state)
-        if is_entry_point:
-            for variable in state.library._final_module.global_variables:
-                environment = lookup_environment(variable.name)
-                if environment is not None:
-                    codegen.set_env(variable.name, environment)
-        return True
+        return bool(super().run_pass(state))
 
 
 def _name_for_callers(library: Any, fndesc: Any, env: Any) -> Any:
@@ -271,6 +316,31 @@ def _read_field(context: Any, builder: Any, kind: Reference, value: Any, name: s
     return impl_ret_borrowed(context, builder, kind.types[index], fields[value, index])
 
 
+class _Typing(Context):
+    """What numba knows about types, with a memory for operators on numbers and arrays.
+
+    numba would try up to thirty rules anew for each ``+`` and each ``[]``.
+    """
+
+    __slots__ = ("own",)
+    known: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, context: Context) -> None:
+        self.__dict__ = context.__dict__  # type: ignore[misc]
+        self.own = context
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        name = getattr(func, "typing_key", func)
+        plain = types.Number, types.Boolean, types.Array
+        if getattr(name, "__module__", "") != "_operator" or not all(
+            isinstance(kind, plain) for kind in args
+        ):
+            return self.own.resolve_function_type(func, args, kws)
+        if (func, args) not in self.known:
+            self.known[func, args] = self.own.resolve_function_type(func, args, kws)
+        return self.known[func, args]
+
+
 class _Flags(Flags):
     """Flags of a function; those that its callees see are one object wherever they are equal.
 
@@ -281,7 +351,11 @@ class _Flags(Flags):
 
     shared: ClassVar["dict[str, _Flags]"] = {}
     apart_from_fastmath = ""
+    process: ClassVar[str] = uuid.uuid4().hex[:8]  # functions that other processes compiled differ
     __hash__ = object.__hash__
+
+    def get_mangle_string(self) -> str:
+        return super().get_mangle_string() + self.process
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -310,9 +384,9 @@ class _Passes(PassManager):
 
 
 class Compiler(CompilerBase):
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, context: Any, *arguments: Any) -> None:
         *before, flags, local_types = arguments
-        super().__init__(*before, _Flags(flags), local_types)
+        super().__init__(_Typing(context), *before, _Flags(flags), local_types)
 
     def compile_extra(self, function: Any) -> Any:
         if not gc.isenabled():

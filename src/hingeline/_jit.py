@@ -45,7 +45,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import sigutils
 from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.serialize import dumps
 from numba.core.typing.templates import (
@@ -338,7 +337,7 @@ class _KernelCache(NullCache):
                 payload = pickle.loads(file.read_bytes())
                 if time.time() - file.stat().st_mtime > 86400:
                     os.utime(file)  # it is in use
-                return CompileResult._rebuild(target_context, *payload)
+                return _compiler.put_together(target_context, payload)
         for listener in _LISTENERS:
             listener(file)
         return None
@@ -351,7 +350,7 @@ class _KernelCache(NullCache):
         # A full disk, or another process reads the file on Windows.
         with contextlib.suppress(OSError):
             try:
-                own.write_bytes(dumps(cres._reduce()))
+                own.write_bytes(dumps(_compiler.take_apart(cres)))
                 own.replace(file)
             finally:
                 own.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from datasets import BenchmarkError
 from hingeline.data import read_multilabel, write_conllu
 
 wants_data = [
+    pytest.mark.slow,
     pytest.mark.data,
     pytest.mark.skipif(not os.environ.get("HINGELINE_DATA"), reason="HINGELINE_DATA is not set"),
 ]

@@ -130,6 +130,7 @@ def test_an_interrupted_fit_ends_the_command(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c(tmp_path):

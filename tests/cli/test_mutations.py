@@ -46,7 +46,7 @@ PIECES = (
     *(b"O", b"B-PER", b'"'),
 )
 #: Seconds for each format.
-BUDGET = 2.0
+BUDGET = 1.0
 #: Seconds of computing after which a command hangs.
 HANGS = 60.0
 

@@ -25,6 +25,9 @@ from cli.commands import (
     write,
 )
 
+# isort: split
+from marks import slow
+
 TRAIN, TEST = sentences(30, 0), sentences(10, 1)
 CONTENTS = {
     "conll": lambda data: conll(data, 0, 1, 2),
@@ -95,24 +98,24 @@ def test_named_pipes(name, tmp_path):
 
 @pytest.mark.subprocess
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
-def test_a_reader_that_has_enough(tmp_path):
+@pytest.mark.parametrize("options", [(), slow(("--nbest", 2))])
+def test_a_reader_that_has_enough(tmp_path, options):
     """``hingeline predict … | head -1`` is no error."""
     train = write(tmp_path / "train", CONTENTS["conll"](TRAIN))
     done("train", train, "-m", tmp_path / "m.hinge")
     test = write(tmp_path / "test", CONTENTS["conll"](sentences(4000, 2)))
-    for options in ([], ["--nbest", 2]):
-        process = spawn(
-            *("predict", tmp_path / "m.hinge", test, *options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == ""
-        assert process.wait(300) == 0
+    process = spawn(
+        *("predict", tmp_path / "m.hinge", test, *options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(300) == 0
 
 
 @pytest.mark.subprocess

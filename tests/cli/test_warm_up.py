@@ -102,6 +102,7 @@ for kind, X, y, numbers in FITS:
 """
 
 
+@pytest.mark.slow
 def test_a_tiny_fit_calls_what_a_real_one_does(tmp_path):
     tests = str(Path(__file__).parents[1])
     variables = {**environment(), "HINGELINE_CACHE_DIR": str(tmp_path)}

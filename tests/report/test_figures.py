@@ -235,7 +235,7 @@ def test_an_infinite_primal_is_not_drawn():
     assert len(dual.get_xdata()) == 2
 
 
-@pytest.mark.parametrize("low", [-1e308, slow(-1.0), slow(0.0), 1e-320, slow(1.0), 1e308])
+@pytest.mark.parametrize("low", [-1e308, slow(0.0), 1e-320, 1e308])
 @pytest.mark.parametrize("high", [slow(1e-310), slow(1.0), slow(1e250), 1e308])
 def test_curves_that_overflow_are_drawn_without_the_overflow(low, high):
     history = [

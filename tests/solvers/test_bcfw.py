@@ -19,6 +19,7 @@ from hingeline.solvers.bcfw import AWAY, BCFW, PAIRWISE, PLAIN, block_steps
 from hingeline.solvers.sdm import Accelerator
 
 # isort: split
+from marks import slow
 from reference import EnumeratedProblem, random_chains, random_multiclass, solve
 
 L, D = 3, 4
@@ -474,7 +475,7 @@ def test_formulations_it_does_not_know_are_refused() -> None:
             chain_model({}, slack=slack).fit(*chains())
 
 
-@pytest.mark.parametrize("steps", ["pairwise", "away"])
+@pytest.mark.parametrize("steps", ["pairwise", slow("away")])
 def test_large_costs_do_not_crawl(steps: str) -> None:
     """Steps of single examples alone keep a gap of 79 % after 800 passes."""
     rng = np.random.default_rng(0)

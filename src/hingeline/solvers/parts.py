@@ -264,7 +264,8 @@ def _fill_parts(
                 p = old.slot[c] + j
                 copy(gold, y)
                 if old.alpha[p] == 0.0 and _write_stretch(old, before, c, j, parts, k, y):
-                    insert(stretches, form, ws, k, y, old.stamp[p], FREE_SLOTS_ONLY, scratch)
+                    stamp = 0 + old.stamp[p]  # an int64, as above: one kind to compile
+                    insert(stretches, form, ws, k, y, stamp, FREE_SLOTS_ONLY, scratch)
         copy(parts.found[lo : lo + ws.length[k]], y)
         insert(stretches, form, ws, k, y, clock, FREE_SLOTS_ONLY, scratch)
 
