@@ -18,8 +18,7 @@ import scipy.sparse as sp
 
 from datasets import LETTER_FEATURES, NEWS20_FEATURES, data_file
 from hingeline.data.arff import read_arff
-from hingeline.data.conll import read_conll
-from hingeline.data.conllu import ConlluDocument, read_conllu
+from hingeline.data.conll import ConlluDocument, read_conll, read_conllu
 from hingeline.data.images import LetterWords, read_idx, read_letters
 from hingeline.data.samples import MultilabelData
 from hingeline.data.svmlight import read_multilabel, read_svmlight

@@ -39,6 +39,11 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {words}.")
 
 
+def is_list(value: Any) -> bool:
+    """Whether a value is a sequence and not a text or a mapping."""
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+
+
 def warn(text: str, kind: type[Warning] = UserWarning) -> None:
     """Warn, and name the line of the user's own code that called the library."""
     frame, level = sys._getframe(), 1

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from hingeline import constraints as cs
-from hingeline.baselines.relaxation import Relaxation, project
+from hingeline.baselines.posterior import Relaxation, project
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
 from hingeline.solvers.crf import ChainExpectations
@@ -64,7 +64,7 @@ def test_linear_costs_are_the_penalties_of_labellings(seed):
     nodes, starts = indicators(labels, relaxation.offsets)
     prices = relaxation.prices(np.zeros(0))
     pairs = sum(relaxation.pair[labels[t - 1], labels[t]] for t in range(1, 7) if t not in (3,))
-    found = (nodes * prices.unary).sum() + (starts * prices.start).sum() + pairs
+    found = (nodes * prices[0]).sum() + (starts * prices[1]).sum() + pairs
     assert relaxation.n == 0
     assert found == pytest.approx(penalties.total(labels))
 
@@ -77,8 +77,8 @@ def test_prices_are_multipliers_times_features(seed):
     nodes, starts = indicators(rng.integers(3, size=7), relaxation.offsets)
     prices = relaxation.prices(multipliers)
     none = relaxation.prices(np.zeros(relaxation.n))
-    paid = (nodes * (prices.unary - none.unary)).sum()
-    paid += (starts * (prices.start - none.start)).sum()
+    paid = (nodes * (prices[0] - none[0])).sum()
+    paid += (starts * (prices[1] - none[1])).sum()
     assert paid == pytest.approx(multipliers @ relaxation.expected(nodes, starts))
 
 
@@ -148,7 +148,7 @@ def test_projection_is_that_of_an_independent_solver(constraints, temperature):
             nodes, starts = np.zeros((7, STRIDE)), np.zeros((7, STRIDE))
             own = indicators(y, ())
             nodes[lo:hi], starts[lo:hi] = own
-            cost = (nodes * zero.unary).sum() + (starts * zero.start).sum()
+            cost = (nodes * zero[0]).sum() + (starts * zero[1]).sum()
             cost += sum(relaxation.pair[y[t - 1], y[t]] for t in range(1, len(y)))
             costs.append(cost - score_of(problem, w, i, y))
             features.append(relaxation.expected(nodes, starts))

@@ -57,6 +57,12 @@ def test_it_goes_where_the_loss_falls() -> None:
     assert large.C_ < 1.0
 
 
+def test_a_larger_C_is_not_tried_where_no_slack_is_left() -> None:
+    X, y = rows(noise=0.05)
+    model = MulticlassSSVM("auto", random_state=0).fit(10.0 * X, y)
+    assert max(trial.C for trial in model.C_path_) == 1.0
+
+
 def test_same_bits_for_any_number_of_threads() -> None:
     X, Y = chains()
     one, two = (ChainSSVM("auto", random_state=0, n_jobs=n).fit(X, Y) for n in (1, 2))

@@ -26,3 +26,9 @@ def test_weights() -> None:
     scores = multilabel_scores(TRUE, FOUND, sample_weight=[1, 0, 0, 1])
     assert scores.subset_accuracy == 0.0
     assert scores.hamming_loss == pytest.approx(3 / 6)
+
+
+def test_a_single_label() -> None:
+    """Sets of one label or none: an empty one that is rightly predicted is right."""
+    scores = multilabel_scores(TRUE[:, :1], FOUND[:, :1])
+    assert scores == pytest.approx((1 / 4, 3 / 4, 3 / 4, 4 / 5, 4 / 5))

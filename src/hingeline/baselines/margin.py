@@ -24,7 +24,6 @@ which is a convex problem, solves it, and repeats.
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,46 @@ from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled
 
 
 @dataclass(eq=False, repr=False)
-class CODL(Baseline):
+class _MarginBaseline(Baseline):
+    """Labels by constrained inference and learning from them, in turn, until they settle."""
+
+    _: KW_ONLY
+    max_rounds: int = 10
+    beam: int = 10
+    _no_predicates = "a beam does not know"
+
+    def _check(self, model: Any, dev: Any) -> None:
+        check_margin_base(model)
+        positive("beam", self.beam, integer=True)
+        positive("max_rounds", self.max_rounds, integer=True)
+
+    def _make_learner(self, data: PartlyLabelled, unlabelled: Any) -> Callable[..., Result]:
+        """What learns from the supervised solution and labels of the unlabelled tokens."""
+        raise NotImplementedError
+
+    def _run(
+        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
+    ) -> None:
+        unlabelled = data.make_problem(data.first, data.n)
+
+        def decode(w: Array) -> Array:
+            width = int(self.beam)
+            return ConstrainedLabels(unlabelled, 0, w, 1.0, penalties, workers, width).find()
+
+        learn = self._make_learner(data, unlabelled)
+        supervised = WarmSolver(data.model, data.make_problem(0, data.first)).solve(data.weights)
+        labels = decode(supervised.weights)
+        rounds.add(supervised, labels)
+        for _ in range(int(self.max_rounds)):
+            result = learn(supervised, labels)
+            paid = penalties.total(labels)
+            labels = decode(result.weights)
+            if rounds.add(result, labels, penalty=paid, objective=result.primal).changed == 0.0:
+                break
+
+
+@dataclass(eq=False, repr=False)
+class CODL(_MarginBaseline):
     """Constraint-driven learning (Chang, Ratinov, Roth 2007), a baseline.
 
     Parameters
@@ -60,34 +98,28 @@ class CODL(Baseline):
 
     _: KW_ONLY
     gamma: float = 0.9
-    max_rounds: int = 10
-    beam: int = 10
-    _no_predicates = "a beam does not know"
 
     def _check(self, model: Any, dev: Any) -> None:
-        _check_shared(self, model)
+        super()._check(model, dev)
         positive("gamma", self.gamma)
         require(self.gamma <= 1, f"gamma must be at most 1, got {self.gamma!r}.")
 
-    def _run(
-        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
-    ) -> None:
-        unlabelled = data.make_problem(data.first, data.n)
+    def _make_learner(self, data: PartlyLabelled, unlabelled: Any) -> Callable[..., Result]:
         solver, ones = WarmSolver(data.model, unlabelled), np.ones(data.n - data.first)
         gamma, nan = float(self.gamma), math.nan
 
-        def mix(labels: Array) -> Result:
+        def mix(supervised: Result, labels: Array) -> Result:
             learned = solver.solve(ones, labels)
-            weights = gamma * rounds.results[0].weights + (1.0 - gamma) * learned.weights
+            weights = gamma * supervised.weights + (1.0 - gamma) * learned.weights
             return replace(  # a mixture has no certificate
                 learned, weights=weights, primal=nan, dual=nan, gap=nan, relative_gap=nan
             )
 
-        _alternate(self, data, unlabelled, penalties, mix, rounds, workers)
+        return mix
 
 
 @dataclass(eq=False, repr=False)
-class TransductiveSSVM(Baseline):
+class TransductiveSSVM(_MarginBaseline):
     """Transductive structured SVM with prior knowledge (Yu 2012), a baseline.
 
     Labels by constrained inference and the convex problem of all sequences, in turn. To use test
@@ -102,51 +134,13 @@ class TransductiveSSVM(Baseline):
 
     _: KW_ONLY
     C_u: float = 1.0
-    max_rounds: int = 10
-    beam: int = 10
-    _no_predicates = "a beam does not know"
 
     def _check(self, model: Any, dev: Any) -> None:
-        _check_shared(self, model)
+        super()._check(model, dev)
         positive("C_u", self.C_u)
 
-    def _run(
-        self, data: PartlyLabelled, penalties: Penalties, rounds: Rounds, workers: Workers
-    ) -> None:
+    def _make_learner(self, data: PartlyLabelled, unlabelled: Any) -> Callable[..., Result]:
         u = data.n - data.first
         caps = np.concatenate([data.weights, np.full(u, self.C_u / (u * data.model.C))])
-        learn = partial(WarmSolver(data.model, data.make_problem(0, data.n)).solve, caps)
-        unlabelled = data.make_problem(data.first, data.n)
-        _alternate(self, data, unlabelled, penalties, learn, rounds, workers)
-
-
-def _check_shared(baseline: CODL | TransductiveSSVM, model: Any) -> None:
-    check_margin_base(model)
-    positive("beam", baseline.beam, integer=True)
-    positive("max_rounds", baseline.max_rounds, integer=True)
-
-
-def _alternate(
-    baseline: CODL | TransductiveSSVM,
-    data: PartlyLabelled,
-    unlabelled: Any,
-    penalties: Penalties,
-    learn: Callable[[Array], Result],
-    rounds: Rounds,
-    workers: Workers,
-) -> None:
-    """Label the unlabelled sequences and learn from these labels, in turn, until they settle."""
-
-    def decode(w: Array) -> Array:
-        width = int(baseline.beam)
-        return ConstrainedLabels(unlabelled, 0, w, 1.0, penalties, workers, width).find()
-
-    supervised = WarmSolver(data.model, data.make_problem(0, data.first)).solve(data.weights)
-    labels = decode(supervised.weights)
-    rounds.add(supervised, labels)
-    for _ in range(int(baseline.max_rounds)):
-        result = learn(labels)
-        paid = penalties.total(labels)
-        labels = decode(result.weights)
-        if rounds.add(result, labels, penalty=paid, objective=result.primal).changed == 0.0:
-            break
+        solver = WarmSolver(data.model, data.make_problem(0, data.n))
+        return lambda supervised, labels: solver.solve(caps, labels)

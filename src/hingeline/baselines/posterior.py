@@ -5,9 +5,7 @@ The labels of the unlabelled sequences are relaxed to a distribution a, and ::
     min_{w, a} ½‖w‖² − C Σ_i log p_w(y_i | x_i)
                + c_u (E_a[−Σ_j log p_w(y | x_j)] + penalty(E_a[φ]) − T·H(a))
 
-is minimised over w and a in turn; neither step raises the objective. For fixed w the distribution
-is log-linear with features of the constraints. Constraints act through expectations of labels and
-segment starts; :mod:`.relaxation` says what becomes of those that do not decompose.
+is minimised over w and a in turn; neither step raises the objective.
 
 *Posterior regularisation*: K. Ganchev, J. Graça, J. Gillenwater, B. Taskar, *Posterior
 Regularization for Structured Latent Variable Models*, JMLR 11 (2010). T = 1, where a is the
@@ -16,6 +14,32 @@ projection of the model's posterior on the constraints, ``argmin_q KL(q ‖ p_w)
 *DASO*: P. S. Dhillon, S. S. Keerthi, K. Bellare, O. Chapelle, S. Sellamanickam, *Deterministic
 Annealing for Semi-supervised Structured Output Learning*, AISTATS 2012. The temperature T falls:
 flat distributions first, single labellings in the end.
+
+With weights w, temperature T and penalties g on expectations the distribution a over labellings
+minimises::
+
+    Σ_j E_a[cost − w·f(x_j, y)] + Σ_c g_c(E_a[φ_c]) − T·H(a)
+
+Its dual has one multiplier between 0 and a cap for each bound, the distribution is the log-linear
+``a(y) ∝ exp((w·f − cost − Σ_c λ_c·φ_c(y))/T)``, and the gradient of the dual is the expected
+violation: forward and backward passes, and L-BFGS with bounds on λ.
+
+Only expectations of functions that decompose over a chain can be computed. From the compiled
+constraints these are taken:
+
+* costs of labels at tokens, of changes at tokens and of pairs of neighbours, as they are: their
+  expectation is linear in the distribution;
+* numbers of tokens of a group of labels in a sequence: the penalty is applied to the expected
+  number;
+* numbers of segments of one label in a sequence (``AtMostOneSegment``, ``Occurs`` with segments):
+  to the expected number of its starts. "Each label at most once" (``NoRepeats``) becomes at most
+  one expected start of each label, a surrogate as in Dhillon et al. (2012);
+* corpus constraints: shares and averages of expected numbers. The share of changes is a ratio; it
+  is bounded in the form ``E[bad changes] ≤ p·E[changes]``.
+
+Beyond its bounds a number of one sequence costs per unit what the first unit costs there. Minimum
+lengths, orders, and segments of groups of several labels do not decompose into expectations of
+labels and starts; they are left out and named in ``left_out``.
 """
 
 from collections.abc import Sequence
@@ -24,19 +48,235 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import Bounds, minimize
 
 from hingeline._checks import Array, positive, require
 from hingeline.baselines.base import Baseline
-from hingeline.baselines.relaxation import Relaxation, SoftLabels, project
 from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledConstraints
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
 from hingeline.estimators.crf import ChainCRF
 from hingeline.semisupervised.annealing import Rounds
 from hingeline.semisupervised.starting import PartlyLabelled
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
+from hingeline.structures.chain import layout_of
 
 TEMPERATURES = (1.0, 0.5, 0.2, 0.1)  # From the posterior of the model to almost a single labelling.
+#: Costs above this are as good as infinite, and smaller numbers keep their digits beside it.
+LARGEST_COST = 1e4
+
+
+class Relaxation:
+    """Constraints over the unlabelled sequences as bounds on ``n`` expectations.
+
+    Expectations are rows of two matrices over (tokens · stride) entries, of labels at tokens and of
+    starts of segments, with signs such that ``bound`` (n,) is an upper one. Excess costs ``cap``
+    (n,) per unit, or ``curve`` (n,) times its square; ``pair`` (labels, stride) holds the costs of
+    pairs of neighbours, and ``left_out`` names what has no form here. The stride is the length of a
+    row of labels, padding included.
+    """
+
+    def __init__(self, compiled: CompiledConstraints, stride: int) -> None:
+        self.compiled, self.stride = compiled, stride
+        self.offsets = compiled.offsets
+        self.n_tokens, self.n_labels = compiled.unary.shape
+        self.pair = self._widen(compiled.pair)
+        self._labels = self._widen(compiled.unary)
+        change = np.minimum(compiled.change, LARGEST_COST)
+        self._inside = np.ones(self.n_tokens)
+        self._inside[self.offsets[:-1]] = 0.0  # a sequence's first label is no change
+        self._starts = np.repeat((change * self._inside)[:, None], stride, axis=1)
+        self.left_out: list[str] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self._add_sequences()
+        for c in range(len(compiled.corpus_kind)):
+            self._add_corpus(c)
+        none = sp.csr_array((0, self.n_tokens * stride))
+        self._nodes_of, self._starts_of = (
+            sp.vstack([none, *(row[k] for row in self._rows)]).tocsr() for k in (0, 1)
+        )
+        self.bound, self.cap, self.curve = (
+            np.concatenate([np.zeros(0), *(row[k] for row in self._rows)]) for k in (2, 3, 4)
+        )
+        self.n = len(self.bound)
+
+    def prices(self, multipliers: Array) -> tuple[Array, Array]:
+        """Costs (N, stride) of labels at a token, and of a segment that starts there."""
+        labels = self._labels + (multipliers @ self._nodes_of).reshape(self._labels.shape)
+        return labels, self._starts + (multipliers @ self._starts_of).reshape(labels.shape)
+
+    def expected(self, nodes: Array, starts: Array) -> Array:
+        """The expectations that ``bound`` bounds."""
+        return np.asarray(self._nodes_of @ nodes.ravel() + self._starts_of @ starts.ravel())
+
+    def conjugate(self, multipliers: Array) -> tuple[float, Array]:
+        """What the penalties contribute to the (negated) dual, and its gradient."""
+        bend = 0.5 / self.curve
+        value = float(np.sum(multipliers * (self.bound + 0.5 * bend * multipliers)))
+        return value, self.bound + bend * multipliers
+
+    def penalty(self, expected: Array) -> float:
+        """The penalties of expectations, without the costs that are linear throughout."""
+        excess = np.maximum(expected - self.bound, 0.0)
+        squared = np.isfinite(self.curve)
+        linear = float(self.cap[~squared] @ excess[~squared])
+        return linear + float(self.curve[squared] @ excess[squared] ** 2)
+
+    def _widen(self, table: Array) -> Array:
+        out = np.zeros((len(table), self.stride))
+        out[:, : table.shape[1]] = np.minimum(table, LARGEST_COST)
+        return out
+
+    def _mask(self, g: int) -> Array:
+        mask = np.zeros(self.stride)
+        mask[: self.n_labels] = self.compiled.member[g]
+        return mask
+
+    def _add_row(
+        self, sign: float, of_starts: bool, matrix: Any, bound: Any, cap: float, curve: float
+    ) -> None:
+        bounds = sign * np.atleast_1d(np.asarray(bound, dtype=np.float64))
+        caps, curves = np.full(len(bounds), cap), np.full(len(bounds), curve)
+        rows = sp.csr_array(sign * matrix)
+        both = [rows, sp.csr_array(rows.shape)]
+        self._rows.append((both[of_starts], both[not of_starts], bounds, caps, curves))
+
+    def _add_sequences(self) -> None:
+        compiled = self.compiled
+        single = compiled.member.sum(axis=1) == 1
+        starts = compiled.segment_cost.copy()
+        for member, costs in zip(compiled.repeat_member, compiled.repeat_cost, strict=True):
+            starts[member] += costs[1:2].sum() * np.maximum(np.arange(starts.shape[1]) - 1, 0)
+        if starts[~single].any():
+            self.left_out.append("segments of a group of several labels")
+        starts[~single] = 0.0
+        if compiled.length_cost.any():
+            self.left_out.append("minimum lengths")
+        if len(compiled.order):
+            self.left_out.append("orders of two labels")
+        self._add_counts(compiled.token_cost, False)
+        self._add_counts(starts, True)
+
+    def _add_counts(self, table: Array, of_starts: bool) -> None:
+        """Bounds on numbers in every sequence, read off the costs of each number."""
+        n = len(self.offsets) - 1
+        tokens = np.arange(self.n_tokens)
+        sums = sp.csr_array((np.ones(self.n_tokens), tokens, self.offsets))
+        for g, costs in enumerate(table):
+            free = np.flatnonzero(costs == 0.0)
+            if not costs.any() or not len(free):
+                continue
+            low, high = int(free[0]), int(free[-1])
+            matrix = sp.kron(sums, self._mask(g)[None, :])
+            if low > 0:
+                cap = min(costs[low - 1], LARGEST_COST)
+                self._add_row(-1.0, of_starts, matrix, np.full(n, low), cap, np.inf)
+            if high + 1 < len(costs):
+                cap = min(costs[high + 1], LARGEST_COST)
+                self._add_row(1.0, of_starts, matrix, np.full(n, high), cap, np.inf)
+
+    def _add_corpus(self, c: int) -> None:
+        compiled = self.compiled
+        kind, target = int(compiled.corpus_kind[c]), int(compiled.corpus_target[c])
+        if kind == SEGMENTS and compiled.member[target].sum() != 1:
+            self.left_out.append("average segments of a group of several labels")
+            return
+        everything = (np.arange(self.stride) < self.n_labels).astype(np.float64)
+        labels = self._mask(target) if kind in (SHARE, SEGMENTS) else everything
+        tokens = np.ones(self.n_tokens)
+        size = float(self.n_tokens if kind == SHARE else len(self.offsets) - 1)
+        if kind == CHANGES:
+            # E[bad] − p·E[changes] against 0, in units of a typical number of changes: one in
+            # about seven tokens.
+            size = float(max(self._inside.sum() * 0.15, 1.0))
+        # A penalty on number/size is one on number/√size: multipliers of all terms are alike.
+        root = np.sqrt(size)
+        scale, weight, squared = (float(number) for number in compiled.corpus_price[c])
+        cap = np.inf if squared else weight * scale / root
+        curve = weight * (scale / root) ** 2 if squared else np.inf
+        low, high = (float(bound) for bound in compiled.corpus_bounds[c])
+        for sign, bound in ((1.0, high), (-1.0, low)):
+            if not np.isfinite(bound) or (sign < 0 and bound <= 0.0):
+                continue
+            total = bound * size
+            if kind == CHANGES:
+                tokens, total = (compiled.bad_change[target] - bound) * self._inside, 0.0
+            matrix = np.outer(tokens, labels / root).reshape(1, -1)
+            self._add_row(sign, kind != SHARE, matrix, total / root, cap, curve)
+
+
+@dataclass
+class SoftLabels:
+    """A distribution over the labellings of the unlabelled sequences."""
+
+    weights: Array  # this and the next two with the temperature, as ChainExpectations takes them
+    unary: Array
+    enter: Array
+    multipliers: Array
+    value: float  # the dual objective, a bound from below on what is minimised
+    nodes: Array  # (tokens, stride) probabilities of labels
+    penalty: float  # expected costs and penalties
+
+
+def project(
+    expectations: ChainExpectations,
+    relaxation: Relaxation,
+    w: Array,
+    temperature: float = 1.0,
+    *,
+    start: Array | None = None,
+    max_passes: int = 60,
+    tol: float = 1e-3,
+) -> SoftLabels:
+    """The distribution of smallest cost, penalty and negative entropy for weights w.
+
+    ``start`` are multipliers; ``tol`` is the largest violation of their optimality conditions.
+    """
+    problem = expectations.problem
+    T = float(temperature)
+    scaled = w / T
+    transitions = layout_of(problem)["transition"]
+    transitions.padded(scaled)[:] -= relaxation.pair / T
+    scaled.reshape(-1, problem.stride)[:, problem.n_labels :] = 0.0
+    first = problem.offsets[:-1]
+
+    def scores(multipliers: Array) -> tuple[Array, Array]:
+        unary, start_cost = relaxation.prices(multipliers)
+        unary[first] += start_cost[first]  # a first label always starts a segment
+        return unary / -T, start_cost / -T
+
+    def dual(multipliers: Array) -> tuple[float, Array]:
+        """Negated, so that it is to be minimised."""
+        unary, enter = scores(multipliers)
+        log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
+        expected = relaxation.expected(nodes, nodes - stays)
+        value, slope = relaxation.conjugate(multipliers)
+        return value + T * float(log_z.sum()), slope - expected
+
+    multipliers = np.zeros(relaxation.n) if start is None else np.array(start)
+    if relaxation.n:
+        found = minimize(
+            dual,
+            multipliers,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(0.0, relaxation.cap),
+            options={"maxfun": max_passes, "maxiter": max_passes, "gtol": tol, "ftol": 1e-12},
+        )
+        multipliers = found.x
+    unary, enter = scores(multipliers)
+    log_z, nodes, stays = expectations.marginals(scaled, unary, enter)
+    starts = nodes - stays
+    costs, start_costs = relaxation.prices(np.zeros(relaxation.n))
+    linear = float((nodes * costs).sum() + (starts * start_costs).sum())
+    if relaxation.pair.any():
+        moved = expectations.features(scaled, np.ones(expectations.n), unary, enter)[1]
+        linear += float((transitions.padded(moved) * relaxation.pair).sum())
+    value = -(relaxation.conjugate(multipliers)[0] + T * float(log_z.sum()))
+    penalty = linear + relaxation.penalty(relaxation.expected(nodes, starts))
+    return SoftLabels(scaled, unary, enter, multipliers, value, nodes, penalty)
 
 
 @dataclass(eq=False, repr=False)

@@ -50,7 +50,7 @@ def predict_under(estimator: Any, samples: files.Samples, constraints: list[Any]
     """
     from hingeline import SemiSupervisedSSVM
     from hingeline.constraints.base import HARD
-    from hingeline.constraints.learning import change_rule
+    from hingeline.constraints.penalties import change_rule
 
     record = estimator.metadata_.get("semisupervised")
     learned = record.get("weights") if isinstance(record, dict) else None

@@ -30,11 +30,10 @@ def demo(
 ) -> None:
     """Learn to read handwritten dates, digit by digit and as a sequence."""
     import numpy as np
-    from rich.console import Console
-    from rich.table import Table
 
     from hingeline import ChainSSVM, MulticlassSSVM
     from hingeline.cli.progress import FitProgress, outcome_of, percent
+    from hingeline.core.results import align
     from hingeline.data.builtin import load_digit_dates
     from hingeline.report.figures import check_picture_path, plot_curve
 
@@ -68,10 +67,7 @@ def demo(
             plot_curve(chain.history_, output, title="ChainSSVM on handwritten dates")
     except ImportError as error:
         said = f"No plot was written: {error}"
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for heading in ("digits\nright", "all eight\nright", "training", "passes", "certified\ngap"):
-        table.add_column(heading, justify="right", vertical="bottom")
+    table = [["", "digits right", "all eight right", "training", "passes", "certified gap"]]
     alone = flat.predict(np.vstack(data.X_test)).reshape(n_test, -1)
     for name, model, labels, spent in (
         ("digit by digit (MulticlassSSVM)", flat, alone, seconds[0]),
@@ -81,6 +77,5 @@ def demo(
         shares = (f"{100 * part.mean():.1f} %" for part in (right, right.all(axis=1)))
         gap = percent(outcome_of(model)["relative_gap"])
         gap += "" if model.converged_ else " (not converged)"
-        table.add_row(name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap)
-    Console().print(table)
-    typer.echo(said)
+        table.append([name, *shares, f"{spent:.1f} s", str(model.n_iter_), gap])
+    typer.echo(f"{align(table)}\n{said}")

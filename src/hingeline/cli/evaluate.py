@@ -106,10 +106,10 @@ def _shares(estimator: Any, otherwise: Any) -> Any:
 
 
 def _print_sets(samples: files.Samples, predicted: Any, every: bool, as_json: bool) -> None:
-    from hingeline.evaluation.metrics import align, precision_recall_f1
+    from hingeline.evaluation.metrics import align, multilabel_scores, precision_recall_f1
 
     y = samples.y
-    scores = files.score_sets(y, predicted)._asdict()
+    scores = multilabel_scores(y, predicted)._asdict()
     right, true, found = (part.sum(axis=0) for part in (y & predicted, y, predicted))
     columns = (*precision_recall_f1(right, found, true), true, found)
     header = ("precision", "recall", "f1", "support", "predicted")

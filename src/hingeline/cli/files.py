@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from hingeline._checks import Array, require
 from hingeline.cli.app import blame, split_names
-from hingeline.data.conll import WORD_NAMES, header_of, plain_name
+from hingeline.data.conll import WORD_NAMES, header_of, plain_name, read_conllu
 from hingeline.data.formats import FORMATS, Format, detect_format, find_format, read_any
 from hingeline.data.text import ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable, default_names
@@ -150,17 +150,6 @@ def predict_sets(model: Any, X: Any) -> Array:
     return np.asarray(model.predict(X)).reshape(X.shape[0], -1)
 
 
-def score_sets(y: Array, predicted: Array) -> Any:
-    """The usual measures, also of a single label, for which scikit-learn means others."""
-    from hingeline.evaluation.metrics import MultilabelScores, multilabel_scores
-
-    if y.shape[1] > 1:
-        return multilabel_scores(y, predicted)
-    right = float((y == predicted).mean())
-    f1 = float(2 * (y & predicted).sum() / max(1, y.sum() + predicted.sum()))
-    return MultilabelScores(1.0 - right, right, right, f1, f1)
-
-
 def layout_of(model: Any, path: Path) -> Layout:
     """The layout of the files that a model was trained on."""
     if type(model).__name__ == "GraphSSVM":
@@ -290,12 +279,6 @@ def require_labels(samples: Samples, file: str, purpose: str = "compare with") -
     return samples
 
 
-def open_file(path: str, format: str) -> File:
-    """Open a file, and find its format where it is not given."""
-    source = open_once(path)
-    return File(path, source, find_format(detect_format(source) if format == "auto" else format))
-
-
 def open_once(path: str) -> Any:
     """What readers take for a path: a pipe is opened here, as it cannot be opened twice."""
     return path if path != "-" and isfile(path) else open_text(path)
@@ -303,12 +286,13 @@ def open_once(path: str) -> Any:
 
 def open_training(path: str, format: str, options: Iterable[str]) -> File:
     """Open a file to train on, and refuse options that its format has no use for."""
-    file = open_file(path, format)
-    if file.format.name not in (*SEQUENCES, *ROWS, *SETS):
-        what = f"{path} holds {file.format.kind} ({file.format.name})"
+    source = open_once(path)
+    found = find_format(detect_format(source) if format == "auto" else format)
+    if found.name not in (*SEQUENCES, *ROWS, *SETS):
+        what = f"{path} holds {found.kind} ({found.name})"
         raise ValueError(f"{what}, not sequences or rows: convert it first (hingeline convert).")
-    check_options(options, file.format.name)
-    return file
+    check_options(options, found.name)
+    return File(path, source, found)
 
 
 def read_training(
@@ -455,8 +439,6 @@ def _read(file: File, empty: bool, **options: Any) -> Any:
     """The data of a file, all of a CoNLL-U document; one without any may be ``empty``."""
     path, source, found = file
     if found.name == "conllu":
-        from hingeline.data.conllu import read_conllu
-
         data: Any = read_conllu(source)
         inputs = data.table
     else:

@@ -18,7 +18,7 @@ from hingeline.cli import files
 from hingeline.cli.app import blame, check_target, split_numbers
 from hingeline.cli.progress import FitProgress, outcome_of
 from hingeline.data.text import open_text
-from hingeline.evaluation.metrics import evaluate
+from hingeline.evaluation.metrics import evaluate, multilabel_scores
 from hingeline.features.dicts import DictEncoder
 from hingeline.features.templates import TokenTemplates
 from hingeline.modelfile.files import ModelFileError, read_header
@@ -159,7 +159,7 @@ def _predict(kind: str, estimator: Any, X: Any) -> Any:
 
 def _score_labels(kind: str, y: Any, found: Any) -> float:
     if kind == "multilabel":
-        return float(files.score_sets(np.asarray(y), np.asarray(found)).example_f1)
+        return float(multilabel_scores(y, np.asarray(found)).example_f1)
     if kind == "flat":
         return float(np.mean(np.asarray(y) == np.asarray(found)))
     scores = evaluate(y, found)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument
@@ -11,12 +11,7 @@ from typer import Argument
 from hingeline.cli import app, files
 from hingeline.cli.app import check_target
 
-
-class Origin(StrEnum):
-    """Tools whose models can be taken over."""
-
-    crfsuite = "crfsuite"
-    liblinear = "liblinear"
+Origin = StrEnum("Origin", ["crfsuite", "liblinear"])
 
 
 def import_model(
@@ -30,12 +25,11 @@ def import_model(
     from hingeline.modelfile.foreign import import_crfsuite, import_liblinear
 
     check_target("--model", model, str(file))
+    estimator: Any
     if origin is Origin.crfsuite:
         estimator, layout = import_crfsuite(file), files.Layout("crfsuite", "sequences")
     else:
-        estimator, layout = (
-            import_liblinear(file),
-            files.Layout("svmlight", "flat", zero_based=False),
-        )
+        layout = files.Layout("svmlight", "flat", zero_based=False)
+        estimator = import_liblinear(file)
     estimator.save(model, metadata={"layout": asdict(layout), "imported": file.name})
     typer.echo(f"{model}: {len(estimator.classes_)} labels, {estimator.n_features_in_:,} features")

@@ -138,7 +138,7 @@ def _write(out: IO[str], samples: files.Samples, labels: Any, leads: Any, measur
 
         out.write(add_lists(content, dict(zip(names, parts.values(), strict=True))).decode())
     else:
-        from hingeline.data.conllu import write_conllu
+        from hingeline.data.conll import write_conllu
 
         write_conllu(out, source.with_column(samples.layout.label, columns[0]))
 

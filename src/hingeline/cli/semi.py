@@ -68,6 +68,7 @@ def semi(
     from hingeline._checks import require
     from hingeline.cli.fits import make_encoder, parse_C
     from hingeline.cli.progress import Clock, FitProgress, finite, print_result, write_model
+    from hingeline.features.tables import TokenTable
     from hingeline.report.words import count_of
 
     check_sources("--unlabelled", data, dev, *unlabelled)
@@ -114,7 +115,8 @@ def semi(
         held_out = files.read_held_out(dev, layout, None)
         clock.stop("read")
         estimator.set_params(constraints=known, verbose=0 if progress.quiet else 1)
-        words = _stack([samples, *others])
+        sentences = [sentence for part in (samples, *others) for sentence in part.X]
+        words = TokenTable.from_sentences(sentences, samples.X.names)
         y = [*samples.y, *[None] * (len(words) - len(samples.y))]
         with blame(data), progress.show_warnings():
             warnings.filterwarnings("ignore", "constraints name labels")  # said before, by file
@@ -161,17 +163,3 @@ def semi(
         },
         as_json,
     )
-
-
-def _stack(parts: list[files.Samples]) -> Any:
-    import numpy as np
-
-    from hingeline.features.tables import TokenTable
-
-    tables = [part.X for part in parts]
-    columns = {
-        name: [value for table in tables for value in table.column(name).tolist()]
-        for name in tables[0].names
-    }
-    lengths = np.concatenate([table.lengths for table in tables])
-    return TokenTable.from_columns(columns, np.append(0, np.cumsum(lengths)))

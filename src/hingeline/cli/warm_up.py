@@ -13,23 +13,12 @@ import typer
 import hingeline
 from hingeline.cli import app
 
-
-class Kind(StrEnum):
-    """What to compile for."""
-
-    chain = "chain"
-    multiclass = "multiclass"
-    graph = "graph"
-    all = "all"
-
-
+Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "all"])
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
 #: an empty cache on a busy machine of two cores.
 _SECONDS = {"chain": 12, "multiclass": 5, "graph": 25}
 _ESTIMATORS = {"chain": "ChainSSVM", "multiclass": "MulticlassSSVM", "graph": "GraphSSVM"}
 _NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded features float32.
-
-
 #: Of a tiny fit: passes enough for the steps that come late in a run.
 _TINY = {"tol": 1e-300, "max_iter": 8, "random_state": 0}
 

@@ -3,11 +3,11 @@
 from hingeline.constraints.base import PUNCTUATION as PUNCTUATION
 from hingeline.constraints.decode import constrained_decode as constrained_decode
 from hingeline.constraints.files import load_constraints as load_constraints
-from hingeline.constraints.learning import learn_constraints as learn_constraints
 from hingeline.constraints.penalties import CheckReport as CheckReport
 from hingeline.constraints.penalties import Penalties as Penalties
 from hingeline.constraints.penalties import SwitchEvaluator as SwitchEvaluator
 from hingeline.constraints.penalties import check as check
+from hingeline.constraints.penalties import learn_constraints as learn_constraints
 from hingeline.constraints.rules import AtMostOneSegment as AtMostOneSegment
 from hingeline.constraints.rules import AverageSegments as AverageSegments
 from hingeline.constraints.rules import Before as Before

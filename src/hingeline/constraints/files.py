@@ -38,6 +38,8 @@ _KINDS: dict[str, Any] = {"label_shares": rules.Share.from_labels} | {
 }
 _COMMON = ("weight", "penalty", "hard")
 _SHIPPED = ("citations", "seminars")
+_HEADER = re.compile(r"\s*\[\[?\s*[\"']?([\w.-]+)[\"']?\s*\]\]?\s*(#.*)?$")
+_ENTRY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*[=.]")
 
 
 def load_constraints(
@@ -81,12 +83,21 @@ class _File:
         except UnicodeDecodeError as error:
             line = content[: error.start].count(b"\n") + 1
             raise self.error(line, "the file is not UTF-8; save it as UTF-8.") from None
-        self.lines = text.splitlines()
+        #: (kind, number of the table[, key]) -> the line where it stands.
+        self.places: dict[tuple[Any, ...], int] = {}
+        here: tuple[Any, ...] = ()
+        for n, line_text in enumerate(text.splitlines(), start=1):
+            if match := _HEADER.match(line_text):
+                earlier = sum(place[0] == match[1] and len(place) == 2 for place in self.places)
+                here = (match[1], earlier)
+                self.places[here] = n
+            elif match := _ENTRY.match(line_text):
+                self.places.setdefault((*here, match[1]) if here else (match[1], 0), n)
         try:
             self.tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-            line = int(found[1]) if found else max(len(self.lines), 1)
+            line = int(found[1]) if found else max(len(text.splitlines()), 1)
             reason = str(error).split(" (at ")[0]
             what = f"this is not TOML: {reason}; strings want quotes, lists square brackets."
             raise self.error(line, what) from None
@@ -202,22 +213,8 @@ class _File:
 
     def find_line(self, kind: str, number: int, key: str | None = None) -> int:
         """The line of a table's header, or of a key in it; as near as the text tells."""
-        name = rf"[\"']?{re.escape(kind)}[\"']?"
-        header = re.compile(rf"\s*\[\[?\s*{name}\s*\]?\]")
-        inline = re.compile(rf"\s*{name}\s*=")
-        starts = [n for n, text in enumerate(self.lines) if header.match(text)]
-        if not starts:
-            starts = [n for n, text in enumerate(self.lines) if inline.match(text)]
-            return starts[0] + 1 if starts else 1
-        start = starts[min(number, len(starts) - 1)]
-        if key is not None:
-            entry = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
-            for n in range(start + 1, len(self.lines)):
-                if re.match(r"\s*\[\[?\s*[\w\"'.-]+\s*\]\]?\s*(#.*)?$", self.lines[n]):
-                    break
-                if entry.match(self.lines[n]):
-                    return n + 1
-        return start + 1
+        places = ((kind, number, key), (kind, number), (kind, 0))
+        return next((self.places[place] for place in places if place in self.places), 1)
 
 
 def _list_keys(kind: str) -> dict[str, bool]:

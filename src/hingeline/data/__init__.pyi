@@ -7,11 +7,11 @@ from hingeline.data.arff import write_mulan_labels as write_mulan_labels
 from hingeline.data.builtin import Notes as Notes
 from hingeline.data.builtin import load_digit_dates as load_digit_dates
 from hingeline.data.builtin import load_notes as load_notes
+from hingeline.data.conll import ConlluDocument as ConlluDocument
 from hingeline.data.conll import read_conll as read_conll
+from hingeline.data.conll import read_conllu as read_conllu
 from hingeline.data.conll import write_conll as write_conll
-from hingeline.data.conllu import ConlluDocument as ConlluDocument
-from hingeline.data.conllu import read_conllu as read_conllu
-from hingeline.data.conllu import write_conllu as write_conllu
+from hingeline.data.conll import write_conllu as write_conllu
 from hingeline.data.crfsuite import read_crfsuite as read_crfsuite
 from hingeline.data.crfsuite import write_crfsuite as write_crfsuite
 from hingeline.data.formats import FORMATS as FORMATS

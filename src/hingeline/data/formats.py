@@ -51,8 +51,8 @@ def _late(place: str, spread: int | None = None) -> Callable[..., Any]:
 FORMATS: dict[str, Format] = {entry.name: entry for entry in (
     Format("conll", "tokens", _late("conll.read_conll"), _late("conll.write_conll"),
            "CoNLL columns, one token per line (2000, 2002, 2003)", ("names", "separator")),
-    Format("conllu", "tokens", lambda file: _late("conllu.read_conllu")(file).table,
-           _late("conllu.write_conllu_table"), "CoNLL-U, the format of Universal Dependencies"),
+    Format("conllu", "tokens", lambda file: _late("conll.read_conllu")(file).table,
+           _late("conll.write_conllu_table"), "CoNLL-U, the format of Universal Dependencies"),
     Format("csv", "tokens", _late("records.read_csv"), _late("records.write_csv"),
            "CSV or TSV with a header, one token per line"),
     Format("jsonl", "tokens", _late("records.read_jsonl"), _late("records.write_jsonl"),

@@ -8,11 +8,11 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, TextIO
+from typing import IO, Any, TextIO, cast
 
 from hingeline._files import replacing
 
@@ -53,7 +53,7 @@ class ParseError(ValueError):
 
 
 @dataclass(eq=False, repr=False)
-class TextSource:
+class TextSource(AbstractContextManager["TextSource"]):
     """A file that is read once, from front to back, and can be peeked into.
 
     Opened by :func:`open_text`. Gzip is recognised by its first bytes. Text is UTF-8, with or
@@ -73,14 +73,10 @@ class TextSource:
     first: int = 1  # number of the first line
     _ahead: bytes = b""
     _packed: bytes = b""
-    _unpacker: Any = None
-    _started: bool = False
+    _gzip: gzip.GzipFile | None = None
     _bytes_in: int = 0
     _bytes_out: int = 0
     _bytes_kept: int = 0
-
-    def __enter__(self) -> TextSource:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -97,7 +93,7 @@ class TextSource:
     def keep(self, size: int) -> None:
         """Count memory taken for objects, which short lines of a small gzip file could fill."""
         self._bytes_kept += size
-        if self._unpacker is None or self.max_expansion > MAX_EXPANSION:
+        if self._gzip is None or self.max_expansion > MAX_EXPANSION:
             return
         if self._bytes_kept > max(_FREE_MEMORY, _MAX_KEPT * self._bytes_in):
             what = f"the gzip data takes more than {_MAX_KEPT} times its size in memory"
@@ -206,17 +202,14 @@ class TextSource:
 
     def _next_piece(self) -> bytes:
         """The next decompressed bytes from the file; none at the end."""
-        if not self._started:
-            self._started = True
-            self._packed = self._fetch()
-            while len(self._packed) == 1 and (more := self._fetch()):
-                self._packed += more
+        if not self._bytes_in:
+            self._fill()
             if self._packed.startswith(_GZIP):
-                self._unpacker = gzip.GzipFile(fileobj=SimpleNamespace(read=self._read_packed))
-        if self._unpacker is None:
-            return self._read_packed(_FETCH)
+                self._gzip = gzip.GzipFile(fileobj=cast(Any, SimpleNamespace(read=self._fetch)))
+        if self._gzip is None:
+            return self._fetch()
         try:
-            piece: bytes = self._unpacker.read1(_BLOCK)
+            piece = self._gzip.read1(_BLOCK)
         except EOFError:
             raise self.error(f"the gzip data ends early; {_AGAIN}") from None
         except (zlib.error, gzip.BadGzipFile) as error:
@@ -227,20 +220,21 @@ class TextSource:
             raise self.error(f"{what}; {_RAISE}")
         return piece
 
-    def _read_packed(self, size: int) -> bytes:
-        piece = self._packed or self._fetch()
-        self._packed = piece[size:]
-        return piece[:size]
+    def _fetch(self, size: int = _FETCH) -> bytes:
+        self._fill()
+        piece, self._packed = self._packed[:size], self._packed[size:]
+        return piece
 
-    def _fetch(self) -> bytes:
-        piece = self.stream.read(_FETCH)
-        if isinstance(piece, str):
-            # A lone surrogate becomes bytes that are not UTF-8, and is reported with its line.
-            piece = piece.encode("utf-8", "surrogatepass")
-        if not isinstance(piece, (bytes, bytearray)):
-            raise TypeError(f"{self.name}: read() returned {type(piece).__name__}, not bytes.")
-        self._bytes_in += len(piece)
-        return bytes(piece)
+    def _fill(self) -> None:
+        """Have two bytes at hand, by which gzip is known, unless the file ends."""
+        while len(self._packed) < 2 and (piece := self.stream.read(_FETCH)):
+            if isinstance(piece, str):
+                # A lone surrogate becomes bytes that are not UTF-8, and is reported with its line.
+                piece = piece.encode("utf-8", "surrogatepass")
+            if not isinstance(piece, (bytes, bytearray)):
+                raise TypeError(f"{self.name}: read() returned {type(piece).__name__}, not bytes.")
+            self._bytes_in += len(piece)
+            self._packed += piece
 
 
 def open_text(

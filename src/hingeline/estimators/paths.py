@@ -154,9 +154,9 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
     """A C of small loss on a fifth of the examples, the multipliers there, and all trials.
 
     From the default downwards in half decades until two do not lower the loss by more than
-    chance may; where no step down paid, upwards until one does not. Each fit starts from the
-    best before, and none makes more passes than the first: a larger C takes long, and has shown by
-    then whether it helps.
+    chance may; where no step down paid, upwards until one does not, or until hardly any slack is
+    left to lower. Each fit starts from the best before, and none makes more passes than the first:
+    a larger C takes long, and has shown by then whether it helps.
     """
     model = copy.copy(estimator)
     quiet = estimator.verbose and 0  # one line that is written over tells of trials, too
@@ -168,7 +168,7 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
     with compiled.workers(estimator.n_jobs) as workers:
         judge = Margins(compiled, share, workers, 1.0)
 
-        def fit(C: float, start: Any) -> tuple[float, Any, Array]:
+        def fit(C: float, start: Any) -> tuple[float, Any, Array, float]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the trial says how far it came
                 result, dual, _ = model._solve_with(compiled, rest, start, C)
@@ -178,13 +178,16 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
                 model.max_iter = min(model.max_iter, max(result.n_iter, LEAST_PASSES))
             if estimator.verbose:
                 print(f"C={C:.4g}  held-out loss {found.risk:.4g}", file=sys.stderr)
-            return C, dual, found.losses
+            slack = 1.0 - 0.5 * float(result.weights @ result.weights) / result.primal
+            return C, dual, found.losses, slack
 
         best = fit(middle, None)
         for step, patience in ((10.0**-0.5, 2), (10.0**0.5, 1)):
-            C, tries = best[0], patience
+            C, tries, other = best[0], patience, best
             for _ in range(MOST_STEPS):
                 C *= step
+                if step > 1.0 and other[3] < TRIAL_TOL:
+                    break
                 other = fit(C, best[1])
                 gain = share * (best[2] - other[2])
                 error = math.sqrt(float(((gain - share * gain.sum())[held] ** 2).sum()))

@@ -2,7 +2,6 @@
 transitions between labels, and why one prediction was made and not another.
 """
 
-import gzip
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, numeric_matrix, positive, require
-from hingeline._files import replacing
 from hingeline.core.results import Rows, align
+from hingeline.data.text import atomic_text
 from hingeline.features.input import known_tokens, plain_labels
 
 #: Names of what is not a feature of the data.
@@ -93,18 +92,13 @@ def write_weights(path: str | os.PathLike[str], model: Any) -> int:
     The file is compressed if its path ends in ``.gz``. Returns the number of rows written.
     """
     count = 0
-    with replacing(path) as file:
-        packed = os.fspath(path).endswith(".gz")
-        # No time stamp or name, so that the same weights are the same file.
-        out: Any = gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else file
-        out.write(b"block\tlabel\tfeature\tweight\n")
+    with atomic_text(path) as out:
+        out.write("block\tlabel\tfeature\tweight\n")
         for row in weights_table(model):
             label, feature = (str(name).translate(_ESCAPES) for name in (row.label, row.feature))
             line = f"{row.block}\t{label}\t{feature}\t{row.weight!r}\n"
-            out.write(line.encode("utf-8", "backslashreplace"))
+            out.write(line.encode("utf-8", "backslashreplace").decode())
             count += 1
-        if packed:
-            out.close()
     return count
 
 
@@ -119,6 +113,13 @@ class Blocks(NamedTuple):
     end: Array
     is_chain: bool
     has_boundary: bool
+
+    def moves(self) -> tuple[list[Any], list[Any], Array]:
+        """Labels moved from and to, boundaries among them, and weights; NaN from start to end."""
+        if not self.has_boundary:
+            return self.labels, self.labels, self.move
+        weights = np.block([[self.start, np.nan], [self.move, self.end[:, None]]])
+        return [START, *self.labels], [*self.labels, END], weights
 
 
 def read_blocks(model: Any) -> Blocks:
@@ -203,16 +204,12 @@ def transition_table(model: Any) -> list[TransitionWeight]:
     blocks = read_blocks(model)
     if not blocks.is_chain:
         raise TypeError(f"{type(model).__name__} has no transitions: pass a ChainSSVM.")
-    sources, targets, weights = list(blocks.labels), list(blocks.labels), blocks.move
-    if blocks.has_boundary:
-        sources.insert(0, START)
-        targets.append(END)
-        weights = np.block([[blocks.start, np.nan], [blocks.move, blocks.end[:, None]]])
+    sources, targets, weights = blocks.moves()
     return Rows(
         TransitionWeight(a, b, weight)
         for a, row in zip(sources, weights.tolist(), strict=True)
         for b, weight in zip(targets, row, strict=True)
-        if (a, b) != (START, END)
+        if weight == weight
     )
 
 

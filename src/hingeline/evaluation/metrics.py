@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, one_of, require
+from hingeline._checks import Array, is_list, one_of, require
 from hingeline.core.results import align as align
 from hingeline.schemes import detect_from_arrays, is_tag, scheme_name, span_arrays
 
@@ -62,10 +62,6 @@ def pair_labels(y_true: Any, y_pred: Any) -> LabelPairs:
 
 
 def _lists(y: Any, name: str) -> list[list[Any]]:
-
-    def is_list(value: Any) -> bool:
-        return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
-
     if not is_list(y):
         raise TypeError(f"{name} must be a list of label sequences, got {type(y).__name__}.")
     found = []
@@ -312,6 +308,8 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
     """
     from sklearn.metrics import accuracy_score, f1_score, hamming_loss
 
+    if np.shape(y_true)[1:] == (1,):  # of a single label scikit-learn means others: show it twice
+        y_true, y_pred = (np.repeat(np.reshape(y, (-1, 1)), 2, axis=1) for y in (y_true, y_pred))
     weights = {"sample_weight": sample_weight}
 
     def f1(average: str, nothing: float) -> float:

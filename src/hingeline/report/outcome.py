@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, check_loss, require
+from hingeline._checks import Array, check_loss, is_list, require
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate, pair_labels
 from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
@@ -124,13 +124,9 @@ def _compare_structure(
     return Outcome(False, evaluation, true, predicted, losses)
 
 
-def _is_list(value: Any) -> bool:
-    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
-
-
 def _wrap(y: Any, name: str) -> list[list[Any]]:
     """Single labels as sequences of one."""
-    if not _is_list(y):
+    if not is_list(y):
         raise TypeError(f"{name} must be a list of labels, got {type(y).__name__}.")
     labels = y.tolist() if hasattr(y, "tolist") else list(y)
     for i, label in enumerate(labels):
@@ -144,7 +140,7 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     """Tokens that fit the labels."""
     if tokens is None:
         return None
-    if not _is_list(tokens):
+    if not is_list(tokens):
         raise TypeError(f"tokens must be a list, one entry per sequence, got {tokens!r:.60}.")
     found = list(tokens)
     what = f"tokens has {len(found)} entries and y_true has {len(true)}"
@@ -152,7 +148,7 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     if single:
         return [" ".join(map(str, t)) if isinstance(t, (list, tuple)) else t for t in found]
     for i, (entry, labels) in enumerate(zip(found, true, strict=True)):
-        if not _is_list(entry):
+        if not is_list(entry):
             raise TypeError(f"tokens[{i}] is {entry!r:.60}, not a list of tokens.")
         found[i] = list(entry)
         if len(found[i]) != len(labels):

@@ -15,7 +15,7 @@ import numpy as np
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.nu import positive_part
-from hingeline.evaluation.inspection import END, START, Blocks, read_blocks, top_features
+from hingeline.evaluation.inspection import Blocks, read_blocks, top_features
 from hingeline.modelfile.estimators import versions
 from hingeline.report import words
 from hingeline.report.figures import draw_charts
@@ -336,21 +336,19 @@ def _nameless(model: Any, n: int) -> Content:
 
 
 def _transitions(model: Any, blocks: Blocks) -> Matrix:
-    heads, names, weights = list(blocks.labels), list(blocks.labels), blocks.move
+    names, heads, weights = blocks.moves()
     valid = moves_of(model.classes_, getattr(model, "scheme_", None))
-    n = len(names)
+    n = len(blocks.labels)
     start, allowed, end = valid or (np.ones(n, bool), np.ones((n, n), bool), np.ones(n, bool))
     kept = np.arange(n)
     caption = "From label (rows) to label (columns)"
     if n > MOST_IN_MATRIX:
-        sizes = np.abs(weights)
+        sizes = np.abs(blocks.move)
         order = np.argsort(-np.maximum(sizes.max(axis=0), sizes.max(axis=1)), kind="stable")
         kept = np.sort(order[:MOST_IN_MATRIX])
         caption += f": the {MOST_IN_MATRIX} of {count(n)} labels with the largest weights"
     rows = columns = kept
     if blocks.has_boundary:
-        names, heads = [START, *names], [*heads, END]
-        weights = np.block([[blocks.start, np.nan], [weights, blocks.end[:, None]]])
         allowed = np.block([[start, True], [allowed, end[:, None]]])
         rows, columns = np.append(0, kept + 1), np.append(kept, n)
     weights, allowed = weights[np.ix_(rows, columns)], allowed[np.ix_(rows, columns)]

@@ -25,8 +25,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline.constraints.learning import change_rule
-from hingeline.constraints.penalties import Penalties
+from hingeline.constraints.penalties import Penalties, change_rule
 from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.blocks import WorkingSet, fill_gram, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, effective_n_jobs, one_of, positive, require, warn
 from hingeline.constraints.base import InstanceConstraint
-from hingeline.constraints.learning import learn_constraints
-from hingeline.constraints.penalties import Penalties, as_constraints
+from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
 from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import Annealing, AnnealingStep, choose_by_violations

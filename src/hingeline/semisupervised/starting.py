@@ -8,7 +8,6 @@ segments, starts much lower, with prices on labels where their shares in the cor
 switching then adds what the beam leaves out, the slack and the other corpus-level constraints.
 """
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, check_class_weight, check_sample_weight, require
+from hingeline._checks import Array, check_class_weight, check_sample_weight, is_list, require
 from hingeline._jit import kernel
 from hingeline.constraints.decode import climb_with_predicates, drop_corpus, search_by_beam
 from hingeline.constraints.penalties import Penalties
@@ -120,7 +119,7 @@ def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]
         raise TypeError(f"{what}, got {type(y).__name__}.")
     n = len(offsets) - 1
     parts = list(y)
-    nested = len(parts) == n and all(part is None or _is_list(part) for part in parts)
+    nested = len(parts) == n and all(part is None or is_list(part) for part in parts)
     if lengths is not None and not nested:
         flat = plain_labels(y)
         if len(flat) != offsets[-1]:
@@ -134,7 +133,7 @@ def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]
     for i, (part, size) in enumerate(zip(parts, np.diff(offsets).tolist(), strict=True)):
         if part is None:
             continue
-        if not _is_list(part):
+        if not is_list(part):
             raise TypeError(f"y[{i}] must be a sequence of labels or None, got {part!r}.")
         holes = [label is None for label in part]
         if holes and all(holes):
@@ -147,10 +146,6 @@ def split_labels(y: Any, offsets: Array, lengths: Any) -> tuple[Array, list[Any]
         known[i] = True
         labels.extend(plain_labels(part))
     return known, labels
-
-
-def _is_list(part: Any) -> bool:
-    return isinstance(part, (Sequence, np.ndarray)) and not isinstance(part, (str, bytes))
 
 
 def find_words(X: Any, words: Any, chosen: Array, offsets: Array) -> list[list[Any]]:
