@@ -85,13 +85,27 @@ def _stack_at_once(X: Any) -> tuple[sp.csr_matrix, Array] | None:
     if (lengths == 0).any():
         return None
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    if sparse and any(len(x.data) != x.indptr[-1] for x in X):  # SciPy's stacking mistakes these
-        return None
     try:
-        stacked = sp.vstack(X, format="csr") if sparse else np.concatenate(X)
+        stacked = _stack_csr(X, offsets) if sparse else np.concatenate(X)
         return numeric_matrix(stacked, "X"), offsets
     except (TypeError, ValueError):
         return None
+
+
+def _stack_csr(matrices: Any, offsets: Array) -> sp.csr_matrix:
+    """Matrices below each other; several times faster than ``scipy.sparse.vstack``."""
+    data = [m.data for m in matrices]
+    own = np.concatenate([m.indptr for m in matrices]).astype(np.int64, copy=False)
+    ends = offsets[1:] + np.arange(len(data))  # where the last entry of each indptr stands
+    sizes = own[ends]
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if own[starts].any() or sizes.tolist() != [*map(len, data)]:
+        raise ValueError("matrices with room to spare.")
+    indptr = own + np.repeat(np.cumsum(sizes) - sizes, np.diff(offsets) + 1)
+    indices = np.concatenate([m.indices for m in matrices])
+    kept = np.delete(indptr, starts[1:])
+    shape = (offsets[-1], matrices[0].shape[1])
+    return sp.csr_matrix((np.concatenate(data), indices, kept), shape=shape)
 
 
 def with_constant(matrix: sp.csr_matrix, column: int | None = None) -> sp.csr_matrix:
