@@ -164,9 +164,7 @@ def sweep(
     n = len(problem.offsets) - 1
     none = np.zeros(0, dtype=np.int64)
     tables, everyone = penalties.compiled, np.arange(n)
-    sweep_labels(
-        problem, 0, w, scale, tables, state, everyone, NO_LIMIT, none, none, labels, np.empty(n)
-    )
+    sweep_labels(problem, 0, w, scale, tables, state, everyone, NO_LIMIT, none, none, labels)
 
 
 def timed(function: Any) -> tuple[float, Any]:

@@ -47,15 +47,8 @@ def modules_of(package: Path) -> dict[str, Path]:
     return found
 
 
-@cache
-def imports_in(file: Path) -> list[ast.Import | ast.ImportFrom]:
-    """Everywhere, inside functions too."""
-    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
-
-
 def imports_of(name: str, file: Path, modules: dict[str, Path]) -> set[str]:
-    """The package's own modules that a file imports."""
+    """The package's own modules that a file imports anywhere, inside functions too."""
     is_package = file.name == "__init__.py"
     found = set()
 
@@ -66,12 +59,12 @@ def imports_of(name: str, file: Path, modules: dict[str, Path]) -> set[str]:
             parts.pop()
         found.add(".".join(parts) or ROOT)
 
-    for node in imports_in(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == ROOT:
                     add(alias.name)
-        else:
+        elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 here = [ROOT] + ([] if name == ROOT else name.split("."))

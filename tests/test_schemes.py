@@ -94,7 +94,7 @@ def test_strict_reading_is_seqevals(scheme):
         assert spans(labels, scheme, mode="strict") == expected, labels
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_strict_reading_of_longer_sequences_is_seqevals(data):
     reference = pytest.importorskip("seqeval.scheme")

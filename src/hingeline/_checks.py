@@ -3,6 +3,7 @@
 import math
 import numbers
 import os
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
@@ -41,6 +42,14 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
 def is_list(value: Any) -> bool:
     """Whether a value is a sequence and not a text or a mapping."""
     return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, dict))
+
+
+def warn(text: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn, and name the line of the user's own code that called the library."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("hingeline."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, kind, stacklevel=level)
 
 
 def require(fine: Any, message: str) -> None:
@@ -192,10 +201,15 @@ def check_class_weight(class_weight: Any, classes: Sequence[Any], labels: Array)
         if label in index:
             weights[index[label]] = float(weight)
         else:  # a fold may lack a label
-            warnings.warn(
-                f"class_weight has {label!r}, which is no label here: is it misspelt?", stacklevel=4
-            )
+            warn(f"class_weight has {label!r}, which is no label here: is it misspelt?")
     return weights
+
+
+def weigh_costs(estimator: Any, labels: Array, whole: str | None = None) -> Array:
+    """The cost matrix of Hamming loss and the like, rows times the weight of their class."""
+    classes = list(estimator.classes_)
+    cost = check_loss(estimator.loss, "hamming", len(classes), vector=True, whole=whole)
+    return check_class_weight(estimator.class_weight, classes, labels)[:, None] * cost
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> Array:
@@ -204,16 +218,20 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
         return np.ones(n)
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n, float(sample_weight))
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError("sample_weight must be numbers, one per example.") from error
-    if weights.shape != (n,):
-        what = f"sample_weight has shape {weights.shape}, but there are {n} examples"
-        raise ValueError(f"{what}: give one weight per example.")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("sample_weight must be finite and ≥ 0.")
+    weights = as_weights("sample_weight", sample_weight, n, "example")
     require(weights.any(), "sample_weight is zero everywhere: nothing is left to train on.")
+    return weights
+
+
+def as_weights(name: str, values: Any, n: int, member: str) -> Array:
+    """Finite weights ≥ 0, one for each of n members."""
+    try:
+        weights = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numbers, one per {member}.") from error
+    what = f"{name} has shape {weights.shape}, but there are {n} {member}s"
+    require(weights.shape == (n,), f"{what}: give one weight per {member}.")
+    require(np.isfinite(weights).all() and (weights >= 0).all(), f"{name} must be finite and ≥ 0.")
     return weights
 
 

@@ -90,8 +90,9 @@ def _without_text(code: CodeType) -> CodeType:
     return code.replace(co_filename="", co_firstlineno=0, co_linetable=b"", co_consts=constants)
 
 
-def _names_in(code: CodeType) -> set[str]:
-    inner = (_names_in(c) for c in code.co_consts if isinstance(c, CodeType))
+def names_in(code: CodeType) -> set[str]:
+    """Names that a function looks up, those of functions inside it included."""
+    inner = (names_in(c) for c in code.co_consts if isinstance(c, CodeType))
     return set(code.co_names).union(*inner)
 
 
@@ -101,7 +102,7 @@ def _describe(function: FunctionType) -> tuple[bytes, set[str]]:
     code = _without_text(function.__code__)
     if function.__doc__ is not None and code.co_consts[:1] == (function.__doc__,):
         code = code.replace(co_consts=(None, *code.co_consts[1:]))
-    return marshal.dumps(code, 0), _names_in(code)
+    return marshal.dumps(code, 0), names_in(code)
 
 
 class _Dependencies:

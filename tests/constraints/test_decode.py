@@ -81,7 +81,7 @@ chosen_rules = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(chosen_rules, st.integers(0, 2**20), st.integers(1, 6))
 def test_a_beam_as_wide_as_it_takes_finds_the_best_labels(chosen, seed, length):
     constraints = [RULES[kind](penalty=form, weight=weight) for kind, form, weight in chosen]
@@ -104,7 +104,7 @@ def test_each_kind_alone(kind, form):
         assert found == pytest.approx(best, rel=1e-12, abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(chosen_rules, st.integers(0, 2**20), st.sampled_from([1, 2, 8, 20]))
 def test_the_gap_of_a_narrow_beam_is_a_bound(chosen, seed, width):
     constraints = [RULES[kind](penalty=form, weight=weight) for kind, form, weight in chosen]

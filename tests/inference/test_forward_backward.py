@@ -19,14 +19,14 @@ TABLE = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 @kernel
-def off_and_diagonal(transitions, n_labels, off, back, diagonal):
-    return forward_backward.off_and_diagonal(transitions, n_labels, off, back, diagonal)
+def scale_moves(transitions, n_labels):
+    return forward_backward.scale_moves(transitions, n_labels)
 
 
 @kernel
-def scaled_sums(scores, off, back, diagonal, top, enter, n_labels, weight, nodes, stays, moves):
+def scaled_sums(scores, scaled, enter, n_labels, weight, nodes, stays, moves):
     return forward_backward.scaled_sums(
-        scores, off, back, diagonal, top, enter, n_labels, weight, nodes, stays, moves
+        scores, scaled, enter, n_labels, weight, nodes, stays, moves
     )
 
 
@@ -37,8 +37,8 @@ def log_sums(scores, transitions, enter, n_labels, weight, nodes, stays, moves):
     )
 
 
-COMPILED = (off_and_diagonal, scaled_sums, log_sums)
-PLAIN = (forward_backward.off_and_diagonal, forward_backward.scaled_sums, forward_backward.log_sums)
+COMPILED = (scale_moves, scaled_sums, log_sums)
+PLAIN = (forward_backward.scale_moves, forward_backward.scaled_sums, forward_backward.log_sums)
 
 
 @st.composite
@@ -94,9 +94,8 @@ def run(ways, scaled, scores, transitions, enter, L, weight=1.0):
     T, stride = scores.shape
     nodes, stays, moves = np.zeros((T, stride)), np.zeros((T, stride)), np.zeros((L, stride))
     if scaled:
-        (off, back), diagonal = np.empty((2, L, stride)), np.empty(stride)
-        top = prepare(transitions, L, off, back, diagonal)
-        value = by_scaling(scores, off, back, diagonal, top, enter, L, weight, nodes, stays, moves)
+        moved = prepare(transitions, L)
+        value = by_scaling(scores, moved, enter, L, weight, nodes, stays, moves)
     else:
         value = by_logs(scores, transitions, enter, L, weight, nodes, stays, moves)
     return value, nodes, stays, moves

@@ -17,7 +17,7 @@ from hingeline.inference.factor_graph import assignment_score, join, make_topolo
 from graphs import any_graph, binary_pairs, brute_force, forest, grid, scored
 from marks import slow
 
-#: Cuts by name are compiled once more; by default "auto" and `test_cut.py` have them.
+#: Cuts by name are compiled once more; by default `test_cut.py` has them.
 COMPILED = [slow(name) if name == "graph-cut" else name for name in module.INFERENCE]
 EXACT = {"max-product", "enumeration"}
 TABLE = settings(max_examples=60, deadline=None)

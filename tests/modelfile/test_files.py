@@ -58,7 +58,7 @@ def test_round_trip(tmp_path):
         assert array.flags.owndata
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     header=st.dictionaries(st.text(), json_values, max_size=4),
     arrays=st.dictionaries(

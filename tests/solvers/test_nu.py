@@ -202,7 +202,7 @@ def test_first_margin_from_samples(kind: str, share: float, monkeypatch: Any) ->
         NuSearch, "_sample", lambda *args: asked.append(sample_of(*args)) or asked[-1]
     )
     monkeypatch.setattr("hingeline.solvers.nu.SAMPLED", 10)
-    monkeypatch.setattr("hingeline.solvers.nu.PART", 2)
+    monkeypatch.setattr("hingeline.solvers.nu.ONE_IN", 2)
     if kind == "chain":
         X, y = random_chains(np.random.default_rng(3), 10, D, L, 3)
         problem = EnumeratedProblem.from_chains(X, y, L, True)

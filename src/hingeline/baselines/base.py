@@ -1,17 +1,15 @@
 """What the semi-supervised baselines share: the fit around a method, and what it leaves."""
 
 import math
-import time
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, effective_n_jobs, require
+from hingeline._checks import effective_n_jobs, require
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
-from hingeline.core.results import Result
+from hingeline.semisupervised.annealing import Rounds
 from hingeline.semisupervised.estimator import FewLabelsEstimator
 from hingeline.semisupervised.starting import PartlyLabelled
 
@@ -25,33 +23,6 @@ class BaselineRound(NamedTuple):
     temperature: float = math.nan  # nan where there is none
     dev_score: float = math.nan  # nan without development data
     time: float = 0.0  # seconds
-
-
-@dataclass
-class Rounds:
-    """All rounds so far, each scored on the development data."""
-
-    model: Any
-    dev: tuple[Any, Any] | None
-    rows: list[BaselineRound] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
-    labels: list[Array] = field(default_factory=list)
-    _last: float = field(default_factory=time.perf_counter)
-
-    def add(self, result: Result, labels: Array, **found: float) -> float:
-        """Note a round and what was found in it; the share of labels that changed."""
-        changed = float(np.mean(labels != self.labels[-1])) if self.labels else math.nan
-        seconds = time.perf_counter() - self._last
-        score = math.nan
-        if self.dev is not None:
-            self.model.weights_ = result.weights
-            score = float(self.model.score(*self.dev))
-        row = BaselineRound(changed=changed, dev_score=score, time=seconds, **found)
-        self.rows.append(row)
-        self.results.append(result)
-        self.labels.append(labels)
-        self._last = time.perf_counter()
-        return changed
 
 
 class Baseline(FewLabelsEstimator):
@@ -68,15 +39,15 @@ class Baseline(FewLabelsEstimator):
         text = f"{type(self).__name__} cannot use Python predicates, which {self._no_predicates}"
         none = not penalties.predicates
         require(none, f"{text}: leave them out, or use SemiSupervisedSSVM.")
-        rounds = Rounds(model, dev)
+        rounds = Rounds(BaselineRound, model, dev)
         with Workers(effective_n_jobs(model.n_jobs), 0) as workers:
             self._run(data, penalties, rounds, workers)
-        scores = [row.dev_score for row in rounds.rows]
+        scores = [row.dev_score for row in rounds.steps]
         chosen = len(scores) - 1 if dev is None else int(np.argmax(scores))
         model._store(rounds.results[chosen])
         self._keep(model, chosen)
         self.transduction_ = data.restore_order(rounds.labels[chosen])
-        self.rounds_ = rounds.rows
+        self.rounds_ = rounds.steps
         self.round_weights_ = [result.weights for result in rounds.results]
 
     def _run(

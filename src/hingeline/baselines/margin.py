@@ -28,12 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import positive, require
-from hingeline.baselines.base import Array, Baseline, Rounds
+from hingeline._checks import Array, positive, require
+from hingeline.baselines.base import Baseline
 from hingeline.constraints.penalties import Penalties
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
-from hingeline.semisupervised.annealing import WarmSolver
+from hingeline.semisupervised.annealing import Rounds, WarmSolver
 from hingeline.semisupervised.estimator import check_margin_base
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled
 
@@ -73,7 +73,7 @@ class _MarginBaseline(Baseline):
             result = learn(supervised, labels)
             paid = penalties.total(labels)
             labels = decode(result.weights)
-            if rounds.add(result, labels, penalty=paid, objective=result.primal) == 0.0:
+            if rounds.add(result, labels, penalty=paid, objective=result.primal).changed == 0.0:
                 break
 
 

@@ -51,13 +51,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, minimize
 
-from hingeline._checks import positive, require
-from hingeline.baselines.base import Array, Baseline, Rounds
+from hingeline._checks import Array, positive, require
+from hingeline.baselines.base import Baseline
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import CHANGES, SEGMENTS, SHARE, CompiledConstraints
 from hingeline.core.primitives import Workers
 from hingeline.core.results import Result
 from hingeline.estimators.crf import ChainCRF
+from hingeline.semisupervised.annealing import Rounds
 from hingeline.semisupervised.starting import PartlyLabelled
 from hingeline.solvers.crf import ChainExpectations, minimise_log_loss, observed_features
 from hingeline.structures.chain import layout_of
@@ -343,7 +344,7 @@ class PosteriorRegularization(Baseline):
             task.c_u = float(data.model.C) * float(weight)
             soft = task.project(result.weights, float(T), soft)
             before = task.objective(result.weights, soft)
-            if not rounds.rows:
+            if not rounds.steps:
                 rounds.add(result, task.find_best_labels(soft), objective=before)
             for _ in range(int(self.max_rounds)):
                 result = task.learn(soft, result.weights)

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array, one_of, require
+from hingeline._checks import Array, one_of, require, warn
 from hingeline._jit import kernel
 from hingeline.constraints import base, rules, switches
 from hingeline.constraints.switches import CompiledConstraints, State
-from hingeline.core.loop import warn
 from hingeline.core.results import align
 
 

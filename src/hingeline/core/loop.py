@@ -14,7 +14,6 @@ import math
 import multiprocessing
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
@@ -24,10 +23,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
-from hingeline._checks import Array
+from hingeline._checks import Array, warn
 from hingeline._jit import COMPILING
 from hingeline.core.primitives import Compiled
-from hingeline.core.results import HistoryRow, PassState, Result, relative
+from hingeline.core.results import HistoryRow, PassState, Result, read_history, relative
 from hingeline.core.solver import CertifiedSolver
 
 
@@ -370,18 +369,12 @@ def _take(solver: Any, progress: Progress, callbacks: Sequence[Any]) -> Snapshot
             arrays[f"solver.{name}"] = value
     for name, value in solver.tables().items():
         arrays[f"planes.{name}"] = value
-    state: Any = solver.rng.bit_generator.state
-    generator = {
-        "state": {name: str(value) for name, value in state["state"].items()},
-        "has_uint32": int(state["has_uint32"]),
-        "uinteger": int(state["uinteger"]),
-    }
     states = {}
     for k, callback in enumerate(callbacks):
         if hasattr(callback, "get_state"):
             states[str(k)], own = callback.get_state()
             arrays |= {f"callback{k}.{name}": value for name, value in own.items()}
-    return {"generator": generator, "callbacks": states}, arrays
+    return {"generator": solver.rng.bit_generator.state, "callbacks": states}, arrays
 
 
 def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot: Snapshot) -> None:
@@ -391,15 +384,11 @@ def _restore(solver: Any, progress: Progress, callbacks: Sequence[Any], snapshot
         _set_numbers(solver, solver.saved_numbers, arrays["solver.numbers"])
         solver.stages = arrays["solver.stages"].tolist()
         _set_numbers(progress, progress.saved_numbers, arrays["progress.numbers"])
-        progress.history = [_row(values) for values in arrays["progress.history"]]
+        progress.history = read_history(arrays["progress.history"])
         for name in solver.saved_arrays:
             _set_array(solver, name, arrays.get(f"solver.{name}"))
         solver.set_tables({n[7:]: v for n, v in arrays.items() if n.startswith("planes.")})
-        state: Any = solver.rng.bit_generator.state
-        state["state"] = {name: int(value) for name, value in meta["generator"]["state"].items()}
-        state["has_uint32"] = int(meta["generator"]["has_uint32"])
-        state["uinteger"] = int(meta["generator"]["uinteger"])
-        solver.rng.bit_generator.state = state
+        solver.rng.bit_generator.state = meta["generator"]
     except (KeyError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"the checkpoint lacks a part of the state ({error}).") from None
     for k, state in meta["callbacks"].items():
@@ -459,12 +448,6 @@ def _set_array(solver: Any, name: str, value: Array | None) -> None:
     current[...] = value
 
 
-def _row(values: Array) -> HistoryRow:
-    kinds = HistoryRow.__annotations__
-    numbers = zip(HistoryRow._fields, values.tolist(), strict=True)
-    return HistoryRow(*(int(v) if kinds[name] == "int" else v for name, v in numbers))
-
-
 def _is_checkpoint(callback: Any) -> bool:
     return hasattr(callback, "begin")
 
@@ -487,20 +470,6 @@ def _only_integrality(solver: CertifiedSolver, gap: float, integrality: float, t
     """Whether a gap would be within ``tol`` but for the bounds of decoding."""
     scale = solver.positive_part(solver.best()[1])
     return integrality > 0.0 and relative(gap - integrality, scale) <= tol
-
-
-def outside() -> int:
-    """How many frames above the caller the user's own code is."""
-    frame, level = sys._getframe(1), 1
-    package = __name__.split(".")[0] + "."
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def warn(text: str, kind: type[Warning] = UserWarning) -> None:
-    """Warn, and name the line of the user's own code that called the library."""
-    warnings.warn(text, kind, stacklevel=outside())
 
 
 def warn_unfinished(name: str, passes: int, reason: str, rest: str) -> None:

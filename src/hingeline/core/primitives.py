@@ -57,7 +57,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, effective_n_jobs
 from hingeline._jit import by_class
 
 #: Spare entries behind vectors over all outputs, so that kernels may work in whole vectors.
@@ -182,6 +182,10 @@ class Compiled:
         """Number of examples."""
         return len(self.lengths)
 
+    def workers(self, n_jobs: int | None) -> Workers:
+        """Threads for this problem, so many where it can use them."""
+        return Workers(effective_n_jobs(n_jobs) if self.threads else 1, self.scratch_size)
+
     @cached_property
     def size(self) -> int:
         """Numbers in the problem's arrays, 1 per example at least: what a look at all costs."""
@@ -191,6 +195,9 @@ class Compiled:
 # Kernels release the GIL and write only what belongs to their own examples, so an order of examples
 # may be cut anywhere: results do not depend on how many threads there are. Nothing is ever summed
 # across threads.
+
+
+PART, SCRATCH = object(), object()  # What :meth:`Workers.over` puts into a kernel's arguments.
 
 
 class Workers:
@@ -207,6 +214,14 @@ class Workers:
     def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+
+    def over(self, order: Array, kernel: Callable[..., Any], *given: Any) -> None:
+        """Call a kernel for parts of ``order``, which stand in its arguments where PART does."""
+
+        def call(part: Array, scratch: Array) -> None:
+            kernel(*(part if a is PART else scratch if a is SCRATCH else a for a in given))
+
+        self.map(call, order)
 
     def map(self, function: Callable[[Array, Array], None], order: Array) -> None:
         """``function(part, scratch)`` for parts of ``order``, this thread taking one itself."""

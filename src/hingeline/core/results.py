@@ -83,6 +83,13 @@ class HistoryRow(NamedTuple):
         return relative(self.gap, self.primal if math.isnan(self.scale) else self.scale)
 
 
+def read_history(table: Array) -> History:
+    """The curve that a table of numbers holds, a row for each of its rows."""
+    kinds = [int if HistoryRow.__annotations__[n] is int else float for n in HistoryRow._fields]
+    rows = (zip(kinds, row, strict=True) for row in table.tolist())
+    return History(HistoryRow._make(kind(value) for kind, value in row) for row in rows)
+
+
 @dataclass
 class PassState:
     """What a callback is given after each pass.

@@ -32,7 +32,7 @@ from hingeline.core.formulations import (
     feasible_stretch,
     total_slack_cost,
 )
-from hingeline.core.primitives import Compiled, Workers
+from hingeline.core.primitives import PART, SCRATCH, Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 
@@ -310,15 +310,11 @@ class CertifiedSolver(ABC):
         No step lowers it: the dual is made of outputs. ``nan`` where decoding is exact, or the
         primal is not made of its bounds.
         """
-        known = self.decodes and self.bounded and not (self.restricted or self.hard)
-        if self.exact or not known:
+        if self.exact or not (self.decodes and self.bounded) or self.restricted or self.hard:
             return math.nan
         found = np.zeros(self.compiled.n)
-        cost = self.compiled.bind(excess_cost)
-        self.workers.map(
-            lambda part, scratch: cost(self.compiled.problem, self.form, part, weights, found),
-            self.active,
-        )
+        cost, known = self.compiled.bind(excess_cost), (self.compiled.problem, self.form)
+        self.workers.over(self.active, cost, *known, PART, weights, found)
         return float(found.sum())
 
     def best(self) -> tuple[Array, float]:
@@ -479,9 +475,8 @@ class PlaneSolver(CertifiedSolver):
         find = self.compiled.bind(blocks.find_planes)
         known = (self.compiled.problem, self.form, self.ws)
         asked = (None if plain else epsilon, self.clock, patience)
-        self.workers.map(
-            lambda part, scratch: find(*known, part, self.w, *asked, scratch, self.violation), order
-        )
+        out = (SCRATCH, self.violation)
+        self.workers.over(order, find, *known, PART, self.w, *asked, *out)
 
     def move(
         self, order: Array, form: Formulation, gaps: Array, averaged: bool = True

@@ -1,14 +1,13 @@
 """Which labels and moves are allowed: tag schemes, and what the caller says of single tokens."""
 
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, warn
 from hingeline.schemes import detect_from_arrays, explain_invalid, scheme_name, valid_moves
 from hingeline.structures.chain import ChainProblem
 
@@ -51,11 +50,9 @@ def keep_scheme(scheme: str | None, classes: Array, labels: Array, offsets: Arra
     wrong = _first_invalid(scheme, classes, labels, offsets)
     if wrong is None:
         return scheme
-    warnings.warn(
+    warn(
         f"scheme='auto' found {scheme}, but {wrong} No scheme is enforced: repair the labels with "
-        f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r}), or pass scheme=None.",
-        UserWarning,
-        stacklevel=4,
+        f"hingeline.schemes.convert_scheme(y, {scheme!r}, {scheme!r}), or pass scheme=None."
     )
     return None
 

@@ -13,12 +13,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require
+from hingeline._checks import Array, as_callbacks, check_common, effective_n_jobs, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.formulations import make_formulation, needs_losses
-from hingeline.core.loop import Limits, Reporter, identity, run, warn
-from hingeline.core.primitives import Compiled, Workers, provides
+from hingeline.core.loop import Limits, Reporter, identity, run
+from hingeline.core.primitives import PART, Compiled, Workers, provides
 from hingeline.core.results import DualMemory, History, Result, same_examples
 from hingeline.core.solver import CertifiedSolver
 from hingeline.features.input import with_constant
@@ -121,6 +121,12 @@ class BaseModel(BaseEstimator):
     def _with_constant(self, matrix: Any) -> Any:
         """Rows with the constant feature, if there is one, as the last column."""
         return with_constant(matrix) if self.fit_intercept else matrix
+
+    def _over(self, kernel: Any, problem: Any, *out: Any) -> None:
+        """Let a kernel predict for all examples of a problem, in threads."""
+        starts = problem.offsets if hasattr(problem, "offsets") else problem.node_offset
+        with Workers(effective_n_jobs(self.n_jobs), 0) as workers:
+            workers.over(np.arange(len(starts) - 1), kernel, problem, PART, self.weights_, *out)
 
     def _store(self, result: Result) -> None:
         """Take over weights, certificate and curve of a run."""
@@ -455,7 +461,6 @@ class BaseSSVM:
         if "total_weight" in registry.option_names(solver_class):
             options["total_weight"] = float(weights.sum())
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        n_jobs = effective_n_jobs(self.n_jobs) if compiled.threads else 1
         multipliers = None if start is None else solver_class.start_from(start, compiled, form)
         limits = Limits(
             tol=float(self.tol),
@@ -476,7 +481,7 @@ class BaseSSVM:
                 "start": "cold" if multipliers is None else "warm",
             },
         )
-        with announce_compiling(), Workers(n_jobs, compiled.scratch_size) as workers:
+        with announce_compiling(), compiled.workers(self.n_jobs) as workers:
             solver: Any = solver_class(compiled, form, workers, seed, options, multipliers)
             result = run(solver, limits)
         return result, DualMemory(compiled, solver.form, solver.memory()), solver

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline import _checks as checks
 from hingeline._checks import Array
-from hingeline.core.primitives import Layout, Workers, pad_row
+from hingeline.core.primitives import Layout, pad_row
 from hingeline.estimators.allowed import (
     allowed_table,
     choose_scheme,
@@ -177,13 +177,6 @@ class ChainModel:
             )
         return matrix, offsets
 
-    def _over_sequences(self: Any, kernel: Any, problem: ChainProblem, *out: Any) -> None:
-        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
-            workers.map(
-                lambda part, scratch: kernel(problem, part, self.weights_, *out),
-                np.arange(len(problem.offsets) - 1),
-            )
-
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
             where = int(np.argmax(infeasible))
@@ -212,15 +205,15 @@ class ChainModel:
         found = [labels[lo:hi] for lo, hi in pairwise(problem.offsets.tolist())]
         return found if isinstance(X, np.ndarray) and X.ndim == 3 else Labels(found)
 
-    def _decode(self, problem: ChainProblem) -> Array:
+    def _decode(self: Any, problem: ChainProblem) -> Array:
         numbers = np.empty(problem.offsets[-1], dtype=np.int32)
         values = np.empty(len(problem.offsets) - 1)
-        self._over_sequences(chain_batch.decode_all, problem, numbers, values)
+        self._over(chain_batch.decode_all, problem, numbers, values)
         self._refuse_infeasible(problem, values == -np.inf)
         return numbers
 
     def predict_nbest(
-        self, X: Any, n: int, lengths: Any = None, allowed: Any = None
+        self: Any, X: Any, n: int, lengths: Any = None, allowed: Any = None
     ) -> list[list[tuple[Array, float]]]:
         """The n best labellings of every sequence, exactly, for input as in :meth:`predict`.
 
@@ -233,7 +226,7 @@ class ChainModel:
         paths = np.zeros(int(n) * offsets[-1], dtype=np.int32)
         values = np.empty((len(offsets) - 1, int(n)))
         counts = np.empty(len(offsets) - 1, dtype=np.int64)
-        self._over_sequences(chain_batch.n_best_all, problem, paths, values, counts)
+        self._over(chain_batch.n_best_all, problem, paths, values, counts)
         self._refuse_infeasible(problem, counts == 0)
         found = []
         for part, scores, count in zip(
@@ -254,9 +247,9 @@ class ChainModel:
         problem = self._prepare(X, lengths, allowed)
         return np.split(self._max_marginals(problem), problem.offsets[1:-1])
 
-    def _max_marginals(self, problem: ChainProblem) -> Array:
+    def _max_marginals(self: Any, problem: ChainProblem) -> Array:
         out = np.empty((problem.offsets[-1], len(self.classes_)))
-        self._over_sequences(chain_batch.max_marginals_all, problem, out)
+        self._over(chain_batch.max_marginals_all, problem, out)
         self._refuse_infeasible(problem, out[problem.offsets[:-1]].max(axis=1) == -np.inf)
         return out
 
@@ -502,9 +495,9 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         labels = number_labels(flat, index)
         choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
-        found = SummedSlack(*(np.empty(len(offsets) - 1) for _ in range(4)))
-        self._over_sequences(chain_batch.summed_slack_all, problem, int(bins), *found)
-        return found
+        found = np.empty((len(offsets) - 1, 4))
+        self._over(chain_batch.summed_slack_all, problem, int(bins), found)
+        return SummedSlack(*found.T)
 
     _takes_scale = True
 
@@ -532,13 +525,8 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         cache_mb: float = 512.0,
     ) -> ChainProblem:
         assert offsets is not None
-        n_labels = len(self.classes_)
-        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True, whole="zero_one")
-        cost = (
-            checks.check_class_weight(self.class_weight, list(self.classes_), labels)[:, None]
-            * cost
-        )
-        wrong = cost[~np.eye(n_labels, dtype=bool)]
+        cost = checks.weigh_costs(self, labels, whole="zero_one")
+        wrong = cost[~np.eye(len(cost), dtype=bool)]
         self._refuse_without_oracle(
             bool((wrong == wrong[:1]).all()), "chains whose loss is not plain Hamming loss"
         )

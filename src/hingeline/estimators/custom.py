@@ -12,8 +12,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, check_finite, check_sample_weight, require
-from hingeline.core.loop import warn
+from hingeline._checks import Array, check_finite, check_sample_weight, require, warn
 from hingeline.core.primitives import Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
 from hingeline.structures.custom import (

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core import registry
-from hingeline.core.primitives import Compiled, Layout, Workers
+from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
 from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
 from hingeline.features.graphs import Graph
-from hingeline.features.input import find_classes, number_labels, plain_labels, stack_sequences
+from hingeline.features.input import find_classes, number_labels, stack_labels, stack_sequences
 from hingeline.features.tables import Labels
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE
@@ -127,12 +128,12 @@ class GraphModel:
             )
         self._fit_problem(problem, weights)
 
-    def _decode(self, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
+    def _decode(self: Any, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
         """States of all variables; upper bounds and values of examples, and where they meet."""
         n = len(problem.graph)
         states = np.zeros(problem.node_offset[-1], dtype=np.int32)
         bounds, values, tight = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
-        self._over_examples(graph.decode_all, problem, states, bounds, values, tight)
+        self._over(graph.decode_all, problem, states, bounds, values, tight)
         return states, np.maximum(bounds, values), values, tight
 
     def predict(self: Any, X: Any) -> Any:
@@ -162,22 +163,15 @@ class GraphModel:
                 scores[i], exact[i] = bounds[i], True
         return Decoded(self._as_output(problem, states), scores, bounds, exact)
 
-    def _conditional_scores(self, problem: GraphProblem) -> tuple[Array, Array]:
+    def _conditional_scores(self: Any, problem: GraphProblem) -> tuple[Array, Array]:
         """Scores over (variable, state), the other variables as predicted; starts of examples."""
         states = self._decode(problem)[0]
         graphs = problem.graphs
         last = graphs.node_ptr[1:] + np.arange(len(graphs.node_ptr) - 1)
         start = starts_of(graphs.unary_start[last][problem.graph])
         out = np.empty(start[-1])
-        self._over_examples(graph.conditional_scores_all, problem, states, start, out)
+        self._over(graph.conditional_scores_all, problem, states, start, out)
         return out, start
-
-    def _over_examples(self: Any, kernel: Any, problem: GraphProblem, *more: Any) -> None:
-        with Workers(checks.effective_n_jobs(self.n_jobs), 0) as workers:
-            workers.map(
-                lambda part, scratch: kernel(problem, part, self.weights_, *more),
-                np.arange(len(problem.graph)),
-            )
 
 
 def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, int]:
@@ -286,12 +280,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         flat = [label for own in labels for label in own]
         self.classes_, index = find_classes(flat)
         numbers = number_labels(flat, index)
-        n_labels = len(self.classes_)
-        cost = checks.check_loss(self.loss, "hamming", n_labels, vector=True)
-        cost = (
-            checks.check_class_weight(self.class_weight, list(self.classes_), numbers)[:, None]
-            * cost
-        )
+        cost = checks.weigh_costs(self, numbers)
         self._fit_graphs(self._make(graphs, numbers, cost), weights)
         return self
 
@@ -355,19 +344,9 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
         """Labels of every graph as plain lists."""
-        if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
-            raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
-        if len(y) != len(graphs):
-            raise ValueError(f"X has {len(graphs)} graphs and y has {len(y)}: they must agree.")
-        found = []
-        for i, (x, own) in enumerate(zip(graphs, y, strict=True)):
-            if isinstance(own, (str, bytes)) or not hasattr(own, "__len__"):
-                raise TypeError(f"y[{i}] must be a sequence of labels, got {own!r:.60}.")
-            if len(own) != x.n_nodes:
-                what = f"X[{i}] has {x.n_nodes} nodes and y[{i}] has {len(own)} labels"
-                raise ValueError(f"{what}: give one label per node.")
-            found.append(plain_labels(own))
-        return found
+        offsets = starts_of(np.array([x.n_nodes for x in graphs]))
+        flat = stack_labels(y, offsets, words=("graph", "node"))
+        return [flat[lo:hi] for lo, hi in pairwise(offsets.tolist())]
 
     @property
     def _layout(self) -> Layout:

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, effective_n_jobs
-from hingeline.core.formulations import make_formulation
-from hingeline.core.loop import warn
+from hingeline._checks import Array, warn
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.results import Result, relative
 from hingeline.solvers.nu import Look, Margins, best_multiple
@@ -27,16 +25,14 @@ def positive_part(estimator: Any) -> float:
 
 def solve(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, Any]:
     """Choose ν if that is asked for, solve, and store ρ, risks and counts."""
-    n_jobs = effective_n_jobs(estimator.n_jobs) if compiled.threads else 1
-    shares = make_formulation(1.0, "nu", "margin", weights).cap
-    with Workers(n_jobs, compiled.scratch_size) as workers:
+    with compiled.workers(estimator.n_jobs) as workers:
         if isinstance(estimator.nu, str):
             chosen = Choice(estimator, compiled, weights, workers)
             nu, start = chosen.search()
             estimator.nu_path_ = chosen.trials
         else:
             nu = float(estimator.nu)
-        margins = Margins(compiled, shares, workers, nu)
+        margins = Margins.of(compiled, weights, workers, nu)
         highest = margins.highest()
         check_admissible(nu, highest)
         result, dual, solver = estimator._solve_with(compiled, weights, start, nu=nu)
@@ -145,8 +141,7 @@ class Choice:
         held = hold_out("nu", estimator, weights)
         self.weights, apart = np.where(held, 0.0, weights), np.where(held, weights, 0.0)
         self.held_out = Margins(compiled, apart / apart.sum(), workers, 1.0)
-        shares = make_formulation(1.0, "nu", "margin", self.weights).cap
-        self.highest = Margins(compiled, shares, workers, 1.0).highest()
+        self.highest = Margins.of(compiled, self.weights, workers).highest()
         check_admissible(0.0, self.highest)
         self.trials: list[NuTrial] = []
         self.duals: list[Any] = []

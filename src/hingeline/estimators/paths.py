@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from hingeline._checks import Array, effective_n_jobs, positive
-from hingeline.core.formulations import make_formulation
-from hingeline.core.primitives import Compiled, Workers
+from hingeline._checks import Array, positive
+from hingeline.core.primitives import Compiled
 from hingeline.core.results import relative
 from hingeline.estimators.base import BaseSSVM
 from hingeline.estimators.nu import hold_out, positive_part
@@ -97,9 +96,8 @@ def nu_path(
         # Only the data know the largest ν: pose the problem at a loose tolerance first.
         model.set_params(slack="max", nu=None, tol=1.0).fit(X, y, **fit_params)
         compiled, weights = model._posed
-        with Workers(1, compiled.scratch_size) as workers:
-            shares = make_formulation(1.0, "nu", "margin", weights).cap
-            highest = Margins(compiled, shares, workers, 1.0).highest()
+        with compiled.workers(1) as workers:
+            highest = Margins.of(compiled, weights, workers).highest()
         values = highest * np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
         model.set_params(slack="nu", tol=estimator.tol)
         model._dual = None  # its C is anything but near
@@ -166,9 +164,8 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
     held = hold_out("C", estimator, weights)
     rest, share = np.where(held, 0.0, weights), weights * held / weights[held].sum()
     middle = estimator._choose_C(compiled.problem, weights)
-    n_jobs = effective_n_jobs(estimator.n_jobs) if compiled.threads else 1
     trials: list[CTrial] = []
-    with Workers(n_jobs, compiled.scratch_size) as workers:
+    with compiled.workers(estimator.n_jobs) as workers:
         judge = Margins(compiled, share, workers, 1.0)
 
         def fit(C: float, start: Any) -> tuple[float, Any, Array, float]:
@@ -252,9 +249,7 @@ def _risks(model: Any) -> tuple[float, float]:
     if (model.slack, model.rescale) != ("max", "margin") or not np.isfinite(model.C):
         return float("nan"), float("nan")
     compiled, weights = model._posed
-    shares = make_formulation(1.0, "nu", "margin", weights).cap
-    n_jobs = effective_n_jobs(model.n_jobs) if compiled.threads else 1
-    with Workers(n_jobs, compiled.scratch_size) as workers:
-        margins = Margins(compiled, shares, workers, 1.0)
+    with compiled.workers(model.n_jobs) as workers:
+        margins = Margins.of(compiled, weights, workers)
         low, high = (margins.look(model.weights_, 1.0 + side * TIE / 2) for side in (-1, 1))
     return low.risk, high.risk

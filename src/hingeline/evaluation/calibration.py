@@ -244,7 +244,7 @@ class CalibratedChain(BaseEstimator):
         inside, kind_of = _read_classes(classes)
         out = np.empty(len(spans))
         kernel = kernels.span_margins_all
-        model._over_sequences(kernel, problem, local, bounds, inside, kind_of, out)
+        model._over(kernel, problem, local, bounds, inside, kind_of, out)
         return _Predicted(offsets, numbers, margins, types, spans, owner, out)
 
     def _compare(self, found: _Predicted, y: Any, lengths: Any) -> tuple[Array, Array]:

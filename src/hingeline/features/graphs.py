@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hingeline._checks import Array, numeric_rows, require
+from hingeline._checks import Array, as_weights, numeric_rows, require
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,7 +62,7 @@ class Graph:
             require(len(own) == len(edges), f"{what}: give one row per edge.")
             self._set("edge_features", own.astype(np.float64))
         if self.node_weights is not None:
-            self._set("node_weights", _weights(self.node_weights, n))
+            self._set("node_weights", as_weights("node_weights", self.node_weights, n, "node"))
         for name, count in (("node_types", n), ("edge_types", len(edges))):
             if getattr(self, name) is not None:
                 self._set(name, _types(getattr(self, name), name, count))
@@ -153,18 +153,6 @@ def _sets(values: Any, name: str, n: int, members: str = "nodes", width: int = 0
         what = f"{name}[{k}] is {tuple(sets[k].tolist())}"
         raise ValueError(f"{what}: give {members} that are different.")
     return sets.astype(np.int64)
-
-
-def _weights(values: Any, n: int) -> Array:
-    try:
-        weights = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError("node_weights must be numbers, one per node.") from error
-    if weights.shape != (n,):
-        raise ValueError(f"node_weights has shape {weights.shape}, but there are {n} nodes.")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("node_weights must be finite and ≥ 0.")
-    return weights
 
 
 def _types(values: Any, name: str, count: int) -> Array:

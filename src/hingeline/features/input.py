@@ -127,8 +127,11 @@ def with_constant(matrix: sp.csr_matrix, column: int | None = None) -> sp.csr_ma
     return sp.csr_matrix((data, indices, indptr.astype(indices.dtype)), shape=(n, d + 1))
 
 
-def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
-    """All labels in one list, checked against the sequences."""
+def stack_labels(
+    y: Any, offsets: Array, lengths: Any = None, words: tuple[str, str] = ("sequence", "token")
+) -> list[Any]:
+    """All labels in one list, checked against the sequences, or what ``words`` calls them."""
+    whole, part = words
     if lengths is not None:
         flat = plain_labels(y)
         if len(flat) != offsets[-1]:
@@ -138,20 +141,20 @@ def stack_labels(y: Any, offsets: Array, lengths: Any = None) -> list[Any]:
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
     y = y.to_list() if hasattr(y, "to_list") else y
-    what = f"X has {len(offsets) - 1} sequences and y has {len(y)}"
+    what = f"X has {len(offsets) - 1} {whole}s and y has {len(y)}"
     if len(y) == offsets[-1] and not isinstance(y[0], (list, tuple, np.ndarray)):
-        how = "cut y as X is cut, one list for each sequence"
-        raise ValueError(f"{what} labels, one for each token: {how}.")
+        how = f"cut y as X is cut, one list for each {whole}"
+        raise ValueError(f"{what} labels, one for each {part}: {how}.")
     require(len(y) == len(offsets) - 1, f"{what}: there must be as many.")
     flat = []
-    for i, labels in enumerate(y):
+    for i, (labels, n) in enumerate(zip(y, np.diff(offsets).tolist(), strict=True)):
+        labels = labels.to_list() if hasattr(labels, "to_list") else labels
         if isinstance(labels, (str, bytes)) or not isinstance(labels, (Sequence, np.ndarray)):
-            n = offsets[i + 1] - offsets[i]
-            how = f"a list of {n} labels, one for each token of X[{i}]"
+            how = f"a list of {n} labels, one for each {part} of X[{i}]"
             raise TypeError(f"y[{i}] is {labels!r:.40}, expected {how}.")
-        if len(labels) != offsets[i + 1] - offsets[i]:
-            what = f"X[{i}] has {offsets[i + 1] - offsets[i]} tokens and y[{i}] has {len(labels)}"
-            raise ValueError(f"{what} labels: they must have the same length.")
+        if len(labels) != n:
+            what = f"X[{i}] has {n} {part}s and y[{i}] has {len(labels)} labels"
+            raise ValueError(f"{what}: they must have the same length.")
         flat.extend(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     return plain_labels(flat)
 

@@ -146,15 +146,9 @@ class TokenTable(_Cut):
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[str]], offsets: Any) -> TokenTable:
         """A table from all tokens' values, column by column."""
-        codes, values = [], []
-        for column in columns.values():
-            index: dict[str, int] = {}
-            number = index.setdefault
-            codes.append([number(value, len(index)) for value in column])
-            values.append(list(index))
-        n_tokens = len(codes[0]) if codes else 0
-        table = np.array(codes, dtype=np.int32).reshape(len(columns), n_tokens)
-        return cls(tuple(columns), table, tuple(values), np.asarray(offsets, dtype=np.int64))
+        builder = TableBuilder(len(columns))
+        builder.extend([*columns.values()])
+        return builder.table(tuple(columns), offsets)
 
     @classmethod
     def from_sentences(
@@ -258,25 +252,25 @@ def default_names(width: int) -> tuple[str, ...]:
 
 
 class TableBuilder:
-    """Gathers a table from blocks of columns of bytes; for readers of large files.
+    """Gathers a table from blocks of columns of texts, or of bytes as readers of large files do.
 
     Values are numbered as they come, so what is kept of a token is four bytes a column.
     """
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._numbers: list[defaultdict[bytes, int]] = [defaultdict() for _ in range(width)]
+        self._numbers: list[defaultdict[Any, int]] = [defaultdict() for _ in range(width)]
         for numbers in self._numbers:
             numbers.default_factory = numbers.__len__
         self._codes: list[Array] = []
 
-    def extend(self, columns: Sequence[Sequence[bytes]]) -> None:
+    def extend(self, columns: Sequence[Sequence[Any]]) -> None:
         """Append tokens, given column by column."""
         codes = [
             np.fromiter(map(numbers.__getitem__, column), dtype=np.int32, count=len(column))
             for numbers, column in zip(self._numbers, columns, strict=True)
         ]
-        self._codes.append(np.array(codes).reshape(self.width, -1))
+        self._codes.append(np.array(codes, np.int32).reshape(self.width, len(codes and codes[0])))
 
     def table(self, names: Sequence[str], offsets: Any) -> TokenTable:
         """The table of all tokens."""
@@ -284,7 +278,7 @@ class TableBuilder:
         return TokenTable(
             tuple(names),
             np.concatenate([empty, *self._codes], axis=1),
-            tuple([value.decode() for value in numbers] for numbers in self._numbers),
+            tuple([v if isinstance(v, str) else v.decode() for v in n] for n in self._numbers),
             np.asarray(offsets, dtype=np.int64),
         )
 

@@ -106,9 +106,7 @@ class Numbering:
             counts = np.bincount(keys + 1, minlength=self.size + 1)[1:]
             known = np.flatnonzero(counts >= min_count)
             self.add(known, np.arange(first, first + len(known), dtype=np.int32))
-            table = np.full(self.size + 1, -1, dtype=np.int32)
-            table[known] = np.arange(first, first + len(known))
-            return table[keys]
+            return self.look_up(keys)
         distinct, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
         kept = (distinct >= 0) & (counts >= min_count)
         numbers = np.where(kept, np.cumsum(kept) + (first - 1), -1).astype(np.int32)
@@ -137,15 +135,6 @@ def combine(parts: Sequence[Array], radices: Sequence[int]) -> Array:
         missing |= part < 0
     key[missing] = -1
     return key
-
-
-def split(keys: Array, radices: Sequence[int]) -> list[Array]:
-    """The codes that ``combine`` made keys of."""
-    parts = []
-    for radix in reversed(radices[1:]):
-        keys, part = np.divmod(keys, radix)
-        parts.append(part)
-    return [keys, *reversed(parts)]
 
 
 @dataclass
@@ -369,7 +358,7 @@ class Vocabulary(Layout):
         keys, columns = group.numberings[-1].items()
         parts: list[Array] = []
         for stage, (_, radices) in reversed([*enumerate(self._plan(group))]):
-            block = split(keys, radices)
+            block: list[Array] = [*np.unravel_index(keys, radices)]  # what ``combine`` combined
             if stage:
                 known, numbers = group.numberings[stage - 1].items()
                 keys = known[np.argsort(numbers)][block.pop(0)]

@@ -9,7 +9,7 @@ costs one row per position instead of a second select in the innermost loop.
 import numpy as np
 
 from hingeline._checks import Array
-from hingeline._jit import helper, prefetch
+from hingeline._jit import finite_helper, helper, prefetch
 from hingeline._simd import add_max, copy, max_plus, max_plus_chosen, row_max, rows_dot
 
 
@@ -77,6 +77,7 @@ def max_sum_by_errors(
     """
     length = scores.shape[0]
     stride = scores.shape[1]
+    moves = transitions.reshape(transitions.size)
     table = np.full((length, length + 1, stride), -np.inf)
     for k in range(n_labels):
         e = 0 if k == y_true[0] else 1
@@ -85,14 +86,9 @@ def max_sum_by_errors(
     for t in range(1, length):
         truth = y_true[t]
         for e in range(t + 1):
-            before = table[t - 1, e]
             for k in range(stride):
-                reach[k] = -np.inf
-            for j in range(n_labels):
-                s = before[j]
-                row = transitions[j]
-                for k in range(stride):
-                    reach[k] = max(reach[k], s + row[k])
+                reach[k] = 0.0
+            max_plus(table[t - 1, e], 0, moves, n_labels, stride, reach, 0)
             wrong = table[t, e + 1]
             for k in range(n_labels):
                 wrong[k] = max(wrong[k], reach[k] + scores[t, k])
@@ -138,19 +134,11 @@ def continuations(scores: Array, transitions: Array, n_labels: int) -> Array:
 @helper
 def max_marginals(scores: Array, transitions: Array, n_labels: int, out: Array) -> None:
     """``out[t, k]``: value of the best path that has label k at position t."""
-    length = scores.shape[0]
-    for k in range(n_labels):
-        out[0, k] = scores[0, k]
-    for t in range(1, length):
+    behind, forward = continuations(scores, transitions, n_labels), scores.copy()
+    max_sum(forward, transitions, n_labels, np.empty(scores.shape[0], dtype=np.int32))
+    for t in range(scores.shape[0]):
         for k in range(n_labels):
-            best = -np.inf
-            for j in range(n_labels):
-                best = max(best, out[t - 1, j] + transitions[j, k])
-            out[t, k] = best + scores[t, k]
-    behind = continuations(scores, transitions, n_labels)
-    for t in range(length - 1):
-        for k in range(n_labels):
-            out[t, k] += behind[t, k]
+            out[t, k] = forward[t, k] + behind[t, k]
 
 
 # Exact best paths through chains with many labels, looking at few predecessors.
@@ -358,20 +346,7 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
 # loss-augmented maximum is ``max_y Σ_t S[t, y_t] + c[ŷ_t, y_t] + Σ_t A[y_{t−1}, y_t]``. Its part
 # without the loss at position t is, for every label k there, ``F[t, k] + S[t, k] + B[t, k]``: the
 # best beginning before t and the best continuation behind it. Another label r for ŷ_t changes
-# nothing in these, so that the maximum for r is ``max_k F + S + B + c[r, k]``. Where all errors
-# cost the same, two numbers of the row, its largest and its second, answer that for all r.
-
-
-@helper
-def uniform_cost(cost: Array) -> float:
-    """The cost of an error where all errors cost the same and being right nothing; else −1."""
-    n_labels = cost.shape[0]
-    unit = cost[0, 1] if n_labels > 1 else 1.0
-    for j in range(n_labels):
-        for k in range(n_labels):
-            if cost[j, k] != (0.0 if j == k else unit):
-                return -1.0
-    return unit
+# nothing in these, so that the maximum for r is ``max_k F + S + B + c[r, k]``.
 
 
 @helper
@@ -432,35 +407,14 @@ def switch_gains(
         out[k] -= held
 
 
-@helper
-def two_largest(row: Array, n_labels: int) -> tuple[float, float, int]:
-    """The largest number of a row, the second, and where the first is."""
-    first = second = -np.inf
-    arg = 0
-    for k in range(n_labels):
-        if row[k] > first:
-            second = first
-            first = row[k]
-            arg = k
-        elif row[k] > second:
-            second = row[k]
-    return first, second, arg
-
-
-@helper
-def augmented_maxima(base: Array, cost: Array, unit: float, n_labels: int, out: Array) -> None:
-    """``out[r] = max_k base[k] + cost[r, k]``; ``unit`` is :func:`uniform_cost` of the costs."""
-    if unit < 0.0:
-        for r in range(n_labels):
-            best = -np.inf
-            for k in range(n_labels):
-                best = max(best, base[k] + cost[r, k])
-            out[r] = best
-        return
-    first, second, arg = two_largest(base, n_labels)
+@finite_helper
+def augmented_maxima(base: Array, cost: Array, n_labels: int, out: Array) -> None:
+    """``out[r] = max_k base[k] + cost[r, k]``."""
     for r in range(n_labels):
-        out[r] = first + unit
-    out[arg] = max(first, second + unit)
+        best = -np.inf
+        for k in range(n_labels):
+            best = max(best, base[k] + cost[r, k])
+        out[r] = best
 
 
 @helper

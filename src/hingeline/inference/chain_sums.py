@@ -14,6 +14,7 @@ results. Sums over labels therefore run in the outer loop, and the inner ones st
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -371,15 +372,24 @@ def better_paths(
 SMALL = 1e-100  # Scaled sums below this are not trusted.
 
 
-@strict_helper
-def off_and_diagonal(
-    transitions: Array, n_labels: int, off: Array, back: Array, diagonal: Array
-) -> float:
-    """``exp(transitions − top)`` apart for moves to other labels and to the same; returns top.
+class Moves(NamedTuple):
+    """``exp(transitions − top)``, apart for moves to other labels and to the same; zeros pad it."""
 
-    ``off`` and ``back``, its transpose, are (labels, stride) with zeros as padding.
-    """
+    off: Array  # (labels, stride)
+    back: Array  # the same, transposed
+    diagonal: Array  # (stride,)
+    top: float
+
+
+@strict_helper
+def scale_moves(transitions: Array, n_labels: int) -> Moves:
+    """Transitions as scaled sums take them."""
     stride = transitions.shape[1]
+    off, back, diagonal = (
+        np.zeros((n_labels, stride)),
+        np.zeros((n_labels, stride)),
+        np.zeros(stride),
+    )
     top = -np.inf
     for j in range(n_labels):
         for k in range(n_labels):
@@ -387,18 +397,13 @@ def off_and_diagonal(
     if top == -np.inf:
         top = 0.0
     for j in range(n_labels):
-        for k in range(n_labels, stride):
-            off[j, k] = 0.0
-            back[j, k] = 0.0
         for k in range(n_labels):
             off[j, k] = math.exp(transitions[j, k] - top)
             back[k, j] = off[j, k]
         diagonal[j] = off[j, j]
         off[j, j] = 0.0
         back[j, j] = 0.0
-    for k in range(n_labels, stride):
-        diagonal[k] = 0.0
-    return top
+    return Moves(off, back, diagonal, top)
 
 
 @strict_helper
@@ -420,10 +425,7 @@ def _entries(enter: Array, t: int, n_labels: int, out: Array) -> float:
 @strict_helper
 def scaled_sums(
     scores: Array,
-    off: Array,
-    back: Array,
-    diagonal: Array,
-    top: float,
+    scaled: Moves,
     enter: Array,
     n_labels: int,
     weight: float,
@@ -433,8 +435,9 @@ def scaled_sums(
 ) -> float:
     """Log Z and expectations by scaled sums; NaN, and moves as before, where that is not safe.
 
-    Parameters as for :func:`log_sums`, with the output of :func:`off_and_diagonal`.
+    Parameters as for :func:`log_sums`, with the output of :func:`scale_moves`.
     """
+    off, back, diagonal, top = scaled
     length, stride = scores.shape
     table = np.zeros((n_labels, stride))  # moves, still to be multiplied by ``off``
     forward = np.zeros((length, stride))

@@ -87,6 +87,14 @@ def table_size(graph: Topology, c: int) -> int:
 
 
 @helper
+def next_place(graph: Topology, p: int, stride: int) -> tuple[int, int, int]:
+    """Variable at place p of all scopes, its states, and their stride after that of the last."""
+    v = graph.scope[p]
+    n = graph.n_states[v]
+    return v, n, stride // n
+
+
+@helper
 def joint_index(graph: Topology, c: int, y: Array) -> int:
     """Place of the assignment in the table of factor c."""
     index = 0

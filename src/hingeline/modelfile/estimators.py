@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
-from hingeline.core.results import History, HistoryRow
+from hingeline.core.results import HistoryRow, read_history
 from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
 from hingeline.estimators.scaling import FITTED as SCALING
 from hingeline.estimators.scaling import restore_scaling
@@ -60,7 +60,6 @@ LABEL_TYPES: dict[str, tuple[type, ...]] = {
     "object": (str, int, float, bool),
 }
 STATE = "state/"  # Arrays of what ``partial_fit`` goes on from have names that begin with this.
-_COUNTS = ("passes", "oracle_calls", "planes")
 MAX_JOBS = 4096  # More threads than this are a mistake in a file, and would take memory.
 
 
@@ -493,7 +492,4 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
     rows, fields = arrays["history"], HistoryRow._fields
     fine = rows.dtype == np.float64 and rows.ndim == 2 and header["history"] == list(fields)
     require(fine, "history must be a table of numbers")
-    model.history_ = History(
-        HistoryRow(*(int(v) if f in _COUNTS else v for f, v in zip(fields, row, strict=True)))
-        for row in rows.tolist()
-    )
+    model.history_ = read_history(rows)

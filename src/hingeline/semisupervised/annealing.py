@@ -18,7 +18,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +26,10 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline.constraints.penalties import Penalties, change_rule
-from hingeline.constraints.switches import commit_switch, sum_penalties, switch_costs
+from hingeline.constraints.switches import commit_switch, switch_costs
 from hingeline.core.blocks import WorkingSet, fill_gram, plane
 from hingeline.core.formulations import Formulation, plane_offset, plane_scale
-from hingeline.core.primitives import Workers, plane_loss, plane_sqdist, truth
+from hingeline.core.primitives import PART, Workers, plane_loss, plane_sqdist, truth
 from hingeline.core.results import DualMemory, Result
 from hingeline.inference import chain
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
@@ -72,13 +72,30 @@ _ROW = "{:>8}  {:>11}  {:>11}  {:>8}  {:>7}  {:>11}  {:>8}  {:>6}  {}"
 
 
 @dataclass
-class Trajectory:
-    """All steps, with the weights and certificate of each, and the labels of the last."""
+class Rounds:
+    """All steps so far with their weights and labels, each scored on the development data."""
 
-    steps: list[AnnealingStep]
-    results: list[Result]
-    labels: list[Array]
+    kind: Any  # of steps
+    model: Any
+    dev: tuple[Any, Any] | None
+    steps: list[Any] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    labels: list[Array] = field(default_factory=list)
     interrupted: bool = False
+    _last: float = field(default_factory=time.perf_counter)
+
+    def add(self, result: Result, labels: Array, **found: Any) -> Any:
+        """Note a step and what was found in it."""
+        found["changed"] = float(np.mean(labels != self.labels[-1])) if self.labels else math.nan
+        found["time"] = time.perf_counter() - self._last
+        if self.dev is not None:
+            self.model.weights_ = result.weights
+            found["dev_score"] = float(self.model.score(*self.dev))
+        self.steps.append(self.kind(**found))
+        self.results.append(result)
+        self.labels.append(labels)
+        self._last = time.perf_counter()
+        return self.steps[-1]
 
 
 # Algorithm 2, constraint matching: labels by switching one at a time. For fixed weights it climbs
@@ -94,7 +111,7 @@ class Trajectory:
 # ``order="sequential"`` sweeps over all positions and takes the best label at each, as printed;
 # ``order="random"`` tries random positions and labels, as the text describes.
 #
-# A trial as printed costs a loss-augmented Viterbi pass. Here it costs O(1), with the same result:
+# A trial as printed costs a loss-augmented Viterbi pass. Here it costs a row, with the same result:
 # see :mod:`hingeline.inference.chain`. In a sweep from left to right the best beginnings follow the
 # labels as they are switched, and the best continuations behind them stay valid, so that a sweep
 # costs about two Viterbi passes. In random order both are made anew after each accepted switch.
@@ -102,28 +119,10 @@ class Trajectory:
 SWITCH_ROUNDING = 1e-10  # A switch must lower the objective by more than this share of its terms.
 
 
-class Switching(NamedTuple):
-    """What label switching reached."""
-
-    labels: Array  # int32, of all unlabelled tokens
-    slack: Array  # of every unlabelled sequence
-    penalty: float
-    objective: float  # C_u/u · Σ slack + penalty
-    start_objective: float  # the same of the labels it began with
-    switches: int
-    sweeps: int
-
-
 @helper
 def is_lower(change: float, scale: float, maximum: float, penalty: float) -> bool:
     """Whether a change of the objective is a decrease that rounding does not explain."""
     return change < -SWITCH_ROUNDING * (scale * (1.0 + abs(maximum)) + abs(penalty))
-
-
-@helper
-def _fill_row(ahead: Array, scores: Array, behind: Array, here: int, row: Array) -> None:
-    for k in range(row.shape[0]):
-        row[k] = ahead[here + k] + scores[here + k] + behind[here + k]
 
 
 @kernel
@@ -139,23 +138,21 @@ def sweep_labels(
     places: Array,
     candidates: Array,
     labels: Array,
-    slack: Array,
 ) -> int:
     """Visit the sequences of ``order`` and switch labels, at most ``limit``; returns how many.
 
-    ``labels``, ``slack`` and ``order`` are of the unlabelled sequences, which the problem holds
-    from number ``first`` on; ``scale`` is ``C_u/u``. Every position in turn takes the best label;
-    or, where ``places`` is not empty, a sequence has as many trials as positions, at these places
-    and to these candidates. Both have one entry per unlabelled token; a candidate is the number of
-    a label among those that are not there already. A forbidden label or move has a gain of
-    ``−inf`` and so a change of ``inf``.
+    ``labels`` and ``order`` are of the unlabelled sequences, which the problem holds from number
+    ``first`` on; ``scale`` is ``C_u/u``. Every position in turn takes the best label; or, where
+    ``places`` is not empty, a sequence has as many trials as positions, at these places and to
+    these candidates. Both have one entry per unlabelled token; a candidate is the number of a
+    label among those that are not there already. A forbidden label or move has a gain of ``−inf``
+    and so a change of ``inf``.
     """
     n_labels, stride = problem.n_labels, problem.stride
     A = moves(problem, w)
     onwards = A.reshape(A.size)
     backwards = chain.transposed(A, n_labels).reshape(n_labels * stride)
     cost = problem.cost.reshape(problem.cost.size)
-    unit = chain.uniform_cost(problem.cost)
     row = np.empty(n_labels)
     maxima = np.empty(n_labels)
     gains = np.empty(n_labels)
@@ -168,9 +165,7 @@ def sweep_labels(
         lo = problem.offsets[first + i] - start
         y = labels[lo : problem.offsets[first + i + 1] - start]
         length = y.shape[0]
-        table = position_scores(problem, first + i, w, 0.0)
-        score = chain.path_score(table, A, y)
-        scores = table.reshape(table.size)
+        scores = position_scores(problem, first + i, w, 0.0).reshape(length * stride)
         ahead = np.zeros(length * stride)
         behind = np.zeros(length * stride)
         for t in range(length - 1, 0, -1):
@@ -182,8 +177,10 @@ def sweep_labels(
             now = y[t]
             best = now
             if switches < limit and n_labels > 1:
-                _fill_row(ahead, scores, behind, t * stride, row)
-                chain.augmented_maxima(row, problem.cost, unit, n_labels, maxima)
+                here = t * stride
+                for k in range(n_labels):
+                    row[k] = ahead[here + k] + scores[here + k] + behind[here + k]
+                chain.augmented_maxima(row, problem.cost, n_labels, maxima)
                 switch_costs(constraints, state, labels, i, t, penalties)
                 chain.switch_gains(scores, onwards, backwards, y, stride, t, gains)
                 lowest, highest = 0, n_labels - 1
@@ -198,7 +195,6 @@ def sweep_labels(
                         least = change
                         best = k
             if best != now:
-                score += gains[best]
                 commit_switch(constraints, state, labels, i, t, best)  # writes the label, too
                 switches += 1
             if at_random and best != now:
@@ -212,10 +208,6 @@ def sweep_labels(
                     chain.step_maxima(
                         scores, cost, y[s], onwards, n_labels, stride, s, 1, ahead, reach
                     )
-        t = 0 if at_random else length - 1
-        _fill_row(ahead, scores, behind, t * stride, row)
-        chain.augmented_maxima(row, problem.cost, unit, n_labels, maxima)
-        slack[i] = max(maxima[y[t]] - score, 0.0)
     return switches
 
 
@@ -236,9 +228,7 @@ def measure_slacks(
 ) -> Array:
     """Slack of the sequences ``first ≤ i < stop`` for the problem's own labels."""
     slack = np.empty(stop - first)
-    workers.map(
-        lambda part, scratch: fill_slacks(problem, first, part, w, slack), np.arange(stop - first)
-    )
+    workers.over(np.arange(stop - first), fill_slacks, problem, first, PART, w, slack)
     return slack
 
 
@@ -254,46 +244,33 @@ def switch_labels(
     max_switches: int | None = None,
     max_sweeps: int = 1,
     rng: np.random.Generator | None = None,
-) -> Switching:
+) -> tuple[Array, int]:
     """Algorithm 2 from given labels of the unlabelled sequences, those from number ``first`` on.
 
     ``scale`` is ``C_u/u``, the price of slack; ``labels`` of all unlabelled tokens are where
     to start, and are left as they are. Sweeps are repeated, at most ``max_sweeps`` in all, as long
-    as something was switched. Python predicates are unknown.
+    as something was switched. Python predicates are unknown. The labels reached, and the number of
+    switches.
     """
     lengths = np.diff(problem.offsets[first:])
     n = len(lengths)
-    slack = np.empty(n)
-    compiled = penalties.compiled
     labels = np.array(labels, dtype=np.int32)
-    state = penalties.state(labels)
-
-    def sweep(limit: int, at_random: bool) -> int:
+    known = (problem, first, w, scale, penalties.compiled, penalties.state(labels))
+    most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
+    switches = 0
+    for _ in range(max_sweeps if most else 0):
         sequences, places, candidates = np.arange(n), np.zeros(0, np.int64), np.zeros(0, np.int64)
-        if at_random:
+        if order == "random":
             assert rng is not None
             sequences = rng.permutation(n)
             places = rng.integers(0, np.repeat(lengths, lengths))
             candidates = rng.integers(0, max(problem.n_labels - 1, 1), len(places))
-        trials = (sequences, limit, places, candidates)
-        return int(sweep_labels(problem, first, w, scale, compiled, state, *trials, labels, slack))
-
-    def objective() -> tuple[float, float]:
-        penalty = float(sum_penalties(compiled, state))
-        return scale * float(slack.sum()) + penalty, penalty
-
-    most = np.iinfo(np.int64).max if max_switches is None else int(max_switches)
-    sweep(0, False)  # finds the slack and switches nothing
-    start_objective = objective()[0]
-    switches = sweeps = 0
-    while sweeps < max_sweeps and switches < most:
-        found = sweep(most - switches, order == "random")
-        sweeps += 1
+        limit = most - switches
+        found = int(sweep_labels(*known, sequences, limit, places, candidates, labels))
         switches += found
-        if not found:
+        if not found or switches >= most:
             break
-    reached, penalty = objective()
-    return Switching(labels, slack, penalty, reached, start_objective, switches, sweeps)
+    return labels, switches
 
 
 @kernel
@@ -384,17 +361,17 @@ class Annealing:
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step
         self._plain = NO_LABELS  # predictions of the step before
 
-    def run(self, schedule: Sequence[float] | None) -> Trajectory:
+    def run(self, schedule: Sequence[float] | None) -> Rounds:
         """The labelled sequences alone, then every C_u of the schedule.
 
         An interruption ends it; the steps that are complete are kept.
         """
         if schedule is None:
             schedule = [price * (self.data.n - self.data.first) for price in PRICES]
-        began = time.perf_counter()
+        path = Rounds(AnnealingStep, self.data.model, self.dev)
         result = self._solve(0.0, NO_LABELS)
-        path = Trajectory([], [], [], interrupted=result.stop_reason == "interrupted")
-        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights), began)
+        path.interrupted = result.stop_reason == "interrupted"
+        self._record(path, 0.0, result, (0, 0, True), self._predict(result.weights))
         try:
             for C_u in schedule:
                 if not path.interrupted:
@@ -408,8 +385,7 @@ class Annealing:
         price = C_u / (max(u, 1) * self.data.model.C)
         return self._solver.solve(np.concatenate([self.data.weights, np.full(u, price)]), labels)
 
-    def _step(self, path: Trajectory, C_u: float) -> None:
-        began = time.perf_counter()
+    def _step(self, path: Rounds, C_u: float) -> None:
         settings, problem, first = self.settings, self.problem, self.data.first
         at = problem.offsets[first]
         result = path.results[-1]
@@ -434,7 +410,7 @@ class Annealing:
                 path.interrupted = True
                 return
         labels = problem.labels[at:].copy()
-        self._record(path, C_u, result, (switches, rounds, settled), labels, began)
+        self._record(path, C_u, result, (switches, rounds, settled), labels)
 
     def _match(self, weights: Array, C_u: float) -> tuple[Array, int]:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
@@ -450,7 +426,7 @@ class Annealing:
             labels = search.find() if self.learned else search.find_with_shares(self._prices)
         if not settings.max_sweeps:
             return labels, 0
-        found = switch_labels(
+        return switch_labels(
             self.problem,
             first,
             weights,
@@ -462,11 +438,8 @@ class Annealing:
             max_sweeps=settings.max_sweeps,
             rng=self.rng,
         )
-        return found.labels, found.switches
 
-    def _record(
-        self, path: Trajectory, C_u: float, result: Result, counts: Any, labels: Array, began: float
-    ) -> None:
+    def _record(self, path: Rounds, C_u: float, result: Result, counts: Any, labels: Array) -> None:
         """Note a step; ``counts`` are switches, alternations and whether the labels settled."""
         switches, rounds, settled = counts
         problem, model, first, n = self.problem, self.data.model, self.data.first, self.data.n
@@ -481,29 +454,21 @@ class Annealing:
             penalty *= C_u / (n - first)
         plain = self._predict(w)
         before, self._plain = self._plain, plain
-        score = math.nan
-        if self.dev is not None:
-            model.weights_ = w
-            score = float(model.score(*self.dev))
         objective = norm + labelled + unlabelled + (penalty if rounds else 0.0)
-        step = AnnealingStep(
-            *(C_u, objective, norm, labelled, unlabelled, penalty),
-            *(result.gap, switches, rounds, settled),
-            changed=float(np.mean(labels != path.labels[-1])) if path.labels else math.nan,
+        found = (C_u, objective, norm, labelled, unlabelled, penalty, result.gap)
+        step = path.add(
+            result,
+            labels,
+            **dict(zip(AnnealingStep._fields, (*found, switches, rounds, settled), strict=False)),
             violations=self._counted.total(plain),
             agreement=float(np.mean(labels == plain)) if len(labels) else math.nan,
             stability=float(np.mean(before == plain)) if path.results else math.nan,
-            dev_score=score,
-            time=time.perf_counter() - began,
         )
-        path.steps.append(step)
-        path.results.append(result)
-        path.labels.append(labels)
         if self.settings.verbose:
             if len(path.steps) == 1:
                 print(_ROW.format(*_HEADINGS, "").rstrip(), file=sys.stderr)
             numbers = [f"{v:.6g}" for v in (C_u, step.objective, step.violations)]
-            dev = "" if math.isnan(score) else f"{100 * score:.2f} %"
+            dev = "" if math.isnan(step.dev_score) else f"{100 * step.dev_score:.2f} %"
             paid, remark = f"{penalty:.6g}" if rounds else "", "" if settled else "not settled"
             counts = (paid, switches, rounds, remark)
             print(_ROW.format(*numbers, dev, f"{step.time:.1f}", *counts).rstrip(), file=sys.stderr)

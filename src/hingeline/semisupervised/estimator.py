@@ -11,10 +11,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hingeline._checks import Array, effective_n_jobs, one_of, positive, require
+from hingeline._checks import Array, effective_n_jobs, one_of, positive, require, warn
 from hingeline.constraints.base import InstanceConstraint
 from hingeline.constraints.penalties import Penalties, as_constraints, learn_constraints
-from hingeline.core.loop import warn
 from hingeline.core.primitives import Workers
 from hingeline.estimators.chain import ChainSSVM
 from hingeline.semisupervised.annealing import Annealing, AnnealingStep, choose_by_violations

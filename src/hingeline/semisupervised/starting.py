@@ -21,7 +21,7 @@ from hingeline._jit import kernel
 from hingeline.constraints.decode import climb_with_predicates, drop_corpus, search_by_beam
 from hingeline.constraints.penalties import Penalties
 from hingeline.constraints.switches import SHARE
-from hingeline.core.primitives import Workers
+from hingeline.core.primitives import PART, Workers
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import scale_C
 from hingeline.features.input import find_classes, learn_tokens, number_labels, plain_labels
@@ -197,7 +197,7 @@ def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Worke
     n = len(problem.offsets) - 1
     y = np.empty(problem.offsets[-1], dtype=np.int32)
     values = np.empty(n)
-    workers.map(lambda part, scratch: decode_all(problem, part, w, y, values), np.arange(first, n))
+    workers.over(np.arange(first, n), decode_all, problem, PART, w, y, values)
     return y[problem.offsets[first] :].copy()
 
 
@@ -227,9 +227,7 @@ class ConstrainedLabels:
             table = table + problem.move_mask[:, : problem.n_labels]
         self.transitions = np.ascontiguousarray(np.maximum(scale * table, -BEAM_FORBIDDEN))
         self.sequences = np.arange(len(problem.offsets) - 1 - first)
-        workers.map(
-            lambda part, scratch: score_all(problem, first, part, w, self.scores), self.sequences
-        )
+        workers.over(self.sequences, score_all, problem, first, PART, w, self.scores)
 
     def find(self, prices: Array | None = None) -> Array:
         """The best labels found, where labels may have prices: numbers added to their scores."""

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from hingeline._checks import Array
 from hingeline._jit import kernel, strict_helper
 from hingeline.core.loop import warn_unfinished
-from hingeline.core.primitives import Workers
+from hingeline.core.primitives import PART, Workers
 from hingeline.core.results import HistoryRow, Result, relative
 from hingeline.structures.chain import ChainProblem, compile_problem, layout_of
 from hingeline.structures.chain_batch import add_by_feature, expect_all
@@ -190,18 +190,14 @@ class ChainExpectations:
         tables = {name: b.padded(total) for name, b in layout_of(self.problem).items()}
         for block in self._blocks:
             nodes = np.zeros((block.n_tokens, self.problem.stride))
-            out = (nodes, self.nothing, log_z)
-            moved, ends = self._expect(block, w, weights, (unary, enter), block.first, *out)
+            found = (nodes, self.nothing, log_z)
+            moved, ends = self._expect(block, w, weights, (unary, enter), block.first, *found)
             tables["transition"] += moved
             if self.problem.boundary:
                 tables["start"] += ends[0]
                 tables["end"] += ends[1]
-            self.workers.map(
-                lambda part, scratch, block=block, nodes=nodes: add_by_feature(  # type: ignore[misc]
-                    block.indptr, block.tokens, block.values, part, nodes, tables["emission"]
-                ),
-                block.features,
-            )
+            rows, out = (block.indptr, block.tokens, block.values), tables["emission"]
+            self.workers.over(block.features, add_by_feature, *rows, PART, nodes, out)
         return log_z, total
 
     def marginals(

@@ -36,6 +36,7 @@ from hingeline.core.formulations import (
 )
 from hingeline.core.primitives import (
     PADDING,
+    PART,
     Compiled,
     all_add,
     all_curvature,
@@ -567,12 +568,8 @@ class EnumeratedSDM(CertifiedSolver):
         return primal
 
     def _find_gaps(self, form: Formulation) -> None:
-        self.workers.map(
-            lambda part, scratch: find_gaps(
-                self.compiled.problem, form, part, self.w, self.alpha, self.violation, self.gaps
-            ),
-            np.arange(self.compiled.n),
-        )
+        everyone, out = np.arange(self.compiled.n), (self.alpha, self.violation, self.gaps)
+        self.workers.over(everyone, find_gaps, self.compiled.problem, form, PART, self.w, *out)
         self.oracle_calls += self.compiled.n
 
     def move(self, examples: Array, form: Formulation) -> None:

@@ -33,8 +33,9 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline.core.blocks import longest_output
-from hingeline.core.formulations import Formulation
+from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.primitives import (
+    PART,
     Compiled,
     Workers,
     decode_excess,
@@ -107,17 +108,17 @@ class Margins:
     workers: Workers
     nu: float
 
+    @classmethod
+    def of(cls, compiled: Compiled, weights: Array, workers: Workers, nu: float = 1.0) -> Margins:
+        """Those of examples of these weights."""
+        return cls(compiled, make_formulation(1.0, "nu", "margin", weights).cap, workers, nu)
+
     def look(self, w: Array, rho: float) -> Look:
         """Hinges and risk at (w, ρ), in threads."""
-        hinges = np.zeros(self.compiled.n)
-        losses = np.zeros(self.compiled.n)
-        find = self.compiled.bind(hinges_at)
-        self.workers.map(
-            lambda part, scratch: find(
-                self.compiled.problem, self.shares, part, w, rho, hinges, losses
-            ),
-            np.arange(self.compiled.n),
-        )
+        n, find = self.compiled.n, self.compiled.bind(hinges_at)
+        hinges, losses = np.zeros(n), np.zeros(n)
+        known = (self.compiled.problem, self.shares)
+        self.workers.over(np.arange(n), find, *known, PART, w, rho, hinges, losses)
         risk = float(self.shares @ losses)
         if abs(risk - self.nu) <= RISK_ROUNDING * self.nu:
             risk = self.nu
@@ -283,7 +284,7 @@ NEAR = 0.3  # Averages go on over changes of ρ by less than this difference of 
 #: With so many examples the first ρ is that of samples: one example in so many, or this number
 #: (at most one in four); and, before that, a quarter of it.
 SAMPLED = 300
-PART = 16
+ONE_IN = 16
 ENOUGH = 400
 SAMPLE_PASSES = (6, 4)  # Passes over the two samples.
 ROOM = 1.05  # A sample whose largest ν is less than so many times ν says nothing.
@@ -425,7 +426,7 @@ class NuSearch(NuCertificate, CertifiedSolver):
         """
         order = self.rng.permutation(self.active)
         rho = before = math.nan
-        most = max(len(order) // PART, min(len(order) // 4, ENOUGH))
+        most = max(len(order) // ONE_IN, min(len(order) // 4, ENOUGH))
         for size, passes in zip((most // 4, most), SAMPLE_PASSES, strict=True):
             sample = self._sample(order[:size])
             if sample is None:

@@ -45,7 +45,7 @@ from hingeline.core.blocks import (
     spread,
 )
 from hingeline.core.formulations import Formulation, most_violated_sum
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import PART, SCRATCH, Compiled
 from hingeline.core.results import DualMemory
 from hingeline.core.solver import PlaneSolver, carry_over
 from hingeline.solvers.sdm import SDM, Accelerator, Pair
@@ -428,9 +428,7 @@ class SDMInParts(PlaneSolver):
         find = self.compiled.bind(find_stretches)
         known = (self.compiled.problem, self.form, self._problem, self._form, self.ws, self.parts)
         asked = (self.w, self.early, self.clock, patience)
-        self.workers.map(
-            lambda part, scratch: find(*known, part, *asked, scratch, self.violation), order
-        )
+        self.workers.over(order, find, *known, PART, *asked, SCRATCH, self.violation)
 
     def blocks_of(self, examples: Array) -> Array:
         waiting = self.parts.waiting[examples]

@@ -57,6 +57,8 @@ from hingeline.core.formulations import (
     plane_scale,
 )
 from hingeline.core.primitives import (
+    PART,
+    SCRATCH,
     all_add,
     all_isotropy,
     decode_best,
@@ -521,32 +523,21 @@ class SDCD(PlaneSolver):
         look = self.compiled.bind(find_violators)
         known = (self.compiled.problem, self.form, self.ws)
         asked = (self._wanted(), self.clock, patience)
-        self.workers.map(lambda part, scratch: look(*known, part, self.w, *asked, scratch), order)
+        self.workers.over(order, look, *known, PART, self.w, *asked, SCRATCH)
 
     def _find_violations(self) -> None:
-        everyone = np.arange(self.compiled.n)
+        everyone, out = np.arange(self.compiled.n), self.violation
+        given = (self.compiled.problem, self.form)
         if self.restricted:
-            over_found = self.compiled.bind(sum_over_found)
-            known = (self.compiled.problem, self.form, self.ws)
-            self.workers.map(
-                lambda part, scratch: over_found(
-                    *known, part, self.w, self._wanted(), self.violation
-                ),
-                everyone,
-            )
+            look = self.compiled.bind(sum_over_found)
+            self.workers.over(everyone, look, *given, self.ws, PART, self.w, self._wanted(), out)
             return
         bound = self.compiled.summed_slack
         limit = self.options.max_outputs or (20000 if bound is None else 300)
         add_up = self.compiled.bind(sum_violations)
-        given = (self.compiled.problem, self.form)
-        self.workers.map(
-            lambda part, scratch: add_up(*given, part, self.w, limit, self.violation), everyone
-        )
+        self.workers.over(everyone, add_up, *given, PART, self.w, limit, out)
         if bound is not None:  # of those with too many violated outputs to list
-            self.workers.map(
-                lambda part, scratch: bound(part, self.w, self.violation),
-                np.flatnonzero(np.isinf(self.violation)),
-            )
+            self.workers.over(np.flatnonzero(np.isinf(out)), bound, PART, self.w, out)
 
     def certify(self) -> float:
         """As always, but the restricted primal that counts is that over the newest set."""

@@ -28,11 +28,10 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, effective_n_jobs, positive, require
+from hingeline._checks import Array, effective_n_jobs, positive, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core.blocks import WorkingSet, empty_working_set, spread
 from hingeline.core.formulations import Formulation, make_formulation
-from hingeline.core.loop import warn
 from hingeline.core.primitives import Compiled, Workers
 from hingeline.core.registry import option_names
 from hingeline.core.results import DualMemory, HistoryRow, Result, same_costs

@@ -19,41 +19,29 @@ def summed_slack_above(problem: ChainProblem) -> Callable[[Array, Array, Array],
     """The bound from above, as solvers ask for it."""
 
     def fill(order: Array, w: Array, out: Array) -> None:
-        lower, count_lower, count_upper = np.empty((3, len(out)))
-        summed_slack_all(problem, order, w, BINS, lower, out, count_lower, count_upper)
+        found = np.empty((len(out), 4))
+        summed_slack_all(problem, order, w, BINS, found)
+        out[order] = found[order, 1]
 
     return fill
 
 
 @kernel
-def summed_slack_all(
-    problem: ChainProblem,
-    order: Array,
-    w: Array,
-    bins: int,
-    lower: Array,
-    upper: Array,
-    count_lower: Array,
-    count_upper: Array,
-) -> None:
+def summed_slack_all(problem: ChainProblem, order: Array, w: Array, bins: int, out: Array) -> None:
     """Bounds on ``Σ_y [l_i(y) − w·Δf_i(y)]₊`` and on the number of outputs with a positive term.
 
-    The loss of the true labels is 0, so they are the path that the others are compared with.
+    The loss of the true labels is 0, so they are the path that the others are compared with. Rows
+    of ``out`` are what :func:`hingeline.inference.chain_sums.better_paths` writes.
     """
     A = moves(problem, w)
     longest = 0
     for i in order:
         longest = max(longest, problem.offsets[i + 1] - problem.offsets[i])
     space = chain_sums.workspace(longest, problem.n_labels, bins)
-    found = np.empty(4)
     for i in order:
         truth = problem.labels[problem.offsets[i] : problem.offsets[i + 1]]
         scores = position_scores(problem, i, w, 1.0)
-        chain_sums.better_paths(scores, A, problem.n_labels, truth, bins, space, found)
-        lower[i] = found[0]
-        upper[i] = found[1]
-        count_lower[i] = found[2]
-        count_upper[i] = found[3]
+        chain_sums.better_paths(scores, A, problem.n_labels, truth, bins, space, out[i])
 
 
 # Expected features of chains under the log-linear model, feature by feature.
@@ -91,11 +79,8 @@ def expect_all(
     and last labels; ``log_z`` (n,) is written.
     """
     A = moves(problem, w)
-    n_labels, stride = problem.n_labels, problem.stride
-    off = np.zeros((n_labels, stride))
-    diagonal = np.zeros(stride)
-    back = np.zeros((n_labels, stride))
-    top = chain_sums.off_and_diagonal(A, n_labels, off, back, diagonal)
+    n_labels = problem.n_labels
+    scaled = chain_sums.scale_moves(A, n_labels)
     for i in range(lo, hi):
         a = problem.offsets[i]
         b = problem.offsets[i + 1]
@@ -108,7 +93,7 @@ def expect_all(
         own = nodes[a - first : b - first]
         stayed = stays[a - first : b - first] if stays.shape[0] > 0 else stays
         value = chain_sums.scaled_sums(
-            scores, off, back, diagonal, top, entered, n_labels, weights[i], own, stayed, moved
+            scores, scaled, entered, n_labels, weights[i], own, stayed, moved
         )
         if np.isnan(value):
             value = chain_sums.log_sums(

@@ -5,14 +5,15 @@ solver source). The choice is made by looking: if all methods are compiled, so a
 """
 
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import is_jitted
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from hingeline._checks import Array
-from hingeline._jit import uncached
+from hingeline._jit import names_in, uncached
 from hingeline.core import primitives
 from hingeline.core.primitives import Compiled
 
@@ -153,24 +154,12 @@ def uniform_arrays(structure: Structure, X: Sequence[Any]) -> list[Array]:
     return [np.ascontiguousarray(a, dtype=dtype) for a in arrays]
 
 
-def _accessors(dimensions: int) -> Callable[..., Any]:
+def _accessor(dimensions: int) -> Callable[..., Any]:
     """How compiled code gets x back in its own shape."""
-    if dimensions == 1:
 
-        def get(problem: CustomProblem, i: int) -> Array:
-            return problem.x[problem.x_start[i] : problem.x_start[i + 1]]
-
-    elif dimensions == 2:
-
-        def get(problem: CustomProblem, i: int) -> Array:
-            shape = (problem.x_shape[i, 0], problem.x_shape[i, 1])
-            return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
-
-    else:
-
-        def get(problem: CustomProblem, i: int) -> Array:
-            shape = (problem.x_shape[i, 0], problem.x_shape[i, 1], problem.x_shape[i, 2])
-            return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
+    def get(problem: CustomProblem, i: int) -> Array:
+        shape = to_fixed_tuple(problem.x_shape[i], dimensions)
+        return problem.x[problem.x_start[i] : problem.x_start[i + 1]].reshape(shape)
 
     return get
 
@@ -254,20 +243,11 @@ def _source(function: Any) -> FunctionType:
     return function.py_func if is_jitted(function) else function
 
 
-def _names(code: CodeType) -> set[str]:
-    """Names a function looks up, those of functions inside it included."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names |= _names(constant)
-    return names
-
-
 def _parts(function: Any) -> dict[str, Any]:
     """The functions of this library that ``function`` calls by name."""
     source = _source(function)
     found = {}
-    for name in _names(source.__code__):
+    for name in names_in(source.__code__):
         value = source.__globals__.get(name)
         ours = isinstance(value, FunctionType) or is_jitted(value)
         if ours and _source(value).__module__.startswith("hingeline."):
@@ -328,7 +308,7 @@ def compile_problem(structure: Structure, X: Sequence[Any], Y: Sequence[Array]) 
         # One set of twins per set of methods: a second fit must not compile again.
         key = (*methods.values(), arrays[0].ndim)
         if key not in _BINDERS:
-            own = _primitives(methods, _accessors(arrays[0].ndim), gold, uncached)
+            own = _primitives(methods, _accessor(arrays[0].ndim), gold, uncached)
             _BINDERS[key] = _make_binder(own, compiled=True)
         bind = _BINDERS[key]
         size = len(methods["joint_feature"](arrays[0], Y[0]))

@@ -39,7 +39,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, table_size, topology
+from hingeline.inference.factor_graph import Topology, next_place, table_size, topology
 from hingeline.structures import graph_blocks
 from hingeline.structures.graph_blocks import AnyFactors, Blocks
 
@@ -240,9 +240,7 @@ def score_factor(
     stride = size
     penalty = centred = 0.0
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-        v = graph.scope[p]
-        n = graph.n_states[v]
-        stride //= n
+        v, n, stride = next_place(graph, p, stride)
         graph_blocks.marginal(now, size, n, stride, margins, 0)
         at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
@@ -266,9 +264,7 @@ def add_marginals(
     """Add the marginals of joint states of factor c to the sums of its variables."""
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-        v = graph.scope[p]
-        n = graph.n_states[v]
-        stride //= n
+        v, n, stride = next_place(graph, p, stride)
         graph_blocks.marginal(values, size, n, stride, margins, 0)
         at = dual.blocks.unary_at[i] + graph.unary_start[v]
         for s in range(n):
@@ -291,8 +287,7 @@ def step_factor(
         quadratic += square * change[s] ** 2
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-        n = graph.n_states[graph.scope[p]]
-        stride //= n
+        _, n, stride = next_place(graph, p, stride)
         graph_blocks.marginal(change, size, n, stride, margins, 0)
         for s in range(n):
             quadratic += dual.kappa * margins[s] ** 2
@@ -331,8 +326,7 @@ def exchange(
         enough = max(enough, SLOPE_LEFT * slope)
         apart, stride = 0, size
         for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-            n = graph.n_states[graph.scope[p]]
-            stride //= n
+            _, n, stride = next_place(graph, p, stride)
             if best // stride % n != worst // stride % n:
                 apart += 1
         quadratic = 2.0 * (square + dual.kappa * apart)
@@ -373,9 +367,7 @@ def move_state(
     theta[state] -= square * change
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-        v = graph.scope[p]
-        n = graph.n_states[v]
-        stride //= n
+        v, n, stride = next_place(graph, p, stride)
         s = state // stride % n
         dual.sums[dual.blocks.unary_at[i] + graph.unary_start[v] + s] += change
         for outer in range(s * stride, size, n * stride):
@@ -464,9 +456,7 @@ def couple(
     """
     stride = size
     for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-        v = graph.scope[p]
-        n = graph.n_states[v]
-        stride //= n
+        v, n, stride = next_place(graph, p, stride)
         at = unary + graph.unary_start[v]
         graph_blocks.marginal(now, size, n, stride, missing, 0)
         for s in range(n):
@@ -480,9 +470,7 @@ def couple(
     stride = size
     first = graph.scope_start[c]
     for p in range(first, graph.scope_start[c + 1]):
-        v = graph.scope[p]
-        n = graph.n_states[v]
-        stride //= n
+        v, n, stride = next_place(graph, p, stride)
         at = unary + graph.unary_start[v]
         graph_blocks.marginal(now, size, n, stride, missing, place)
         total = 0.0

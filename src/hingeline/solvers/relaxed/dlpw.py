@@ -41,6 +41,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
 from hingeline._simd import aligned_zeros, row_max
+from hingeline.core.primitives import PART
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.inference.factor_graph import Topology, topology
@@ -370,8 +371,7 @@ class DLPW(CertifiedSolver):
             self._fit_messages(weights)
             value = self.primal_of(weights)
             primal = min(primal, value)
-            if value < self._best_primal or self._best is None:
-                self._best, self._best_primal = weights, value
+            self.keep(weights, value)
             if self.bounded:
                 self.bound = max(self.bound, self._dual_of(weights)[0])
         return primal
@@ -392,12 +392,8 @@ class DLPW(CertifiedSolver):
 
     def primal_of(self, weights: Array) -> float:
         """``g(w, δ)`` of given weights with the messages of this moment."""
-        self.workers.map(
-            lambda part, scratch: find_hinges(
-                self.problem, self.blocks, part, weights, self.messages, self.hinges
-            ),
-            self.active,
-        )
+        given = (self.problem, self.blocks, PART, weights, self.messages, self.hinges)
+        self.workers.over(self.active, find_hinges, *given)
         return 0.5 * float(weights @ weights) + float(self.form.cap @ self.hinges)
 
     def dual(self) -> float:

@@ -30,7 +30,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
-from hingeline.inference.factor_graph import Topology, topology
+from hingeline.inference.factor_graph import Topology, next_place, topology
 from hingeline.structures import graph_blocks
 from hingeline.structures.graph_blocks import Blocks
 
@@ -88,8 +88,7 @@ def fill_tables(
                 out[k] /= total
         stride = size
         for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-            n = graph.n_states[graph.scope[p]]
-            stride //= n
+            _, n, stride = next_place(graph, p, stride)
             tables.stride[p] = stride
             at = graph_blocks.place_messages(blocks, problem, i, p)
             graph_blocks.add_message(out, size, n, stride, messages, at, -1.0)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
-from hingeline.inference.factor_graph import table_size, topology
+from hingeline.inference.factor_graph import next_place, table_size, topology
 from hingeline.solvers.relaxed import blocks as any_factors
 from hingeline.solvers.relaxed import pairs as binary_pairs
 from hingeline.solvers.relaxed.blocks import Dual, Scratch
@@ -153,9 +153,7 @@ def move_centre(problem: Any, dual: Dual, order: Array, step: float) -> None:
             )
             stride = size
             for p in range(graph.scope_start[c], graph.scope_start[c + 1]):
-                v = graph.scope[p]
-                n = graph.n_states[v]
-                stride //= n
+                v, n, stride = next_place(graph, p, stride)
                 graph_blocks.marginal(scratch.now, size, n, stride, scratch.margins, 0)
                 at = unary + graph.unary_start[v]
                 first = graph_blocks.place_messages(blocks, problem, i, p)

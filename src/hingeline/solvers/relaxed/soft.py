@@ -64,7 +64,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
 from hingeline.core.formulations import Formulation
-from hingeline.core.primitives import Compiled
+from hingeline.core.primitives import PART, Compiled
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.results import DualMemory, same_examples
 from hingeline.core.solver import CertifiedSolver
@@ -314,10 +314,8 @@ class SoftBCFW(CertifiedSolver):
         """Gaps of all blocks and sums over those of each example, in threads."""
         least = float(self.options.skip * self.gaps.mean(dtype=np.float64)) if rounds > 0 else 0.0
         dual, still = (self.at(weights, cap, least) for cap in (self.form.cap, self.no_cap))
-        self.workers.map(
-            lambda part, scratch: kernels.evaluate(self.problem, dual, still, part, rounds, out),
-            self.active,
-        )
+        given = (self.problem, dual, still, PART, rounds, out)
+        self.workers.over(self.active, kernels.evaluate, *given)
 
     def _objectives(self, weights: Array, rounds: int) -> tuple[float, float]:
         """``g`` and ``g_ρ`` of evaluated weights; with ``rounds`` messages may be made for them."""
@@ -340,12 +338,8 @@ class SoftBCFW(CertifiedSolver):
         self._evaluate(weights, self.terms)
         self.relaxed, self.soft = self._objectives(weights, rounds)
         primal = self.relaxed if self.constrained else self.soft
-        if primal < self._best_primal or self._best is None:
-            if self._best is None:
-                self._best = aligned_zeros(len(self.w))
-            self._best_primal = math.inf  # should an interruption come between the two
-            self._best[:] = weights
-            self._best_primal, self.best_relaxed = primal, self.relaxed
+        if self.keep(weights, primal):
+            self.best_relaxed = self.relaxed
         return primal
 
     def _soft_dual(self) -> float:
@@ -376,9 +370,7 @@ class SoftBCFW(CertifiedSolver):
 
     def _move_centre(self, step: float) -> None:
         dual = self.at(self.w, self.form.cap)
-        self.workers.map(
-            lambda part, scratch: kernels.move_centre(self.problem, dual, part, step), self.active
-        )
+        self.workers.over(self.active, kernels.move_centre, self.problem, dual, PART, step)
 
     def _bound_relaxation(self) -> None:
         """Bound the relaxation: the best point between the truth and marginals that agree."""
