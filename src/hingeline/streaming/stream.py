@@ -221,7 +221,9 @@ class Stream:
             self._pose(block, live)
         self._visit([(new, passes), *((block, 1) for block in again)], live, "new examples")
         self.blocks, self.fresh = [*others, *reversed(self.blocks)], len(weights)
-        if len(weights) >= FEW and owner.stop_reason_ != "interrupted":
+        # Sequences gain by it on all data tried; single labels lose as often, and pay for it.
+        sequences = new.compiled.n_outputs is None
+        if sequences and len(weights) >= FEW and owner.stop_reason_ != "interrupted":
             self._follow(others, FOLLOW * len(weights))
 
     def _split(self) -> tuple[list[DualMemory], list[DualMemory]]:
