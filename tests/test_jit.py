@@ -160,6 +160,7 @@ def edit(source: Path, old: str, new: str) -> None:
 CHAIN_LOSS = "total += problem.cost[problem.labels[lo + t], y[t]]"
 
 
+@pytest.mark.slow
 def test_an_edited_helper_is_never_stale(tmp_path):
     source, cache = copied_package(tmp_path), tmp_path / "cache"
 
@@ -610,6 +611,7 @@ def test_a_large_helper_is_one_piece_of_machine_code(monkeypatch):
     assert needed[0].keys() | needed[1].keys() < needed[2].keys()
 
 
+@pytest.mark.slow
 def test_a_second_process_finds_large_helpers(tmp_path):
     code = f"from hingeline import _compiler\n_compiler._LARGE = 0\n{FIT}"
     first, second = (run(code, tmp_path, HINGELINE_CACHE_DIR=str(tmp_path)) for _ in range(2))

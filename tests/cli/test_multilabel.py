@@ -224,6 +224,7 @@ def test_a_model_that_was_saved_in_python(folder, tmp_path):
     assert lines == done("predict", folder / "svm.hinge", folder / "test.svm").splitlines()
 
 
+@pytest.mark.slow
 def test_dense_tables_are_scaled(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3)) * [1e-3, 1.0, 1e4]

@@ -32,6 +32,7 @@ def test_scene_with_all_pairs() -> None:
     assert none.subset_accuracy < 0.55
 
 
+@pytest.mark.slow
 def test_yeast_with_messages_that_count() -> None:
     """Softness must not part the pairs from their labels: 1/rho bounds the messages."""
     settings = {"C": 0.1, "solver": "soft-bcfw", "tol": 0.02}

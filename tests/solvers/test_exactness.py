@@ -286,14 +286,10 @@ def test_scaled_loss(solver: str) -> None:
         check(model, problem, best, 1.0, slack, rescale, None)
 
 
-@pytest.mark.parametrize("C", [1.0, slow(np.inf)])
+@pytest.mark.slow
+@pytest.mark.parametrize("C", [1.0, np.inf])
 @pytest.mark.parametrize(
-    ("solver", "slack", "rescale"),
-    [
-        ("sdm", "max", "margin"),
-        *(slow(*c) for c in COMBINED if c != ("sdm", "max", "margin")),
-        slow("one-slack", "max", "margin"),
-    ],
+    ("solver", "slack", "rescale"), [*COMBINED, ("one-slack", "max", "margin")]
 )
 def test_zero_one_loss_of_chains(solver: str, slack: str, rescale: str, C: float) -> None:
     if np.isinf(C) and solver not in SOLVERS:

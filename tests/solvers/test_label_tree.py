@@ -77,6 +77,7 @@ def test_the_optimum_is_that_of_the_qp(edges, C):
     assert np.abs(model.pairwise_coef_).max() > 0.01
 
 
+@pytest.mark.slow
 def test_the_certificate_is_that_of_whole_outputs():
     X, Y = make(n=80, d=6, labels=12, seed=1)
     given = sp.csr_matrix(X * (X > -0.5))

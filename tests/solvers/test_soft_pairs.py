@@ -105,6 +105,7 @@ def assert_same(a: Case, b: Case, atol: float) -> None:
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # the first case may compile
 @given(seeds, st.booleans(), st.booleans(), st.floats(0.01, 2.0))
 def test_evaluations(seed: int, centred: bool, sharp: bool, kappa: float) -> None:
