@@ -42,6 +42,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "abort_on_example_error": True,
+    "parallel": 2,  # examples at a time
     "download_all_examples": False,
     "min_reported_time": 30,
     "show_memory": False,
