@@ -37,5 +37,5 @@ def calibrate(
         calibrated.save(model, metadata=estimator.metadata_, state=estimator.n_examples_ > 0)
     errors = calibrated.calibration_error_
     known = [f"{percent(error)} for {name}" for name, error in errors.items() if error == error]
-    found = f"they miss by {' and '.join(known)}" if known else "too few to say how good they are"
+    found = f"off by {' and '.join(known)} on average" if known else "too few to judge them"
     typer.echo(f"{model}: probabilities from {samples.size_text()}; {found}")

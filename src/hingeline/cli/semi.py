@@ -89,6 +89,7 @@ def semi(
         features=make_encoder(file.format.name, template, min_count, hash_bits),
         n_jobs=n_jobs,
         random_state=seed,
+        verbose=0,  # the steps are told, not the fits in them
     )
     C_u = None
     if unlabelled_C is not None:

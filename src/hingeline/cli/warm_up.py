@@ -16,7 +16,7 @@ from hingeline.cli import app
 Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "all"])
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
 #: an empty cache on a busy machine of two cores.
-_SECONDS = {"chain": 12, "multiclass": 5, "graph": 25}
+_SECONDS = {"chain": 12, "multiclass": 5, "graph": 15}
 _ESTIMATORS = {"chain": "ChainSSVM", "multiclass": "MulticlassSSVM", "graph": "GraphSSVM"}
 _NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded features float32.
 #: Of a tiny fit: passes enough for the steps that come late in a run.
