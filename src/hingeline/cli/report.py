@@ -19,31 +19,46 @@ def report(
     output: Annotated[
         Path | None, Option("--output", "-o", help="The page to write.", show_default="MODEL.html")
     ] = None,
+    compare: Annotated[
+        Path | None, Option(help="Another model, to compare on the same --test file.")
+    ] = None,
     format: app.KnownFormat = "auto",
     bootstrap: app.Bootstrap = 0,
     n_jobs: app.NJobs = None,
 ) -> None:
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
+    import numpy as np
+
     from hingeline.report.page import write_report
 
     estimator = hingeline.load(model)
-    files.refuse_sets("report", estimator)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
         estimator.stop_reason_ = (
             f"{found['why no gap']} ({found['unlabelled']} without labels; constraints: "
             f"{found['constraints']}; chosen: {found['chosen']})"
         )
+    if files.holds_sets(estimator) and estimator.n_labels_ > 1:  # by the names in the file
+        estimator.classes_ = np.array(files.layout_of(estimator, model).labels, dtype=object)
     known: dict[str, Any] = {}
     metadata = getattr(estimator, "metadata_", {})
     learnt = enumerate(metadata.get("data", []), start=1)
     sources = {f"training {k}".removesuffix(" 1"): file for k, file in learnt}
     sources["held out"] = metadata.get("dev")
+    if compare is not None:
+        what = "--compare needs a labelled file to compare on, which can be read twice"
+        files.require(test not in (None, "-"), f"{what}: name it with --test.")
     if test is not None:
         samples = files.require_labels(files.read_for(estimator, model, test, format), test)
+        known["y_true"] = samples.y
         with blame(test):
-            result, predicted = judge(estimator, samples, bootstrap=bootstrap)
-        known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
+            if files.holds_sets(estimator):
+                known["y_pred"] = files.predict_sets(estimator, samples.X)
+            else:
+                result, predicted = judge(estimator, samples, bootstrap=bootstrap)
+                known |= {"evaluation": result, "y_pred": predicted}
+        if compare is not None:
+            known["compare"] = {compare.name: _predict_with(compare, samples, test, format, n_jobs)}
         if samples.layout.kind == "tokens":
             known["tokens"] = samples.X.sentences(0)
         sources["test"] = files.source_of(test)
@@ -56,3 +71,15 @@ def report(
     except ImportError as error:  # what to install
         raise ValueError(str(error)) from None
     typer.echo(f"The report is in {path}")
+
+
+def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_jobs: Any) -> Any:
+    """What another model predicts for the test file, as it reads that file."""
+    other = hingeline.load(path)
+    other.set_params(n_jobs=n_jobs)
+    own = files.read_for(other, path, test, format)
+    same = own.layout.kind == samples.layout.kind and own.layout.labels == samples.layout.labels
+    what = f"--compare: {path} predicts something else than the first model"
+    files.require(same, f"{what}: compare models of the same labels.")
+    with blame(test):
+        return files.predict_sets(other, own.X) if files.holds_sets(other) else other.predict(own.X)
