@@ -49,6 +49,12 @@ def forget_extras(estimator: Any) -> None:
         vars(estimator).pop(name, None)
 
 
+def positive_part(estimator: Any) -> float:
+    """The non-negative part of a fitted estimator's primal objective: P, or ``P + νρ``."""
+    primal = float(estimator.primal_objective_)
+    return primal + getattr(estimator, "nu_", 0.0) * getattr(estimator, "rho_", 0.0)
+
+
 def share_docs(cls: Class) -> Class:
     """Complete a class's docstring by the parameters and attributes that its bases describe."""
     own: dict[str, list[str]] = {}
@@ -443,9 +449,9 @@ class BaseSSVM:
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
         if self.slack == "nu":
-            from hingeline.estimators import nu
+            from hingeline.estimators.paths import solve_nu
 
-            return nu.solve(self, compiled, weights, start)
+            return solve_nu(self, compiled, weights, start)
         return self._solve_with(compiled, weights, start, self.C_)[:2]
 
     def _solve_with(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any
@@ -388,6 +388,7 @@ def default_templates(n_columns: int) -> list[str]:
     return templates
 
 
+@dataclass(eq=False, repr=False)
 class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Features of tokens from templates over their columns.
 
@@ -455,20 +456,11 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
     ['word[-1]=the|word[0]=cat', 'word[-1]=_B-1|word[0]=the']
     """
 
-    _encoding: Vocabulary | Hasher
-
-    def __init__(
-        self,
-        templates: Any = "default",
-        *,
-        min_count: int = 1,
-        hash_bits: int | None = None,
-        dtype: Any = np.float32,
-    ) -> None:
-        self.templates = templates
-        self.min_count = min_count
-        self.hash_bits = hash_bits
-        self.dtype = dtype
+    templates: Any = "default"
+    _: KW_ONLY
+    min_count: int = 1
+    hash_bits: int | None = None
+    dtype: Any = np.float32
 
     def _learn(self, X: Any) -> SparseSequences:
         table = as_table(X)
@@ -501,9 +493,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         self._resolved = templates if isinstance(templates, str) else list(templates)
         self.templates_ = [template.text for template in parsed]
         self.column_names_ = tuple(names)
-        self._encoding = (
-            Vocabulary(parsed) if self.hash_bits is None else Hasher(parsed, int(self.hash_bits))
-        )
+        bits = self.hash_bits
+        self._encoding: Vocabulary | Hasher
+        self._encoding = Vocabulary(parsed) if bits is None else Hasher(parsed, int(bits))
         return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:

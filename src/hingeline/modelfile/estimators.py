@@ -478,7 +478,7 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         require(type(value) is kind, f"{name} has the wrong type")
         setattr(model, name, value)
     if header["tried"] is not None:
-        from hingeline.estimators.nu import NuTrial
+        from hingeline.estimators.paths import NuTrial
 
         model.nu_path_ = [NuTrial(*(from_json(v, {}) for v in row)) for row in header["tried"]]
         fine = all(type(value) is float for trial in model.nu_path_ for value in trial)
