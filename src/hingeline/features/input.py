@@ -320,7 +320,8 @@ class Encoder(  # type: ignore[call-arg]
     """Sentences to sparse tokens, by features that are learned from sentences.
 
     A subclass has the parameters ``min_count`` and ``dtype``, and ``_learn``, ``_look_up`` and
-    ``_learn_more``, which take sentences and return them encoded.
+    ``_learn_more``, which take sentences and return them encoded; ``to_state`` says what it has
+    learned, for ``restore`` of one with the same parameters.
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -356,11 +357,6 @@ class Encoder(  # type: ignore[call-arg]
             if dtype is not None and np.dtype(dtype).name in ("float32", "float64"):
                 return
         raise ValueError(f"dtype must be np.float32 or np.float64, got {dtype!r}.")
-
-    def _describe(self) -> dict[str, Any]:
-        """Which encoder a stored state is of; checked by :func:`check_kind`."""
-        check_is_fitted(self, "n_features_out_")
-        return {"encoder": type(self).__name__, "version": 1}
 
 
 class Sequences:
@@ -494,17 +490,8 @@ def get_strings(arrays: Mapping[str, Any], name: str) -> list[str]:
 
 def get_meta(meta: Any, name: str, kind: type | tuple[type, ...], what: str) -> Any:
     """An entry of the metadata with its type checked."""
-    if not isinstance(meta, Mapping):
-        raise ValueError("the encoder's metadata must be a mapping.")
+    require(isinstance(meta, Mapping), "the encoder's metadata must be a mapping.")
     value = meta.get(name)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"the encoder's metadata need {name!r}, {what}, got {value!r:.100}.")
     return value
-
-
-def check_kind(meta: Any, kind: str) -> None:
-    """Refuse another encoder's state, or that of a later version."""
-    if get_meta(meta, "encoder", str, "its class") != kind:
-        raise ValueError(f"the state is one of {meta['encoder']}, not of {kind}.")
-    if get_meta(meta, "version", int, "a number") != 1:
-        raise ValueError(f"the encoder's state has version {meta['version']}, this reads 1.")
