@@ -280,10 +280,8 @@ def refuse_overflow(problem: Any, price: float) -> None:
         # ‖Σ α Δf‖ is at most the sum of all entries, times the sum of all multipliers.
         reach = 2.0 * largest * values.size * (max(price, 1.0) if math.isfinite(price) else 1.0)
         if not reach < 1e150:
-            raise ValueError(
-                f"a feature has the size {largest:.3g}, and squares of such numbers overflow in "
-                "training: scale the features."
-            )
+            what = f"a feature has the size {largest:.3g}, and squares of such numbers overflow in"
+            raise ValueError(f"{what} training: scale the features.")
 
 
 ENUMERATED_MB = 1024  # A dense (examples, outputs) table of multipliers may take this much memory.
@@ -525,10 +523,8 @@ class BaseSSVM:
         if self.slack != "sum" or self.violators in (None, "argmax", 1):
             return
         if not has_best:
-            raise ValueError(
-                f"violators={self.violators!r} needs the best outputs in order, which {name} "
-                "cannot give: add decode_best(), or use violators='argmax'."
-            )
+            what = f"violators={self.violators!r} needs the best outputs in order, which {name}"
+            raise ValueError(f"{what} cannot give: add decode_best(), or use violators='argmax'.")
         if self.rescale == "slack" and self.violators != "all":
             what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
             raise ValueError(f"{what}: use 'argmax' or 'all', or rescale='margin'.")

@@ -156,10 +156,8 @@ class ChainModel:
         if encoder is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}."
-            )
+            what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
+            raise ValueError(f"{what} {self.n_features_in_}.")
         return matrix, offsets
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:

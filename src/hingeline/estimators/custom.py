@@ -81,10 +81,8 @@ class SSVM(BaseSSVM, BaseModel):
         check_finite(first, "joint_feature(X[0], y[0])")
         last = np.shape(methods["joint_feature"](X[len(X) - 1], outputs[-1]))
         if last != first.shape:
-            raise ValueError(
-                f"joint_feature returns vectors of different length, {first.shape} for X[0] and "
-                f"{last} for X[{len(X) - 1}]: all must have one length."
-            )
+            what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
+            raise ValueError(f"{what} {last} for X[{len(X) - 1}]: all must have one length.")
         try:
             if self.structure.exact:
                 _refuse_decoding_without_loss(methods, X, outputs, len(first))

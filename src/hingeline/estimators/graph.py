@@ -117,10 +117,8 @@ class GraphModel:
 
     def _fit_graphs(self: Any, problem: GraphProblem, weights: Array) -> None:
         if math.inf == self.C and not graph_blocks.decodes_exactly(problem):
-            raise ValueError(
-                "C=inf (a hard margin) needs exact inference, which these graphs do not allow "
-                f"with inference={self.inference!r}: choose a finite C."
-            )
+            what = "C=inf (a hard margin) needs exact inference, which these graphs do not allow"
+            raise ValueError(f"{what} with inference={self.inference!r}: choose a finite C.")
         self._fit_problem(problem, weights)
 
     def _decode(self: Any, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
@@ -287,10 +285,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             for name, scopes in x.factors.items():
                 order = scopes.shape[1]
                 if order and orders.setdefault(name, order) != order:
-                    raise ValueError(
-                        f"X[{i}].factors[{name!r}] joins {order} nodes, but others of that name "
-                        f"{orders[name]}: use another name."
-                    )
+                    what = f"X[{i}].factors[{name!r}] joins {order} nodes, but others of that name"
+                    raise ValueError(f"{what} {orders[name]}: use another name.")
             for name, count in counts.items():
                 types = getattr(x, name)
                 if types is not None and len(types):

@@ -172,10 +172,8 @@ def check_admissible(nu: float, highest: float) -> None:
     """Refuse ν above its largest value."""
     require(highest > 0.0, "slack='nu' needs outputs with a loss, but every loss is 0.")
     if nu > highest * (1.0 + 1e-12):
-        raise ValueError(
-            f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there "
-            f"is no best margin: choose 0 < nu <= {highest:.6g}."
-        )
+        what = f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there is"
+        raise ValueError(f"{what} no best margin: choose 0 < nu <= {highest:.6g}.")
 
 
 def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: float) -> None:

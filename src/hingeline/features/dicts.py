@@ -461,10 +461,8 @@ def _encode(X: Any, atoms: _Atoms, grow: bool) -> tuple[Array, Array, Array, Arr
     pieces: list[tuple[Array, ...]] = []
     for i, sentence in enumerate(X):
         if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
-            raise TypeError(
-                f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is a "
-                "list of dicts, of lists of strings or of strings."
-            )
+            what = f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is"
+            raise TypeError(f"{what} a list of dicts, of lists of strings or of strings.")
         tokens.extend(sentence)
         offsets.append(read + len(tokens))
         if len(tokens) >= CHUNK:
