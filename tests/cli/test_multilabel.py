@@ -186,9 +186,14 @@ def test_options_that_make_no_sense(folder, tmp_path, options):
     assert not (tmp_path / "m.hinge").exists()
 
 
+def test_the_report_names_labels_as_the_file_does(folder, tmp_path):
+    page = tmp_path / "mood.html"
+    done("report", folder / "arff.hinge", "--test", folder / "mood-test.arff.gz", "-o", page)
+    assert '<th scope="row"><bdi>sad, very</bdi>' in page.read_text()
+
+
 def test_what_other_commands_refuse(folder, tmp_path):
     model, test = folder / "arff.hinge", folder / "mood-test.arff.gz"
-    assert "hingeline report cannot take" in refused("report", model)
     assert "hingeline explain cannot take" in refused("explain", model, test)
     assert "--margin" in refused("predict", model, test, "--margin")
     for option in (("--strict",), ("--bootstrap", 9), ("--confusion",), ("--scheme", "IOB2")):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import re
 from dataclasses import dataclass, field
@@ -113,7 +115,12 @@ def check_page(root):
             assert value.startswith(("#", "data:")), f"{element.tag} {name}={value}"
         assert not any(name.startswith("on") for name in element.attrs)
         assert "style" not in element.attrs or id(element) in drawn
-        assert element.tag not in ("script", "img", "iframe", "object", "embed", "form", "base")
+        assert element.tag not in ("iframe", "object", "embed", "form", "base")
+        assert element.tag != "img" or element.attrs["src"].startswith("data:image/png;base64,")
+    script = root.one("script").text.encode()
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    policy = root.one("meta", **{"http-equiv": "Content-Security-Policy"}).attrs["content"]
+    assert f"script-src 'sha256-{digest}'" in policy
     ids = [e.attrs["id"] for e in root.all() if "id" in e.attrs]
     assert len(set(ids)) == len(ids)
     targets = [a.attrs["href"][1:] for a in root.all("a")]

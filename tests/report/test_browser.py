@@ -16,7 +16,7 @@ from html import escape
 import numpy as np
 import pytest
 
-from hingeline import SSVM
+from hingeline import SSVM, Graph, GraphSSVM, MultilabelSSVM
 from hingeline.evaluation.metrics import evaluate
 from hingeline.report import render_report
 
@@ -102,6 +102,11 @@ def browse(tmp_path_factory):
     return run
 
 
+def unfold(page):
+    """A page with everything open, so that all of it is measured."""
+    return re.sub(r"<details([^>]*?)(?: open)?>", r"<details\1 open>", page)
+
+
 def framed(pages):
     """One page that holds others, each as wide as asked for."""
     frames = "".join(
@@ -121,7 +126,7 @@ def measure(browse, parse):
 
     def run(pages, *options):
         probed = {
-            name: (POLICY.sub("", page).replace("</body>", PROBE + "</body>"), width)
+            name: (unfold(POLICY.sub("", page)).replace("</body>", PROBE + "</body>"), width)
             for name, (page, width) in pages.items()
         }
         dom, logged = browse(framed(probed), "--dump-dom", *options)
@@ -180,10 +185,20 @@ def pages(request):
     y = [rng.integers(0, 3, 3) for _ in X]
     own = SSVM(python_chain(), max_iter=2, tol=0.9).fit(X, y)
     found["own"] = render_report(own, y_true=y, y_pred=own.predict(X))
+    X = rng.normal(size=(30, 4))
+    y = (X[:, :3] + rng.normal(size=(30, 3)) > 0).astype(int)
+    sets = MultilabelSSVM(C=0.1).fit(X, y)
+    sets.classes_ = np.array([hostile[0], hostile[11], "plain"], dtype=object)
+    found["sets"] = render_report(sets, y_true=y, y_pred=1 - y)
+    X = [Graph(rng.normal(size=(6, 2)), edges=[(0, 1), (1, 2)]) for _ in range(5)]
+    y = [rng.choice(["sky", "grass"], 6).tolist() for _ in X]
+    graphs = GraphSSVM(max_iter=2, tol=0.9).fit(X, y)
+    predicted = [labels[::-1] for labels in y]
+    found["graph"] = render_report(graphs, y_true=y, y_pred=predicted, regions=[(2, 3)] * 5)
     return found
 
 
-NAMED = ("chain", "flat", "bare", "hostile", "many", "tags", "own")
+NAMED = ("chain", "flat", "bare", "hostile", "many", "tags", "own", "sets", "graph")
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +215,8 @@ def test_fits_the_screen(screens, name, width):
     assert found["beyond"] == []
     assert found["cut"] == []
     assert found["fetched"] == []
-    assert (found["scripts"], found["images"]) == (1, 0)  # the probe's own
+    assert found["scripts"] == 2  # the page's and the probe's own
+    assert (found["images"] > 0) == (name == "graph")
     assert not found["owned"]
     if name == "many":
         assert found["wide"]  # in its own box
@@ -253,6 +269,61 @@ def test_dark_mode(measure, pages, screens):
     found, _ = measure({"dark": (pages["flat"], 390)}, "--blink-settings=preferredColorScheme=0")
     assert screens[0]["flat 390"]["back"] == "rgb(255, 255, 255)"
     assert max(map(int, re.findall(r"\d+", found["dark"]["back"])[:3])) < 60
+
+
+# Folds and filters: what a reader does -----------------------------------------------------------
+
+CLICKS = """\
+<script>
+const link = document.querySelector("a[data-key]"), said = [];
+const visible = () => [...document.querySelectorAll("#errors [data-keys]")].filter(e => !e.hidden);
+said.push(visible().length);
+link.click();
+said.push(link.dataset.key, visible().map(e => e.dataset.keys.split(" ")),
+  document.activeElement.tagName, document.querySelector("#filter output").textContent);
+const label = document.querySelector("#filter select");
+document.querySelectorAll("#filter select")[1].value = "";
+label.value = label.options[1].value;
+label.dispatchEvent(new Event("input", {bubbles: true}));
+said.push(label.value, visible().map(e => e.dataset.keys.split(" ")));
+const details = [...document.querySelectorAll("details")];
+document.getElementById("all").click();
+said.push(details.every(fold => fold.open));
+document.getElementById("all").click();
+said.push(details.some(fold => fold.open));
+document.title = JSON.stringify(said);
+</script>"""
+
+
+@pytest.mark.parametrize("name", ["chain", "flat"])
+def test_the_matrix_filters_errors(browse, pages, parse, name):
+    page = POLICY.sub("", pages[name]).replace("</body>", CLICKS + "</body>")
+    dom, logged = browse(page, "--dump-dom")
+    title = re.search(r"<title>(.*?)</title>", dom, re.DOTALL)[1]
+    n, key, found, focus, told, label, others, opened, closed = json.loads(
+        parse(f"<p>{title}</p>").text
+    )
+    assert logged == []
+    assert 0 < len(found) < n
+    assert all(key in keys for keys in found)
+    assert focus == "SELECT"
+    assert told == f"{len(found)} of {n} shown"
+    assert others
+    assert all(label in keys for keys in others)
+    assert (opened, closed) == (True, False)
+
+
+def test_links_open_what_is_folded(browse, pages):
+    """Without the script: a fragment opens the folds that it is in."""
+    script = re.compile(r"<script>.*?</script>", re.DOTALL)
+    look = (
+        '<script>addEventListener("load", () => { location.hash = "weights"; setTimeout(() => {'
+        'document.title = "open: " + document.getElementById("weights").closest("details").open'
+        "}, 300); });</script>"
+    )
+    page = script.sub("", POLICY.sub("", pages["chain"])).replace("</body>", look + "</body>")
+    dom, _ = browse(page, "--dump-dom", "--virtual-time-budget=3000")
+    assert "<title>open: true" in dom
 
 
 # The instruments themselves ----------------------------------------------------------------------

@@ -38,9 +38,10 @@ def test_chain(chain, page_of, rows_of):
     losses = [
         sum(a != b for a, b in zip(s, t, strict=True)) for s, t in zip(y, predicted, strict=True)
     ]
-    sentences = root.one("ol", class_="errors").all("div", class_="sentence")
+    listed = root.all("ol", class_="errors")[0]
+    sentences = listed.all("div", class_="sentence")
     assert len(sentences) == 3
-    which = root.all("p", class_="which")
+    which = listed.all("p", class_="which")
     numbers = [int(re.search(r"Number (\d+)", p.text)[1]) - 1 for p in which]  # from 1
     assert [losses[i] for i in numbers] == sorted(losses, reverse=True)[:3]
     first = numbers[0]

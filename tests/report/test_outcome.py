@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from hingeline import SSVM
 from hingeline.evaluation.metrics import evaluate, pair_labels
 from hingeline.report import render_report
-from hingeline.report.outcome import (
-    LONG,
-    MOST_TOKENS,
-    NEAR,
-    Outcome,
-    compare,
-    find_excerpts,
-    find_losses,
-    merge_labels,
-)
+from hingeline.report.errors import LONG, MOST_TOKENS, NEAR, find_excerpts
+from hingeline.report.outcome import Outcome, compare, find_losses, merge_labels
 from hingeline.report.sections import LEVELS, pick_shade
 
 LABELS = st.sampled_from(["a", "b", "c", "?"])  # the model does not know the last

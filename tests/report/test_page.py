@@ -46,7 +46,7 @@ def test_evaluation_only_has_no_errors(chain, page_of, rows_of):
 def test_without_tokens_errors_have_positions(chain, page_of):
     model, X, y = chain
     root, _ = page_of(model, y_true=y, y_pred=model.predict(X), n_errors=1)
-    cells = root.one("ol", class_="errors").all("span", class_="t")
+    cells = root.all("ol", class_="errors")[0].all("span", class_="t")
     assert [c.one("bdi").text for c in cells] == [str(t) for t in range(len(cells))]
 
 

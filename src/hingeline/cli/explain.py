@@ -26,7 +26,8 @@ def explain(
     from hingeline.evaluation.metrics import align
 
     estimator = hingeline.load(model)
-    files.refuse_sets("explain", estimator)
+    what = "hingeline explain cannot take models of sets of labels (MultilabelSSVM)"
+    files.require(not files.holds_sets(estimator), f"{what}: use hingeline report.")
     samples = files.read_for(estimator, model, data, format)
     if sequence > samples.n_sequences:
         raise ValueError(f"--sequence: {data} has only {samples.n_sequences}, got {sequence}.")

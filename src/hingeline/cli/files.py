@@ -139,12 +139,6 @@ def holds_sets(model: Any) -> bool:
     return type(model).__name__ == "MultilabelSSVM"
 
 
-def refuse_sets(command: str, model: Any) -> None:
-    """Refuse models of sets of labels, which only some commands know."""
-    what = f"hingeline {command} cannot take models of sets of labels (MultilabelSSVM)"
-    require(not holds_sets(model), f"{what}: use hingeline evaluate or hingeline info.")
-
-
 def predict_sets(model: Any, X: Any) -> Array:
     """Indicators (rows, labels), also where there is a single label."""
     return np.asarray(model.predict(X)).reshape(X.shape[0], -1)

@@ -24,16 +24,19 @@ def report(
     n_jobs: app.NJobs = None,
 ) -> None:
     """Write one self-contained HTML page: curve, certificate, scores, errors, weights."""
+    import numpy as np
+
     from hingeline.report.page import write_report
 
     estimator = hingeline.load(model)
-    files.refuse_sets("report", estimator)
     estimator.set_params(n_jobs=n_jobs)
     if found := describe_annealing(estimator):
         estimator.stop_reason_ = (
             f"{found['why no gap']} ({found['unlabelled']} without labels; constraints: "
             f"{found['constraints']}; chosen: {found['chosen']})"
         )
+    if files.holds_sets(estimator) and estimator.n_labels_ > 1:  # by the names in the file
+        estimator.classes_ = np.array(files.layout_of(estimator, model).labels, dtype=object)
     known: dict[str, Any] = {}
     metadata = getattr(estimator, "metadata_", {})
     learnt = enumerate(metadata.get("data", []), start=1)
@@ -41,9 +44,13 @@ def report(
     sources["held out"] = metadata.get("dev")
     if test is not None:
         samples = files.require_labels(files.read_for(estimator, model, test, format), test)
+        known["y_true"] = samples.y
         with blame(test):
-            result, predicted = judge(estimator, samples, bootstrap=bootstrap)
-        known = {"evaluation": result, "y_true": samples.y, "y_pred": predicted}
+            if files.holds_sets(estimator):
+                known["y_pred"] = files.predict_sets(estimator, samples.X)
+            else:
+                result, predicted = judge(estimator, samples, bootstrap=bootstrap)
+                known |= {"evaluation": result, "y_pred": predicted}
         if samples.layout.kind == "tokens":
             known["tokens"] = samples.X.sentences(0)
         sources["test"] = files.source_of(test)

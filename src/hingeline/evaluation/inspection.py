@@ -138,6 +138,24 @@ def read_blocks(model: Any) -> Blocks:
     return Blocks(labels, features, model.intercept_, start, move, end, is_chain, has_boundary)
 
 
+def read_features(model: Any) -> tuple[list[Any], Array, Array]:
+    """Labels, their weights of features (labels, features) and of the constant.
+
+    Of sets of labels they are what speaks for a label, of graphs those of nodes.
+    """
+    if "unary" not in _read_layout(model):
+        blocks = read_blocks(model)
+        return blocks.labels, blocks.features, blocks.constant
+    labels = model.classes_.tolist()
+    if hasattr(model, "n_labels_"):
+        return labels[-model.n_labels_ :], model.coef_, model.intercept_
+    if model.n_node_types_ > 1:
+        types = range(model.n_node_types_)
+        labels = [f"{label} (type {t})" for t in types for label in labels]
+    weights = model.unary_coef_.reshape(len(labels), -1)
+    return labels, weights, model.intercept_.ravel()
+
+
 class FeatureWeight(NamedTuple):
     """What one feature adds to the score of one label, per unit of its value."""
 
@@ -163,17 +181,17 @@ def top_features(
 
     Parameters
     ----------
-    model : fitted ChainSSVM or MulticlassSSVM
+    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM or GraphSSVM
     n : int, default=10
         For each label, the n largest positive weights and the n smallest negative ones.
     feature_names : sequence of str; default: the model's own, or x0, x1, ... where it has none
     """
     positive("n", n, integer=True)
-    blocks = read_blocks(model)
+    labels, features, constant = read_features(model)
     names = find_names(model, feature_names)
     rows = []
-    for k, label in enumerate(blocks.labels):
-        weights = np.append(blocks.features[k], blocks.constant[k])
+    for k, label in enumerate(labels):
+        weights = np.append(features[k], constant[k])
         for j in _both_ends(weights, n).tolist():
             name = CONSTANT if j == len(weights) - 1 else _name(names, j)
             rows.append(FeatureWeight(label, name, float(weights[j])))

@@ -1,22 +1,27 @@
 """True and predicted outputs: checked, with the loss of each, and what the page says of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
 
 from hingeline._checks import Array, check_loss, is_list, require
 from hingeline.evaluation.inspection import read_blocks
-from hingeline.evaluation.metrics import Evaluation, LabelPairs, Score, evaluate, pair_labels
-from hingeline.report.sections import MOST_IN_MATRIX, Content, Matrix, Table, pick_shade
-from hingeline.report.words import brief, count, count_of, decimal, find_direction, percent
+from hingeline.evaluation.metrics import (
+    Evaluation,
+    LabelPairs,
+    Score,
+    evaluate,
+    multilabel_scores,
+    pair_labels,
+    precision_recall_f1,
+)
+from hingeline.report.sections import MOST_IN_MATRIX, Cell, Content, Matrix, Table, pick_shade
+from hingeline.report.words import brief, count, count_of, decimal, percent
 
-MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of confused labels.
-LONG = 80  # A sequence of more tokens than this is shown near its errors only,
-NEAR = 6  # with so many tokens before and after each,
-MOST_TOKENS = 240  # and no more tokens than this in all.
+MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of labels.
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class Outcome:
     """What was predicted, and how good it is.
 
     ``evaluation`` is None where outputs are not labels that can be compared one by one; ``true``,
-    ``predicted`` and ``losses`` are empty where only an evaluation was given.
+    ``predicted`` and ``losses`` are empty where only an evaluation was given. Of sets of labels
+    ``true`` and ``predicted`` hold names, and ``sets`` the names of all with their indicators.
     """
 
     single: bool  # one label per example, not a sequence of them
@@ -33,11 +39,16 @@ class Outcome:
     predicted: Sequence[list[Any]] = ()
     losses: Array = field(default_factory=lambda: np.zeros(0))
     tokens: list[Any] | None = None  # one text per example, or one list per sequence
+    pairs: LabelPairs | None = None
+    part: str = "token"  # what has a label: a token of a sequence, or a node of a graph
+    sets: tuple[list[Any], Array, Array] | None = None
 
     @property
     def noun(self) -> str:
         """What one output is called."""
-        return "example" if self.single or self.evaluation is None else "sequence"
+        if self.single or self.evaluation is None:
+            return "example"
+        return "sequence" if self.part == "token" else "graph"
 
     def most_costly(self, n: int) -> list[int]:
         """Examples of the largest loss; of equal ones the shorter first, then the earlier."""
@@ -56,23 +67,61 @@ def compare(
     if (y_true is None) != (y_pred is None):
         given, missing = ("y_true", "y_pred") if y_pred is None else ("y_pred", "y_true")
         raise ValueError(f"{given} is given without {missing}: pass both or neither.")
-    own = hasattr(model, "structure")
-    single = not own and not read_blocks(model).is_chain
+    own, graph = hasattr(model, "structure"), hasattr(model, "void_label")
+    sets = hasattr(model, "n_labels_")
+    if sets and evaluation is not None:
+        raise TypeError("the model gives sets of labels: pass y_true and y_pred, no evaluation.")
+    single = not (own or graph or sets or read_blocks(model).is_chain)
+    part = "node" if graph else "token"
     if y_true is None:
         if tokens is not None:
             raise ValueError("tokens are shown with labels: pass y_true and y_pred with them.")
-        return None if evaluation is None else Outcome(single, evaluation)
+        return None if evaluation is None else Outcome(single, evaluation, part=part)
     if own:
         return _compare_structure(model, evaluation, y_true, y_pred, tokens)
+    if sets:
+        return _compare_sets(model, y_true, y_pred, tokens)
     if single:
         y_true, y_pred = _wrap(y_true, "y_true"), _wrap(y_pred, "y_pred")
+    if graph and model.void_label is not None:
+        y_true, y_pred, tokens = _drop_void(model.void_label, y_true, y_pred, tokens)
     pairs = pair_labels(y_true, y_pred)
     word, whole = ("zero_one", None) if single else ("hamming", "zero_one")
     cost = check_loss(model.loss, word, len(model.classes_), vector=not single, whole=whole)
     losses = find_losses(pairs, model.classes_, cost)
     if cost[0, 0] > 0.0:  # a labelling is wrong once, however many of its labels are
         losses = np.minimum(losses, cost[0, 0])
-    return _finish(pairs, losses, evaluation, single, tokens)
+    return _finish(pairs, losses, evaluation, single, tokens, part)
+
+
+def _drop_void(void: Any, y_true: Any, y_pred: Any, tokens: Any) -> tuple[Any, ...]:
+    """Labels, and tokens if there are any, of the nodes whose label is known."""
+    pair_labels(y_true, y_pred)  # which refuses what does not fit
+    known = [[label != void for label in y] for y in y_true]
+    return tuple(
+        y and [[*compress(own, keep)] for own, keep in zip(y, known, strict=True)]
+        for y in (list(y_true), list(y_pred), tokens)
+    )
+
+
+def _compare_sets(model: Any, y_true: Any, y_pred: Any, tokens: Any) -> Outcome:
+    """Sets of labels, as indicators."""
+    names = model.classes_.tolist()[-model.n_labels_ :]
+    sides = [np.asarray(y.toarray() if hasattr(y, "toarray") else y) for y in (y_true, y_pred)]
+    if len(names) == 1:
+        sides = [(y == names[0] if y.ndim == 1 else y).reshape(-1, 1) for y in sides]
+    for name, y in zip(("y_true", "y_pred"), sides, strict=True):
+        what = f"{name} has shape {y.shape}, expected (examples, {len(names)})"
+        require(y.ndim == 2 and y.shape[1] == len(names), f"{what}: indicators of the labels.")
+    what = f"y_true has {len(sides[0])} examples and y_pred has {len(sides[1])}"
+    require(len(sides[0]) == len(sides[1]), f"{what}: they must have one length.")
+    require(len(sides[0]) != 0, "y_true is empty: there are no outputs to compare.")
+    true, predicted = (y.astype(bool) for y in sides)
+    cost = check_loss(model.loss, "hamming", 2, vector=True)
+    losses = cost[true.astype(int), predicted.astype(int)].sum(axis=1)
+    a, b = ([[names[k] for k in np.flatnonzero(row)] for row in y] for y in (true, predicted))
+    texts = _check_tokens(tokens, a, single=True)
+    return Outcome(False, None, a, b, losses, texts, sets=(names, true, predicted))
 
 
 def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
@@ -90,18 +139,21 @@ def find_losses(pairs: LabelPairs, classes: Array, cost: Array) -> Array:
 
 
 def _finish(
-    pairs: LabelPairs, losses: Array, evaluation: Evaluation | None, single: bool, tokens: Any
-) -> Outcome:
+    pairs: LabelPairs, losses: Array, evaluation: Evaluation | None, single: bool, tokens: Any,
+    part: str = "token",
+) -> Outcome:  # fmt: skip
     true, predicted = (
         [[pairs.labels[k] for k in numbers[lo:hi].tolist()] for lo, hi in pairwise(pairs.offsets)]
         for numbers in (pairs.true, pairs.predicted)
     )
     if evaluation is None:
-        evaluation = evaluate(true, predicted, scheme=None if single else "auto")
+        plain = single or part == "node"
+        evaluation = evaluate(true, predicted, scheme=None if plain else "auto")
     elif evaluation.n_tokens != len(pairs.true):
         what = f"evaluation is of {evaluation.n_tokens} labels, but y_true has {len(pairs.true)}"
         raise ValueError(f"{what}: pass the labels that were evaluated, or leave one out.")
-    return Outcome(single, evaluation, true, predicted, losses, _check_tokens(tokens, true, single))
+    tokens = _check_tokens(tokens, true, single)
+    return Outcome(single, evaluation, true, predicted, losses, tokens, pairs, part)
 
 
 def _compare_structure(
@@ -157,12 +209,12 @@ def _check_tokens(tokens: Any, true: list[list[Any]], single: bool) -> list[Any]
     return found
 
 
-def describe_evaluation(outcome: Outcome | None) -> Content | None:
-    """Everything that an evaluation says, except single errors."""
+def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Content | None:
+    """Everything that an evaluation says, except single errors, to which there are links by key."""
     if outcome is None:
         return None
     found, single = outcome.evaluation, outcome.single
-    about = [] if found is None else [_describe_data(found, single)]
+    about = [] if found is None else [_describe_data(outcome, found)]
     if len(outcome.losses):
         losses, what = outcome.losses, outcome.noun
         about.append(
@@ -170,21 +222,55 @@ def describe_evaluation(outcome: Outcome | None) -> Content | None:
             f"{percent(float((losses == 0).mean()), 1)} of the {count_of(len(losses), what)} "
             "have no loss."
         )
+    content: Content = {"about": about, "summary": None, "spans": None, "confusion": None}
+    if outcome.sets is not None:
+        return content | _describe_sets(*outcome.sets)
     if found is None:
-        return {"about": about, "summary": None}
-    content = {"about": about, "summary": _summary(found, single), "spans": None}
+        return content
     if found.spans is not None:
         averages = [found.spans.micro, found.spans.macro, found.spans.weighted]
         content["spans"] = _scores("Spans by type", "type", found.spans.per_type, averages)
-    caption = "Examples by label" if single else "Tokens by label"
-    content["labels"] = _scores(caption, "label", found.per_label, [])
-    return content | {"pairs": _pairs(found), "confusion": _confusion(found)}
+    part = "example" if single else outcome.part
+    content["labels"] = _scores(
+        f"{part.capitalize()}s by label", "label", found.per_label, iou=part == "node"
+    )
+    content["summary"] = _summary(outcome, found)
+    return content | {"pairs": _pairs(found), "confusion": _confusion(found, links)}
 
 
-def _describe_data(found: Evaluation, single: bool) -> str:
-    if single:
+def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:
+    """Scores of sets of labels, of each label, and of pairs of them."""
+    scores = multilabel_scores(true.astype(int), predicted.astype(int))
+    shown = [
+        [name.replace("_", " ").replace("f1", "F1"), percent(value)]
+        for name, value in scores._asdict().items()
+    ]
+    both = true & predicted
+    counts = [part.sum(axis=0) for part in (both, predicted, true)]
+    columns = (*precision_recall_f1(*counts), *counts[::-1])
+    labels = [Score(*row) for row in zip(names, *(c.tolist() for c in columns), strict=True)]
+    together = [part.astype(int).T @ part for part in (true, predicted, both)]
+    first, second = np.triu_indices(len(names), 1)
+    a, b, c = (counts[first, second] for counts in together)
+    rows = [
+        [names[first[k]], names[second[k]], *(count(int(n[k])) for n in (a, b, c))]
+        for k in np.lexsort((-a, -np.abs(a - b)))[:MOST_PAIRS]
+        if a[k] or b[k]
+    ]
+    head = ("label", "and label", "both true", "both predicted", "both right")
+    caption = "Pairs of labels, those most over- or underrated first"
+    pairs = Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
+    return {
+        "summary": Table("Summary", ("score", "value"), shown),
+        "labels": _scores("Labels", "label", labels),
+        "pairs": pairs,
+    }
+
+
+def _describe_data(outcome: Outcome, found: Evaluation) -> str:
+    if outcome.single:
         return f"{count_of(found.n_tokens, 'example')}."
-    size = f"{count_of(found.n_sequences, 'sequence')}, {count_of(found.n_tokens, 'token')}."
+    size = f"{count_of(found.n_sequences, outcome.noun)}, {count_of(found.n_tokens, outcome.part)}."
     if found.spans is None:
         return size
     scheme = f" by the scheme {found.scheme}" if found.scheme else ""
@@ -192,32 +278,39 @@ def _describe_data(found: Evaluation, single: bool) -> str:
     return f"{size} Spans are read{scheme}, {how.get(found.mode, found.mode)}."
 
 
-def _summary(found: Evaluation, single: bool) -> Table:
-    names = ["token_accuracy"] if single else ["token_accuracy", "sequence_accuracy"]
+def _summary(outcome: Outcome, found: Evaluation) -> Table:
+    names = ["token_accuracy"] if outcome.single else ["token_accuracy", "sequence_accuracy"]
     if found.spans is not None:
         names += ["span_precision", "span_recall", "span_f1"]
     rows = []
     for name in names:
-        shown = "accuracy" if single else name.replace("_", " ").replace("f1", "F1")
-        row = [shown, percent(getattr(found, name))]
+        shown = name.replace("_", " ").replace("f1", "F1")
+        shown = shown.replace("token", outcome.part).replace("sequence", outcome.noun)
+        row = ["accuracy" if outcome.single else shown, percent(getattr(found, name))]
         if bounds := found.intervals.get(name):
             row.append(f"{decimal(100 * bounds[0], 2)} to {percent(bounds[1])}")
         rows.append(row)
+    if outcome.part == "node":
+        mean = float(np.mean([score.iou for score in found.per_label]))
+        rows.append(["mean intersection over union", percent(mean)])
     width = max(map(len, rows))  # three where there are intervals
     rows = [[*row, ""][:width] for row in rows]
     return Table("Summary", ("score", "value", "95 % interval")[:width], rows)
 
 
-def _scores(caption: str, by: str, scores: Sequence[Score], averages: Sequence[Score]) -> Table:
+def _scores(
+    caption: str, by: str, scores: Sequence[Score], averages: Sequence[Score] = (),
+    iou: bool = False,
+) -> Table:  # fmt: skip
     shown = list(scores)
     if len(shown) > MOST_SCORES:
         shown = sorted(shown, key=lambda s: -s.support)[:MOST_SCORES]
         caption += f": the {MOST_SCORES} most frequent of {count(len(scores))}"
     rows = []
     for s in (*shown, *averages):
-        shares = (decimal(100 * share, 2) for share in (s.precision, s.recall, s.f1))
-        rows.append([s.name, *shares, count(s.support)])
-    head = (by, "precision %", "recall %", "F1 %", "support")
+        shares = (s.precision, s.recall, s.f1, *([s.iou] if iou else []))
+        rows.append([s.name, *(decimal(100 * share, 2) for share in shares), count(s.support)])
+    head = (by, "precision %", "recall %", "F1 %", *(["IoU %"] if iou else []), "support")
     return Table(caption, head, rows, names=(0,), last=len(averages))
 
 
@@ -232,32 +325,38 @@ def _pairs(found: Evaluation) -> Table | None:
     return Table(caption, head, rows, words=(0, 1), names=(0, 1)) if rows else None
 
 
-def _confusion(found: Evaluation) -> Matrix:
+def _confusion(found: Evaluation, links: Mapping[str, str]) -> Matrix:
     names: list[Any] = list(found.labels)
     counts = found.confusion
     caption = "Confusion matrix"
     lumped = len(names) > MOST_IN_MATRIX
+    number = list(range(len(names)))
     if lumped:
         total = counts.sum(axis=0) + counts.sum(axis=1)
         kept = np.sort(np.argsort(-total, kind="stable")[:MOST_IN_MATRIX])
         others = count(len(names) - MOST_IN_MATRIX)
         counts = merge_labels(counts, kept)
         names = [names[k] for k in kept] + [f"{others} others"]
+        number = [*kept.tolist(), -1]
         caption += f": the {MOST_IN_MATRIX} most frequent labels, the other {others} together"
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
-    def cell(a: int, b: int) -> tuple[str, str]:
+    def cell(a: int, b: int) -> Cell:
         n = int(counts[a, b])
+        key = f"p{number[a]}-{number[b]}"
         # Errors among the labels taken together cannot be told from what is right.
         plain = lumped and a == b == len(names) - 1
         kind = "" if plain else pick_shade(share[a, b], "b" if a == b else "o")
-        return count(n) if n else "·", f"{kind} d".strip() if a == b else kind
+        kind = f"{kind} d".strip() if a == b else kind
+        return Cell(count(n) if n else "·", kind, key, links.get(key, ""))
 
     rows = [(name, [cell(a, b) for b in range(len(names))]) for a, name in enumerate(names)]
     note = (
         "A cell is a count: what is right is blue, on the diagonal, and what is wrong is orange. "
         "The shade is the share of the row, on a scale of square roots."
     )
+    if links:
+        note += " An underlined count leads to examples."
     return Matrix(caption, "true ↓ predicted →", names, rows, note)
 
 
@@ -268,75 +367,3 @@ def merge_labels(confusion: Array, kept: Array) -> Array:
     out = np.zeros((len(kept) + 1, len(kept) + 1), dtype=np.int64)
     np.add.at(out, (number[:, None], number[None, :]), confusion)
     return out
-
-
-def describe_errors(outcome: Outcome | None, n_errors: int) -> Content | None:
-    """Examples with the largest loss; None if single outputs are not known."""
-    if outcome is None or len(outcome.losses) == 0 or n_errors == 0:
-        return None
-    chosen = outcome.most_costly(n_errors)
-    if not chosen:
-        return {"about": "There are no errors.", "table": None, "sentences": []}
-    wrong = int((outcome.losses > 0).sum())
-    about = (
-        f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
-        f"{'has' if wrong == 1 else 'have'} errors. "
-        f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(chosen), outcome.noun)} "
-        "with the largest loss; numbers count from 1, as those of hingeline explain -s."
-    )
-    if outcome.noun == "example":
-        return {"about": about, "table": _error_table(outcome, chosen), "sentences": []}
-    return {"about": about, "table": None, "sentences": [_sentence(outcome, i) for i in chosen]}
-
-
-def _error_table(outcome: Outcome, chosen: list[int]) -> Table:
-    """Errors of single labels, or of outputs that have no labels to compare."""
-    rows = []
-    for i in chosen:
-        row: list[Any] = [str(i + 1), brief(outcome.losses[i])]
-        for labels in (outcome.true[i], outcome.predicted[i]):
-            row.append(labels[0] if outcome.single else " ".join(map(str, labels)))
-        rows.append(row if outcome.tokens is None else [*row, outcome.tokens[i]])
-    head = ["number", "loss", "true", "predicted"] + ["text"] * (outcome.tokens is not None)
-    words = range(2, len(head))
-    return Table("Errors with the largest loss", head, rows, words, words, kind="texts")
-
-
-def _sentence(outcome: Outcome, i: int) -> Content:
-    """One sequence: its tokens with their labels, and how many are left out in between."""
-    true, predicted = outcome.true[i], outcome.predicted[i]
-    tokens: list[Any] = outcome.tokens[i] if outcome.tokens is not None else list(range(len(true)))
-    wrong = np.array([a != b for a, b in zip(true, predicted, strict=True)], dtype=bool)
-    items: list[Content] = []
-    at = 0
-    for start, stop in [*find_excerpts(wrong), (len(true), len(true))]:
-        if start > at:
-            items.append({"gap": count_of(start - at, "token")})
-        items += [
-            {"token": tokens[t], "true": true[t], "predicted": predicted[t], "wrong": wrong[t]}
-            for t in range(start, stop)
-        ]
-        at = stop
-    share = f"{count(int(wrong.sum()))} of {count_of(len(true), 'token')} wrong"
-    head = f"Number {i + 1}: loss {brief(outcome.losses[i])}, {share}"
-    return {"head": head, "direction": find_direction(tokens), "items": items}
-
-
-def find_excerpts(wrong: Array) -> list[tuple[int, int]]:
-    """Runs of tokens to show: all of them, or those near errors where there are many."""
-    n = len(wrong)
-    if n <= LONG:
-        return [(0, n)]
-    found: list[tuple[int, int]] = []
-    room = MOST_TOKENS
-    for t in np.flatnonzero(wrong).tolist():
-        start, stop = max(0, t - NEAR), min(n, t + NEAR + 1)
-        if found and start <= found[-1][1]:
-            start = found[-1][0]
-            room += found.pop()[1] - start
-        stop = min(stop, start + room)
-        found.append((start, stop))
-        room -= stop - start
-        if room <= 0:
-            break
-    return found

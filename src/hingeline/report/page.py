@@ -1,5 +1,7 @@
 """The report: one HTML page that needs nothing but itself."""
 
+import base64
+import hashlib
 import numbers
 import os
 import re
@@ -10,9 +12,9 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._files import check_target, replacing
-from hingeline.evaluation.metrics import Evaluation
+from hingeline.evaluation.metrics import Evaluation, multilabel_scores
+from hingeline.report import errors, sections
 from hingeline.report import outcome as outcomes
-from hingeline.report import sections
 from hingeline.report.words import SPACE, count_of, decimal, percent, reveal, show
 
 FORMATS = ("html", "htm")  # Endings of the names of reports.
@@ -51,22 +53,26 @@ def render_report(
     n_errors: int = 20,
     n_features: int = 15,
     feature_names: Sequence[str] | None = None,
+    regions: Any = None,
+    images: Any = None,
 ) -> str:
     """The page that :func:`write_report` writes, as text.
 
-    The page has no scripts and fetches nothing. It holds what the arguments give: the model and
-    its certificate always; scores, confusions and the most costly errors with ``evaluation`` or
-    ``y_true`` and ``y_pred``; the command and hashes of the data files if they are given. The
-    same arguments give the same bytes. It needs Jinja2 and matplotlib (``hingeline[plot]``).
+    The page fetches nothing; its one script only filters errors and opens what is folded. It holds
+    what the arguments give: the model and its certificate always; scores, confusions and the most
+    costly errors with ``evaluation`` or ``y_true`` and ``y_pred``; the command and hashes of the
+    data files if they are given. The same arguments give the same bytes. It needs Jinja2 and
+    matplotlib (``hingeline[plot]``).
 
     Parameters
     ----------
-    model : fitted ChainSSVM, MulticlassSSVM or SSVM
+    model : fitted ChainSSVM, MulticlassSSVM, MultilabelSSVM, GraphSSVM or SSVM
     evaluation : Evaluation, as :func:`hingeline.evaluation.metrics.evaluate` returns it; default:
         made from ``y_true`` and ``y_pred`` if they are given, without intervals
-    y_true, y_pred : list of label sequences, or of labels for a MulticlassSSVM, optional
-        True outputs, and those that the model predicts.
-    tokens : list of lists of str, or of str for a MulticlassSSVM; what the labels are of, optional
+    y_true, y_pred : list of label sequences, optional
+        True outputs, and those that the model predicts: labels of tokens or nodes; single labels
+        for a MulticlassSSVM, indicators for a MultilabelSSVM.
+    tokens : list of lists of str, or of str where an example has no parts; what the labels are of
     command : str or list of str, the command that made the model, optional
     data : path, list of paths, or dict, optional
         Data files, which are read to hash them. A dict maps a role, say ``"training"``, to a
@@ -77,22 +83,31 @@ def render_report(
     n_errors, n_features : int, default=20 and 15
         Most errors shown, and most features for and against each label.
     feature_names : sequence of str; default: the model's own names, or x0, x1, ...
+    regions : list, one entry per graph, optional
+        For a GraphSSVM of images: the node of each pixel, (rows, columns), or the shape of the
+        picture where the nodes are its pixels. Graphs with errors are then shown as pictures.
+    images : list of arrays, optional; what labels are drawn over, as for :func:`plot_segmentation`
     """
     for name, value in (("n_errors", n_errors), ("n_features", n_features)):
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
             raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}.")
     if not hasattr(model, "solver_options"):
-        what = f"a report is of a ChainSSVM, MulticlassSSVM or SSVM, got {type(model).__name__}"
+        what = f"a report is of an estimator of Hingeline, got {type(model).__name__}"
         raise TypeError(f"{what}: of a pipeline pass the last step.")
     check_is_fitted(model, "weights_")
     template = _load_template()
+    script = template.environment.get_template("filter.js.j2").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     facts = sections.read_facts(model)
     outcome = outcomes.compare(model, evaluation, y_true, y_pred, tokens)
+    wrong = None if outcome is None else errors.find_filter(outcome)
+    pictures = errors.check_pictures(model, y_true, y_pred, regions, images)
+    shown = errors.describe_errors(outcome, wrong, n_errors, pictures)
     contents = {
         "model": sections.describe_model(model, facts),
         "convergence": sections.describe_convergence(facts),
-        "evaluation": outcomes.describe_evaluation(outcome),
-        "errors": outcomes.describe_errors(outcome, n_errors),
+        "evaluation": outcomes.describe_evaluation(outcome, errors.links_of(shown)),
+        "errors": shown,
         "weights": sections.describe_weights(model, n_features, feature_names),
         "provenance": sections.describe_provenance(model, command, data, date),
     }
@@ -104,6 +119,8 @@ def render_report(
         figures=_list_figures(facts, outcome),
         sections=contents,
         n_levels=sections.LEVELS,
+        script=script,
+        script_hash=f"sha256-{digest}",
     )
     return page
 
@@ -137,7 +154,7 @@ def _load_template() -> Any:
 def _describe_size(model: Any) -> str:
     parts = []
     if hasattr(model, "classes_"):
-        parts.append(count_of(len(model.classes_), "class", "classes"))
+        parts.append(sections.class_count(model))
     if hasattr(model, "n_features_in_"):
         parts.append(count_of(int(model.n_features_in_), "feature"))
     if hasattr(model, "structure"):
@@ -152,11 +169,16 @@ def _list_figures(
     """The few figures that matter most: name, value, note."""
     figures = []
     found = None if outcome is None else outcome.evaluation
+    if outcome is not None and outcome.sets is not None:
+        scores = multilabel_scores(*(side.astype(int) for side in outcome.sets[1:]))
+        size = f"of {count_of(len(outcome.losses), 'example')}"
+        figures.append(("F1 of examples", percent(scores.example_f1), size))
+        figures.append(("sets wholly right", percent(scores.subset_accuracy), ""))
     if outcome is not None and found is not None:
         if found.spans is not None:
             figures.append(("span F1", percent(found.spans.micro.f1), _interval(found, "span_f1")))
-        name = "accuracy" if outcome.single else "token accuracy"
-        size = count_of(found.n_tokens, "example" if outcome.single else "token")
+        name = "accuracy" if outcome.single else f"{outcome.part} accuracy"
+        size = count_of(found.n_tokens, "example" if outcome.single else outcome.part)
         note = _interval(found, "token_accuracy") or f"of {size}"
         figures.append((name, percent(found.token_accuracy), note))
     bound, _ = sections.certificate_words(facts)

@@ -8,23 +8,25 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hingeline._checks import Array
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
 from hingeline.estimators.base import positive_part
 from hingeline.evaluation.inspection import Blocks, read_blocks, top_features
 from hingeline.modelfile.estimators import versions
 from hingeline.report import words
-from hingeline.report.figures import draw_charts
+from hingeline.report.figures import draw_charts, label_affinities
 from hingeline.report.words import SPACE, count, count_of, decimal, percent, show, significant
 
 Content = dict[str, Any]
 
 #: Most of each that is shown: classes, certificates, labels of a matrix, labels with features.
 MOST_CLASSES, MOST_ROWS, MOST_IN_MATRIX, MOST_LABELS = 100, 24, 30, 60
+MOST_TABLES = 6  # of pairs of labels, one for each type of edges and each of their features
 LEVELS = 9  # Steps of shading, 0 (none) to this.
 SIDEWAYS = 105  # Matrices wider than this, in characters, are printed on a page laid sideways.
 
@@ -34,7 +36,8 @@ class Table:
     """A table; the first cell of a row is its heading.
 
     ``words`` are the columns of words, the others are numbers; ``names`` those that hold a user's
-    text; ``last`` is how many rows at the end sum up the others; ``kind`` is for the style sheet.
+    text; ``last`` is how many rows at the end sum up the others; ``kind`` is for the style sheet;
+    ``ids`` are the rows' own names on the page, and what they are filtered by.
     """
 
     caption: str
@@ -44,16 +47,26 @@ class Table:
     names: Collection[int] = ()
     last: int = 0
     kind: str = ""
+    ids: Sequence[tuple[str, str]] = ()
+
+
+class Cell(NamedTuple):
+    """One cell of a matrix: its text and class, and which errors it leads to."""
+
+    text: str
+    kind: str
+    key: str = ""  # what they are filtered by
+    link: str = ""  # the name of the first of them
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A shaded table of label against label: a cell is its text and its class."""
+    """A shaded table of label against label."""
 
     caption: str
     corner: str
     columns: Sequence[Any]
-    rows: Sequence[tuple[Any, Sequence[tuple[str, str]]]]
+    rows: Sequence[tuple[Any, Sequence[Cell]]]
     note: str
     title: str = ""
 
@@ -62,7 +75,7 @@ class Matrix:
         """Classes: wide ones are printed on a page laid sideways."""
         cells = zip(*(cells for _, cells in self.rows), strict=True)
         # One character more for the room between columns.
-        width = sum(1 + max(len(text) for text, _ in column) for column in cells)
+        width = sum(1 + max(len(cell.text) for cell in column) for column in cells)
         return "sheet sideways" if width > SIDEWAYS else "sheet"
 
 
@@ -200,10 +213,16 @@ def describe_model(model: Any, facts: Facts) -> Content:
     content = {"lead": sentence, "certificate": list(rows.items()), "parameters": parameters}
     return content | {
         "classes": classes[:MOST_CLASSES],
-        "n_classes": count_of(len(classes), "class", "classes"),
+        "n_classes": class_count(model),
         "more": count(len(classes) - MOST_CLASSES) if len(classes) > MOST_CLASSES else "",
         "scheme": getattr(model, "scheme_", None) or "",
     }
+
+
+def class_count(model: Any) -> str:
+    """``3 classes``; of sets ``3 labels``."""
+    nouns = ("label",) if getattr(model, "n_labels_", 1) > 1 else ("class", "classes")
+    return count_of(len(getattr(model, "classes_", ())), *nouns)
 
 
 def parameter_text(value: Any) -> str:
@@ -277,13 +296,14 @@ def describe_weights(
     model: Any, n_features: int, feature_names: Sequence[str] | None
 ) -> Content | None:
     """Top features and transitions, or the largest weights where they have no names."""
-    content: Content = {"transitions": None, "features": None, "about": "", "largest": None}
+    content: Content = {"tables": [], "features": None, "about": "", "largest": None}
     if hasattr(model, "structure"):
         return content | _nameless(model, n_features)
-    blocks = read_blocks(model)
-    if blocks.is_chain:
-        content["transitions"] = _transitions(model, blocks)
-    elif not n_features:
+    if hasattr(model, "pairwise_coef_"):
+        content["tables"] = _pair_tables(model)
+    elif (blocks := read_blocks(model)).is_chain:
+        content["tables"] = [_transitions(model, blocks)]
+    if not (n_features or content["tables"]):
         return None
     if n_features:
         content["features"] = _features(model, n_features, feature_names)
@@ -340,45 +360,95 @@ def _transitions(model: Any, blocks: Blocks) -> Matrix:
     valid = moves_of(model.classes_, getattr(model, "scheme_", None))
     n = len(blocks.labels)
     start, allowed, end = valid or (np.ones(n, bool), np.ones((n, n), bool), np.ones(n, bool))
-    kept = np.arange(n)
-    caption = "From label (rows) to label (columns)"
-    if n > MOST_IN_MATRIX:
-        sizes = np.abs(blocks.move)
-        order = np.argsort(-np.maximum(sizes.max(axis=0), sizes.max(axis=1)), kind="stable")
-        kept = np.sort(order[:MOST_IN_MATRIX])
-        caption += f": the {MOST_IN_MATRIX} of {count(n)} labels with the largest weights"
+    kept, which = _keep_largest(blocks.move)
     rows = columns = kept
     if blocks.has_boundary:
         allowed = np.block([[start, True], [allowed, end[:, None]]])
         rows, columns = np.append(0, kept + 1), np.append(kept, n)
-    weights, allowed = weights[np.ix_(rows, columns)], allowed[np.ix_(rows, columns)]
-    largest = float(np.nanmax(np.abs(weights))) or 1.0
+    forbidden = "" if allowed[np.ix_(rows, columns)].all() else f"× is forbidden by {model.scheme_}"
+    weights = np.where(allowed, weights, -np.inf)[np.ix_(rows, columns)]
+    return _weight_matrix(
+        Matrix(
+            f"From label (rows) to label (columns){which}", "from ↓ to →",
+            [heads[k] for k in columns.tolist()], [(names[k], ()) for k in rows.tolist()],
+            "A cell is what the label of its column adds to the score right after that of its row",
+            title="Transitions",
+        ),
+        weights,
+        forbidden,
+    )  # fmt: skip
+
+
+def _pair_tables(model: Any) -> list[Matrix]:
+    """Weights of pairs of labels: of neighbours in a graph, or of labels of one set."""
+    labels = model.classes_.tolist()
+    if hasattr(model, "n_labels_"):
+        if not len(model.edges_):
+            return []
+        tables = label_affinities(model)[None]
+        caption, corner, titles = "Label (rows) and label (columns)", "", ["Pairs of labels"]
+        note = "A cell is what having both labels adds to the score, beyond what each adds alone"
+    else:
+        tables = model.pairwise_coef_.reshape(-1, len(labels), len(labels))[:MOST_TABLES]
+        caption = "First node (rows) and second node (columns) of an edge"
+        corner = "first ↓ second →"
+        kinds, features = model.n_edge_types_, max(1, model.n_edge_features_)
+        titles = [
+            "Pairs of neighbours"
+            + f", edges of type {t}" * (kinds > 1)
+            + f", edge feature {f}" * (features > 1)
+            for t in range(kinds)
+            for f in range(features)
+        ]
+        note = "A cell is what the two labels at the ends of an edge add to the score"
+    found = []
+    for k, weights in enumerate(tables):
+        kept, which = _keep_largest(np.nan_to_num(weights))
+        shown = [labels[j] for j in kept.tolist()]
+        lines: list[Any] = [(name, ()) for name in shown]
+        empty = Matrix(caption + which, corner, shown, lines, note, titles[k])
+        found.append(_weight_matrix(empty, weights[np.ix_(kept, kept)]))
+    return found
+
+
+def _keep_largest(weights: Array) -> tuple[Array, str]:
+    """Labels for a matrix, those with the largest weights, and which they are in words."""
+    n = len(weights)
+    if n <= MOST_IN_MATRIX:
+        return np.arange(n), ""
+    sizes = np.abs(weights)
+    order = np.argsort(-np.maximum(sizes.max(axis=0), sizes.max(axis=1)), kind="stable")
+    which = f": the {MOST_IN_MATRIX} of {count(n)} labels with the largest weights"
+    return np.sort(order[:MOST_IN_MATRIX]), which
+
+
+def _weight_matrix(matrix: Matrix, weights: Array, forbidden: str = "") -> Matrix:
+    """A matrix with its cells: NaN is no weight at all, −∞ what is forbidden."""
+    largest = float(np.max(np.abs(weights[np.isfinite(weights)]), initial=0.0)) or 1.0
     # Cells have room for few characters: weights of another size are shown in units of their own.
     power = 0 if 0.1 <= largest < 1000 else math.floor(math.log10(largest))
     unit = 10.0**power
     decimals = words.decimals_for(largest / unit, 2)
 
-    def cell(weight: float, is_allowed: bool) -> tuple[str, str]:
-        if math.isnan(weight):  # from the start to the end
-            return "", ""
-        if not is_allowed:
-            return "×", "no"
+    def cell(weight: float) -> Cell:
+        if math.isnan(weight):
+            return Cell("", "")
+        if math.isinf(weight):
+            return Cell("×", "no")
         kind = pick_shade(abs(weight) / largest, "b" if weight > 0 else "o")
-        return decimal(weight / unit, decimals) if weight else "·", kind
+        return Cell(decimal(weight / unit, decimals) if weight else "·", kind)
 
     lines = [
-        (names[k], [cell(*pair) for pair in zip(line.tolist(), mask.tolist(), strict=True)])
-        for k, line, mask in zip(rows.tolist(), weights, allowed, strict=True)
+        (name, [cell(weight) for weight in line])
+        for (name, _), line in zip(matrix.rows, weights.tolist(), strict=True)
     ]
     units = f", in units of {words.power_of_ten(power)}" if power else ""
-    forbidden = "" if allowed.all() else f" × is forbidden by {model.scheme_}."
     note = (
-        "A cell is what the label of its column adds to the score right after that of its row"
-        f"{units}. Positive weights are blue, negative ones are orange.{forbidden} The shade is "
-        "the share of the largest, on a scale of square roots."
+        f"{matrix.note}{units}. Positive weights are blue, negative ones are orange. "
+        f"{forbidden}{'. ' * bool(forbidden)}The shade is the share of the largest, on a scale of "
+        "square roots."
     )
-    shown = [heads[k] for k in columns.tolist()]
-    return Matrix(caption, "from ↓ to →", shown, lines, note, title="Transitions")
+    return replace(matrix, rows=lines, note=note)
 
 
 _PROGRAMS = {

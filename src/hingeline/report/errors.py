@@ -1,0 +1,307 @@
+"""Single errors: which are shown, what they are filtered by, and how each is told."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hingeline._checks import Array, require
+from hingeline.evaluation.metrics import LabelPairs
+from hingeline.report.figures import plot_segmentation
+from hingeline.report.outcome import Outcome
+from hingeline.report.sections import Content, Table
+from hingeline.report.words import brief, count, count_of, find_direction
+from hingeline.schemes import span_arrays
+
+LONG = 80  # A sequence of more tokens than this is shown near its errors only,
+NEAR = 6  # with so many tokens before and after each,
+MOST_TOKENS = 240  # and no more tokens than this in all.
+EACH = 2  # Each confusion has so many examples,
+MORE = 5  # as long as there are no more than this for each of the most costly errors.
+
+#: Kinds of errors by key. The first five are of spans, which are compared where they overlap.
+KINDS = {
+    "missed": "a span is missed",
+    "extra": "a span where there is none",
+    "type": "wrong type, right ends",
+    "ends": "wrong ends, right type",
+    "both": "wrong type and ends",
+    "absent": "a label is missing",
+    "surplus": "a label too many",
+    "new": "at a word not seen in training",
+}
+
+
+@dataclass
+class Filter:
+    """What the page's errors can be filtered by: keys of every wrong example."""
+
+    labels: list[Any]
+    keys: dict[int, set[str]] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)  # errors of each kind
+    pairs: Counter[tuple[int, int]] = field(default_factory=Counter)  # (true, predicted)
+
+    def add(self, example: int, *keys: str) -> None:
+        """Note what is wrong with an example."""
+        self.keys.setdefault(example, set()).update(keys)
+
+    def describe(self) -> Content:
+        """Options for the page: labels, kinds, pairs."""
+        used = set().union(*self.keys.values())
+        labels = [(f"l{k}", name) for k, name in enumerate(self.labels) if f"l{k}" in used]
+        kinds = [(key, f"{text} ({count(self.kinds[key])})") for key, text in KINDS.items()]
+        pairs = [
+            (f"p{a}-{b}", self.labels[a], self.labels[b], count(n))
+            for (a, b), n in self.pairs.most_common()
+        ]
+        return {"labels": labels, "kinds": [k for k in kinds if self.kinds[k[0]]], "pairs": pairs}
+
+
+def find_filter(outcome: Outcome, new: Array | None = None) -> Filter | None:
+    """What is wrong with which example; ``new`` are tokens whose word training has not seen."""
+    if outcome.sets is not None:
+        names, true, predicted = outcome.sets
+        found = Filter(names)
+        for kind, these in (("absent", true & ~predicted), ("surplus", predicted & ~true)):
+            for i, k in np.argwhere(these).tolist():
+                found.add(i, kind, f"l{k}")
+                found.kinds[kind] += 1
+        return found
+    if (pairs := outcome.pairs) is None or outcome.evaluation is None:
+        return None
+    found = Filter(pairs.labels)
+    wrong = np.flatnonzero(~pairs.right)
+    owner = np.searchsorted(pairs.offsets, wrong, side="right") - 1
+    columns = (owner, pairs.true[wrong], pairs.predicted[wrong])
+    for i, a, b in zip(*(c.tolist() for c in columns), strict=True):
+        found.add(i, f"l{a}", f"l{b}", f"p{a}-{b}")
+        found.pairs[a, b] += 1
+    if new is not None:
+        for i in owner[new[wrong]].tolist():
+            found.add(i, "new")
+            found.kinds["new"] += 1
+    if outcome.evaluation.spans is not None and outcome.evaluation.scheme != "segments":
+        for i, kind in find_span_errors(pairs, outcome.evaluation.scheme, outcome.evaluation.mode):
+            found.add(i, kind)
+            found.kinds[kind] += 1
+    return found
+
+
+def find_span_errors(
+    pairs: LabelPairs, scheme: str | None, mode: str = "default"
+) -> list[tuple[int, str]]:
+    """(sequence, kind) of every true and predicted span that is not right."""
+    sides = [
+        span_arrays(pairs.labels, side, pairs.offsets, scheme, mode)[1:]
+        for side in (pairs.true, pairs.predicted)
+    ]
+    at = np.full((2, len(pairs.true)), -1)  # the span that a token is in
+    for row, (_, first, stop) in zip(at, sides, strict=True):
+        for k, (lo, hi) in enumerate(zip(first.tolist(), stop.tolist(), strict=True)):
+            row[lo:hi] = k
+    meet = np.unique(at[:, (at >= 0).all(axis=0)], axis=1)
+    starts, kinds = [], []
+    for name, own, (_, first, _) in zip(("missed", "extra"), meet, sides, strict=True):
+        alone = np.setdiff1d(np.arange(len(first)), own)
+        starts.append(first[alone])
+        kinds += [name] * len(alone)
+    (type_a, first_a, stop_a), (type_b, first_b, stop_b) = (
+        [column[own] for column in side] for side, own in zip(sides, meet, strict=True)
+    )
+    ends = (first_a == first_b) & (stop_a == stop_b)
+    wrong = ~ends | (type_a != type_b)
+    starts.append(first_a[wrong])
+    columns = (ends[wrong].tolist(), (type_a == type_b)[wrong].tolist())
+    kinds += ["type" if e else "ends" if t else "both" for e, t in zip(*columns, strict=True)]
+    owner = np.searchsorted(pairs.offsets, np.concatenate(starts), side="right") - 1
+    return list(zip(owner.tolist(), kinds, strict=True))
+
+
+def choose_errors(outcome: Outcome, found: Filter | None, n: int) -> tuple[list[int], list[int]]:
+    """The most costly examples, and more of them so that each confusion has its examples."""
+    first = outcome.most_costly(n)
+    if found is None or not found.pairs:
+        return first, []
+    chosen = dict.fromkeys(first)
+    owners: dict[str, list[int]] = {}
+    for i in outcome.most_costly(len(outcome.losses)):
+        for key in found.keys.get(i, ()):
+            owners.setdefault(key, []).append(i)
+    for a, b in (pair for pair, _ in found.pairs.most_common()):
+        own = owners.get(f"p{a}-{b}", [])
+        wanted = EACH - sum(i in chosen for i in own)
+        # Of the others the least wrong: there the confusion stands out.
+        fresh = [i for i in reversed(own) if i not in chosen][: max(wanted, 0)]
+        chosen.update(dict.fromkeys(fresh))
+    return first, [*chosen][len(first) : len(first) + MORE * n]
+
+
+def describe_errors(
+    outcome: Outcome | None, found: Filter | None, n_errors: int, pictures: Pictures | None = None
+) -> Content | None:
+    """Examples with the largest loss; None if single outputs are not known."""
+    if outcome is None or len(outcome.losses) == 0 or n_errors == 0:
+        return None
+    first, more = choose_errors(outcome, found, n_errors)
+    content: Content = {"filter": None, "parts": []}
+    if not first:
+        return content | {"about": "There are no errors."}
+    wrong = int((outcome.losses > 0).sum())
+    about = (
+        f"{count(wrong)} of {count_of(len(outcome.losses), outcome.noun)} "
+        f"{'has' if wrong == 1 else 'have'} errors. "
+        f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(first), outcome.noun)} "
+        "with the largest loss; numbers count from 1, as those of hingeline explain -s."
+    )
+    for chosen in filter(None, (first, more)):
+        title = f"{count_of(len(chosen), outcome.noun)} more: each confusion has examples here"
+        part: Content = {"title": "" if chosen is first else title, "table": None, "items": []}
+        if outcome.noun == "example":
+            part["table"] = _error_table(outcome, found, chosen)
+        else:
+            long = LONG if chosen is first else 0
+            part["items"] = [_describe(outcome, found, i, long, pictures) for i in chosen]
+        content["parts"].append(part)
+    if found is not None:
+        content["filter"] = found.describe()
+    return content | {"about": about}
+
+
+def links_of(content: Content | None) -> dict[str, str]:
+    """The first error on the page that has a key."""
+    found: dict[str, str] = {}
+    for part in [] if content is None else content["parts"]:
+        rows = part["table"].ids if part["table"] else [(e["id"], e["keys"]) for e in part["items"]]
+        for name, keys in rows:
+            for key in keys.split():
+                found.setdefault(key, name)
+    return found
+
+
+def _mark(found: Filter | None, i: int) -> tuple[str, str]:
+    """Name and keys of an example on the page."""
+    return f"error-{i + 1}", "" if found is None else " ".join(sorted(found.keys.get(i, ())))
+
+
+def _error_table(outcome: Outcome, found: Filter | None, chosen: list[int]) -> Table:
+    """Errors of single labels, of sets, or of outputs that have no labels to compare."""
+    rows = []
+    for i in chosen:
+        row: list[Any] = [str(i + 1), brief(outcome.losses[i])]
+        true, predicted = outcome.true[i], outcome.predicted[i]
+        if outcome.sets is not None:
+            row += [_list(true, predicted), _list(predicted, true), _list(true, predicted, True)]
+        else:
+            row += [y[0] if outcome.single else " ".join(map(str, y)) for y in (true, predicted)]
+        rows.append(row if outcome.tokens is None else [*row, outcome.tokens[i]])
+    head = ["number", "loss", "true", "predicted"]
+    if outcome.sets is not None:
+        head[2:] = ["missing", "too many", "right"]
+    head += ["text"] * (outcome.tokens is not None)
+    words = range(2, len(head))
+    ids = [_mark(found, i) for i in chosen]
+    return Table("Errors with the largest loss", head, rows, words, words, kind="texts", ids=ids)
+
+
+def _list(labels: list[Any], others: Collection[Any], both: bool = False) -> str:
+    return ", ".join(str(label) for label in labels if (label in others) == both) or "–"
+
+
+def _describe(
+    outcome: Outcome, found: Filter | None, i: int, long: int, pictures: Pictures | None
+) -> Content:
+    """One sequence or graph: its tokens with their labels, or its picture and its confusions."""
+    true, predicted = outcome.true[i], outcome.predicted[i]
+    wrong = np.array([a != b for a, b in zip(true, predicted, strict=True)], dtype=bool)
+    share = f"{count(int(wrong.sum()))} of {count_of(len(true), outcome.part)} wrong"
+    name, keys = _mark(found, i)
+    content: Content = {
+        "id": name, "keys": keys, "items": [], "confusions": [], "picture": "",
+        "head": f"Number {i + 1}: loss {brief(outcome.losses[i])}, {share}",
+    }  # fmt: skip
+    if outcome.part == "node" and outcome.tokens is None:
+        pairs = Counter((true[t], predicted[t]) for t in np.flatnonzero(wrong).tolist())
+        content["confusions"] = [(a, b, count(n)) for (a, b), n in pairs.most_common(6)]
+        content["picture"] = "" if pictures is None else pictures.draw(i)
+        return content
+    tokens: list[Any] = outcome.tokens[i] if outcome.tokens is not None else list(range(len(true)))
+    at = 0
+    for start, stop in [*find_excerpts(wrong, long), (len(true), len(true))]:
+        if start > at:
+            content["items"].append({"gap": count_of(start - at, "token")})
+        content["items"] += [
+            {"token": tokens[t], "true": true[t], "predicted": predicted[t], "wrong": wrong[t]}
+            for t in range(start, stop)
+        ]
+        at = stop
+    return content | {"direction": find_direction(tokens)}
+
+
+def find_excerpts(wrong: Array, long: int = LONG) -> list[tuple[int, int]]:
+    """Runs of tokens to show: all of them, or those near errors where there are many."""
+    n = len(wrong)
+    if n <= long:
+        return [(0, n)]
+    found: list[tuple[int, int]] = []
+    room = MOST_TOKENS
+    for t in np.flatnonzero(wrong).tolist():
+        start, stop = max(0, t - NEAR), min(n, t + NEAR + 1)
+        if found and start <= found[-1][1]:
+            start = found[-1][0]
+            room += found.pop()[1] - start
+        stop = min(stop, start + room)
+        found.append((start, stop))
+        room -= stop - start
+        if room <= 0:
+            break
+    return found
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What is needed to draw the labels of a graph's nodes as those of a picture."""
+
+    true: list[Any]
+    predicted: list[Any]
+    regions: list[Any]  # (rows, columns) nodes of pixels, or a shape (rows, columns)
+    images: list[Any] | None
+    classes: list[Any]
+    void_label: Any
+
+    def draw(self, i: int) -> str:
+        """A picture as the address of an image: truth beside prediction."""
+        own = np.asarray(self.regions[i])
+        where: dict[str, Any] = {"shape": tuple(own.tolist())} if own.ndim == 1 else {}
+        figure = plot_segmentation(
+            self.predicted[i], self.true[i], image=None if self.images is None else self.images[i],
+            classes=self.classes, void_label=self.void_label, title="",
+            **(where or {"regions": own}),
+        )  # fmt: skip
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=80)
+        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def check_pictures(
+    model: Any, y_true: Any, y_pred: Any, regions: Any, images: Any
+) -> Pictures | None:
+    """The pictures that the arguments of a report describe."""
+    if regions is None:
+        require(images is None, "images are drawn with regions: pass regions with them.")
+        return None
+    if not hasattr(model, "void_label") or y_true is None:
+        raise ValueError("regions are for the labels of a GraphSSVM: pass y_true and y_pred.")
+    for name, given in (("regions", regions), ("images", images)):
+        if given is not None and len(given) != len(y_true):
+            what = f"{name} has {len(given)} entries and y_true has {len(y_true)}"
+            raise ValueError(f"{what}: they must have one length.")
+    classes, void = model.classes_.tolist(), model.void_label
+    seen = {label for y in (*y_true, *y_pred) for label in np.asarray(y).tolist()}
+    classes += sorted(seen - {*classes, void}, key=str)
+    return Pictures(y_true, y_pred, regions, images, classes, void)
