@@ -68,6 +68,16 @@ def test_the_report_says_what_the_command_says(folder, tmp_path):
     assert "=<wbr>" in text  # a long name breaks after a sign
 
 
+def test_two_models_in_one_report(folder, tmp_path):
+    page, other = tmp_path / "page.html", tmp_path / "other.hinge"
+    done("train", folder / "t.conll", "-m", other, "--max-iter", 1, "--quiet")
+    data = folder / "t.conll"
+    done("report", folder / "t.hinge", "--test", data, "--compare", other, "-o", page)
+    assert "with other.hinge only" in page.read_text(encoding="utf-8")
+    said = refused("report", folder / "t.hinge", "--compare", other, "-o", page)
+    assert "--compare needs a labelled file" in said
+
+
 def test_report(folder, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     assert str(page) in done("report", folder / "t.hinge", "--test", folder / "t.conll", "-o", page)

@@ -19,6 +19,9 @@ def report(
     output: Annotated[
         Path | None, Option("--output", "-o", help="The page to write.", show_default="MODEL.html")
     ] = None,
+    compare: Annotated[
+        Path | None, Option(help="Another model, to compare on the same --test file.")
+    ] = None,
     format: app.KnownFormat = "auto",
     bootstrap: app.Bootstrap = 0,
     n_jobs: app.NJobs = None,
@@ -42,6 +45,9 @@ def report(
     learnt = enumerate(metadata.get("data", []), start=1)
     sources = {f"training {k}".removesuffix(" 1"): file for k, file in learnt}
     sources["held out"] = metadata.get("dev")
+    if compare is not None:
+        what = "--compare needs a labelled file to compare on, which can be read twice"
+        files.require(test not in (None, "-"), f"{what}: name it with --test.")
     if test is not None:
         samples = files.require_labels(files.read_for(estimator, model, test, format), test)
         known["y_true"] = samples.y
@@ -51,6 +57,8 @@ def report(
             else:
                 result, predicted = judge(estimator, samples, bootstrap=bootstrap)
                 known |= {"evaluation": result, "y_pred": predicted}
+        if compare is not None:
+            known["compare"] = {compare.name: _predict_with(compare, samples, test, format, n_jobs)}
         if samples.layout.kind == "tokens":
             known["tokens"] = samples.X.sentences(0)
         sources["test"] = files.source_of(test)
@@ -63,3 +71,15 @@ def report(
     except ImportError as error:  # what to install
         raise ValueError(str(error)) from None
     typer.echo(f"The report is in {path}")
+
+
+def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_jobs: Any) -> Any:
+    """What another model predicts for the test file, as it reads that file."""
+    other = hingeline.load(path)
+    other.set_params(n_jobs=n_jobs)
+    own = files.read_for(other, path, test, format)
+    same = own.layout.kind == samples.layout.kind and own.layout.labels == samples.layout.labels
+    what = f"--compare: {path} predicts something else than the first model"
+    files.require(same, f"{what}: compare models of the same labels.")
+    with blame(test):
+        return files.predict_sets(other, own.X) if files.holds_sets(other) else other.predict(own.X)

@@ -324,6 +324,19 @@ def multilabel_scores(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Mu
     )
 
 
+def draw_sums(table: Array, n_resamples: int, random_state: Any) -> Array:
+    """Sums of the columns (n_resamples, columns) over rows that are drawn with replacement."""
+    rng = np.random.default_rng(random_state)
+    n = len(table)
+    block = max(1, _BLOCK // n)
+    return np.concatenate(
+        [
+            rng.multinomial(n, np.full(n, 1 / n), size=min(block, n_resamples - done)) @ table
+            for done in range(0, n_resamples, block)
+        ]
+    )
+
+
 def resample(
     pairs: LabelPairs, spans: SpanCounts | None, n_resamples: int, level: float, random_state: Any
 ) -> dict[str, tuple[float, float]]:
@@ -338,15 +351,7 @@ def resample(
     columns = [right, lengths, right == lengths, np.ones_like(lengths)]
     if spans is not None:
         columns.extend(np.bincount(owner, minlength=n) for owner in spans.owners)
-    table = np.stack(columns, axis=1).astype(float)
-    rng = np.random.default_rng(random_state)
-    block = max(1, _BLOCK // n)
-    sums = np.concatenate(
-        [
-            rng.multinomial(n, np.full(n, 1 / n), size=min(block, n_resamples - done)) @ table
-            for done in range(0, n_resamples, block)
-        ]
-    )
+    sums = draw_sums(np.stack(columns, axis=1).astype(float), n_resamples, random_state)
     values = {
         "token_accuracy": ratio(sums[:, 0], sums[:, 1]),
         "sequence_accuracy": ratio(sums[:, 2], sums[:, 3]),

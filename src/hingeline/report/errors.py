@@ -159,18 +159,24 @@ def describe_errors(
         f"{'These are' if wrong > 1 else 'This is'} the {count_of(len(first), outcome.noun)} "
         "with the largest loss; numbers count from 1, as those of hingeline explain -s."
     )
-    for chosen in filter(None, (first, more)):
-        title = f"{count_of(len(chosen), outcome.noun)} more: each confusion has examples here"
-        part: Content = {"title": "" if chosen is first else title, "table": None, "items": []}
-        if outcome.noun == "example":
-            part["table"] = _error_table(outcome, found, chosen)
-        else:
-            long = LONG if chosen is first else 0
-            part["items"] = [_describe(outcome, found, i, long, pictures) for i in chosen]
-        content["parts"].append(part)
+    content["parts"].append(describe_part(outcome, found, first, "", LONG, pictures))
+    if more:
+        title = f"{count_of(len(more), outcome.noun)} more: each confusion has examples here"
+        content["parts"].append(describe_part(outcome, found, more, title, 0, pictures))
     if found is not None:
         content["filter"] = found.describe()
     return content | {"about": about}
+
+
+def describe_part(
+    outcome: Outcome, found: Filter | None, chosen: list[int], title: str, long: int = 0,
+    pictures: Pictures | None = None,
+) -> Content:  # fmt: skip
+    """Some errors as a table or a list; sequences beyond ``long`` are shown near theirs only."""
+    if outcome.noun == "example":
+        return {"title": title, "table": _error_table(outcome, found, chosen), "items": []}
+    items = [_describe(outcome, found, i, long, pictures) for i in chosen]
+    return {"title": title, "table": None, "items": items}
 
 
 def links_of(content: Content | None) -> dict[str, str]:
@@ -185,8 +191,10 @@ def links_of(content: Content | None) -> dict[str, str]:
 
 
 def _mark(found: Filter | None, i: int) -> tuple[str, str]:
-    """Name and keys of an example on the page."""
-    return f"error-{i + 1}", "" if found is None else " ".join(sorted(found.keys.get(i, ())))
+    """Name and keys of an example on the page, if it can be filtered."""
+    if found is None:
+        return "", ""
+    return f"error-{i + 1}", " ".join(sorted(found.keys.get(i, ())))
 
 
 def _error_table(outcome: Outcome, found: Filter | None, chosen: list[int]) -> Table:

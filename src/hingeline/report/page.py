@@ -5,7 +5,7 @@ import hashlib
 import numbers
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hingeline._files import check_target, replacing
 from hingeline.evaluation.metrics import Evaluation, multilabel_scores
 from hingeline.report import errors, sections
 from hingeline.report import outcome as outcomes
+from hingeline.report.comparison import describe_comparison
 from hingeline.report.words import SPACE, count_of, decimal, percent, reveal, show
 
 FORMATS = ("html", "htm")  # Endings of the names of reports.
@@ -55,6 +56,7 @@ def render_report(
     feature_names: Sequence[str] | None = None,
     regions: Any = None,
     images: Any = None,
+    compare: Any = None,
 ) -> str:
     """The page that :func:`write_report` writes, as text.
 
@@ -86,6 +88,9 @@ def render_report(
     regions : list, one entry per graph, optional
         For a GraphSSVM of images: the node of each pixel, (rows, columns), or the shape of the
         picture where the nodes are its pixels. Graphs with errors are then shown as pictures.
+    compare : dict of {name: y_pred}, optional
+        What another model predicts for the same data: differences by label with their chance, and
+        examples that only one of the two gets right.
     images : list of arrays, optional; what labels are drawn over, as for :func:`plot_segmentation`
     """
     for name, value in (("n_errors", n_errors), ("n_features", n_features)):
@@ -108,9 +113,17 @@ def render_report(
         "convergence": sections.describe_convergence(facts),
         "evaluation": outcomes.describe_evaluation(outcome, errors.links_of(shown)),
         "errors": shown,
+        "comparison": None,
         "weights": sections.describe_weights(model, n_features, feature_names),
         "provenance": sections.describe_provenance(model, command, data, date),
     }
+    if compare is not None:
+        if not isinstance(compare, Mapping) or len(compare) != 1 or outcome is None:
+            what = "compare must be a dict of one name and the outputs that this model predicts"
+            raise ValueError(f"{what}, beside y_true and y_pred.")
+        ((name, y_other),) = compare.items()
+        other: Any = outcomes.compare(model, None, y_true, y_other, tokens)
+        contents["comparison"] = describe_comparison(str(name), outcome, other, n_errors)
     kind = type(model).__name__
     page: str = template.render(
         kind=kind,
