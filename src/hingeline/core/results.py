@@ -76,6 +76,10 @@ class HistoryRow(NamedTuple):
     scale: float = math.nan  # what the gap is relative to: the primal's non-negative part
     relaxed: float = math.nan  # graphs: LP-relaxed objective g(w, δ) of the best weights
     fractional: float = math.nan  # graphs: share of variables whose marginals are not integral
+    rounds: float = math.nan  # in blocks: round trips,
+    bytes: float = math.nan  # what travelled,
+    work: float = math.nan  # CPU seconds of the busiest block,
+    waiting: float = math.nan  # and seconds that the driver waited beyond those
 
     @property
     def relative_gap(self) -> float:

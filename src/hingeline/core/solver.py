@@ -36,6 +36,7 @@ from hingeline.core.primitives import PART, SCRATCH, Compiled, Workers
 from hingeline.core.registry import SolverOptions
 from hingeline.core.results import DualMemory
 
+HELD = 5  # Passes that planes live at least that are held: :meth:`PlaneSolver.hold`.
 LEAST_MARGIN = 1e-4  # A hard margin below this fraction of the largest ``‖a·Δf‖/b`` counts as none.
 
 
@@ -179,6 +180,10 @@ class CertifiedSolver(ABC):
         spread = np.zeros(len(self.multipliers().mass))
         spread[support] = steps
         self.add(spread, 1.0, out)
+
+    def hold(self, slots: Array) -> None:
+        """Keep the planes in these slots for the next passes, whether they have mass or not."""
+        return
 
     def linear(self) -> float:
         """``Σ α·b``."""
@@ -548,6 +553,26 @@ class PlaneSolver(CertifiedSolver):
             if self.accelerate(self, estimate, work, growth) and self.accelerate.newton:
                 self.restart_average()  # it is left behind
         return estimate if stage is self.form else np.inf
+
+    def advance(self, order: Array) -> float:
+        """Visit some examples, then those worth it again; what they had to gain over their planes.
+
+        For weights that others move as well (:mod:`hingeline.distributed`): no average is made.
+        """
+        for part in self.cut_into_blocks(order):
+            self.find(part, self.patience)
+            self.move(self.blocks_of(part), self.form, self.gaps, averaged=False)
+            self.oracle_calls += len(part)
+        self.make_room()
+        gain = float(self.gaps[order].sum())
+        least = self.options.skip * float(self.gaps.sum()) / max(len(self.active), 1)
+        for _ in range(self.options.cached_passes):
+            worth = order[(self.gaps[order] > least) & (self.ws.used[order] > 0)]
+            self.move(self.rng.permutation(worth), self.form, self.gaps, averaged=False)
+        return gain
+
+    def hold(self, slots: Array) -> None:
+        self.ws.stamp[slots] = self.clock + HELD
 
     def _find_violations(self) -> None:
         # Planes may carry a share in the average that is being certified: overwrite none.

@@ -222,14 +222,19 @@ def find_empty(X: Any, lengths: Any) -> list[int]:
 
 def learn_tokens(features: Any, X: Any, lengths: Any) -> tuple[Any, sp.csr_matrix, Array]:
     """The fitted encoder (None for numbers), all tokens as CSR rows, the offsets of sequences."""
+    encoder, X = choose_encoder(features, X, lengths)
+    if encoder is None:
+        return None, *stack_sequences(X, lengths)
+    return encoder, *stack_sequences(encoder.fit_transform(_cut(X, lengths)))
+
+
+def choose_encoder(features: Any, X: Any, lengths: Any = None) -> tuple[Any, Any]:
+    """An encoder that is not fitted (None for numbers), a clone of the one given; plain input."""
     encodes = hasattr(features, "fit_transform") and hasattr(features, "transform")
     if features is not None and (isinstance(features, type) or not encodes):
         raise TypeError(f"features must be an encoder such as TokenTemplates(), got {features!r}.")
     X = _plain(X, lengths)
-    encoder = _choose_encoder(X, lengths) if features is None else clone(features)
-    if encoder is None:
-        return None, *stack_sequences(X, lengths)
-    return encoder, *stack_sequences(encoder.fit_transform(_cut(X, lengths)))
+    return (_choose_encoder(X, lengths) if features is None else clone(features)), X
 
 
 def known_tokens(encoder: Any, X: Any, lengths: Any) -> tuple[sp.csr_matrix, Array]:

@@ -585,6 +585,14 @@ class EnumeratedSDM(CertifiedSolver):
         self.visits += len(order)
         self.oracle_calls += len(order)
 
+    def advance(self, order: Array) -> float:
+        """Visit some examples twice; what they had to gain. See :meth:`PlaneSolver.advance`."""
+        self.move_in(order, self.form)
+        gain = float(self.gaps[order].sum())
+        least = self.options.skip * float(self.gaps.sum()) / max(len(self.active), 1)
+        self.move_in(order[self.gaps[order] >= least], self.form)
+        return gain
+
     def multipliers(self) -> Multipliers:
         mass, offset, drift = self.alpha.ravel(), self.offsets.ravel(), self.drift.ravel()
         return Multipliers(mass, offset, drift, self.counts)
