@@ -175,6 +175,8 @@ class Compiled:
     #: outputs fall apart at every position that is right (:mod:`.parts`)
     stretch: Callable[[Any, Array], Any] | None = None
     truths: Array | None = None  # then also: the true outputs one after the other, int32
+    #: The weights that planes of some examples may touch; None: any
+    touched: Callable[[Array], Array] | None = None
     bind: Callable[[Any], Any] = field(default=lambda kernel: kernel)
 
     @property
@@ -271,6 +273,24 @@ class Block(NamedTuple):
     def table(self, weights: Array) -> Array:
         """The table, a view (rows, columns)."""
         return self.padded(weights)[:, : self.columns]
+
+
+def touched_rows(indptr: Array, indices: Array, offsets: Array, stride: int, rows: range) -> Any:
+    """For :attr:`Compiled.touched`, where weights are rows by feature, and some belong to all.
+
+    The tokens of example i are the rows ``offsets[i]`` to ``offsets[i + 1]`` of a CSR matrix.
+    """
+    shared = np.arange(rows.start, rows.stop)
+
+    def touched(examples: Array) -> Array:
+        lo, hi = indptr[offsets[examples]], indptr[offsets[examples + 1]]
+        seen = np.zeros(rows.start, dtype=bool)
+        for a, b in zip(lo.tolist(), hi.tolist(), strict=True):
+            seen[indices[a:b]] = True
+        found = np.concatenate([np.flatnonzero(seen), shared])
+        return (found[:, None] * stride + np.arange(stride)).ravel()
+
+    return touched
 
 
 class Layout(dict[str, Block]):

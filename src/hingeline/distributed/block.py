@@ -10,7 +10,8 @@ the same bits.
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -62,6 +63,16 @@ def find_change(before: Array, after: Array) -> Change:
     return Change(index.astype(kind), after[index])
 
 
+def _find_difference(index: Array | None, before: Array, weights: Array, sigma: float) -> Change:
+    """What was added to the weights of ``index`` (None: to any), over σ′."""
+    moved = (weights if index is None else weights[index]) - before
+    if sigma != 1.0:
+        moved /= sigma
+    some = np.flatnonzero(moved)
+    kind = np.int32 if len(weights) < 2**31 else np.int64
+    return Change((some if index is None else index[some]).astype(kind), moved[some])
+
+
 class Told(NamedTuple):
     """What a block tells of a round."""
 
@@ -78,7 +89,7 @@ class Host:
 
     def __init__(self) -> None:
         self.blocks: dict[int, Block] = {}
-        self.weights = self.spare = np.zeros(0)
+        self.weights = np.zeros(0)
 
     def call(self, method: str, common: Any, own: Mapping[int, Any]) -> dict[int, Any]:
         """Let blocks do something, in turn: their answers, each with the seconds it took.
@@ -89,15 +100,25 @@ class Host:
         if change is not None:
             if change.index is None and len(self.weights) != len(change.values):
                 self.weights = aligned_zeros(len(change.values))
-                self.spare = aligned_zeros(len(change.values))
             change.apply(self.weights)
         answers = {}
         for k in sorted(own):
             began = time.process_time()
             block = self.blocks.setdefault(k, Block(k, self))
-            answers[k] = (getattr(block, method)(*rest, *(own[k] or ())), 0.0)
-            answers[k] = (answers[k][0], time.process_time() - began)
+            found = getattr(block, method)(*rest, *own[k])
+            answers[k] = (found, time.process_time() - began)
         return answers
+
+    @contextmanager
+    def lend(self, index: Array | None) -> Iterator[Array]:
+        """The weights, for a block to change those of ``index`` (None: any); then as before.
+
+        Gives back how they were.
+        """
+        place = slice(None) if index is None else index
+        before = self.weights[place].copy()
+        yield before
+        self.weights[place] = before
 
 
 class Block:
@@ -138,7 +159,7 @@ class Block:
         workers = Workers(1, compiled.scratch_size)
         options = {**given, **LOCAL_OPTIONS}
         self.solver = solver_class(compiled, form, workers, seed, options, None)
-        self.solver.w = self.host.spare  # until the first call: its own would lie idle
+        self.solver.w = self.host.weights  # until the first call: its own would lie idle
         self.kept = np.zeros((1, len(self.solver.multipliers().mass)))
         self.order = self.solver.active
         facts = {"n": len(self.solver.active), "size": compiled.size}
@@ -151,7 +172,7 @@ class Block:
         ``sigma`` is the σ′ of CoCoA: with multipliers and bounds so many times as large, the dual
         of the block alone has so many times the curvature.
         """
-        if self.compiled is None:
+        if self.compiled is None or not len(self.order):
             return None
         solver, host = self.solver, self.host
         mass = solver.multipliers().mass
@@ -159,22 +180,23 @@ class Block:
         form, room = solver.form, solver.multipliers().counts
         decoded = solver.oracle_calls
         solver.hold(self.kept.any(axis=0))
-        host.spare[:] = host.weights
-        solver.w = host.spare
+        solver.w = host.weights
         if sigma != 1.0:
             solver.form = form._replace(cap=form.cap * sigma, ridge=form.ridge / sigma)
             mass *= sigma
-        gap = 0.0
-        for examples in self._choose(share):
-            gap += solver.advance(examples)
+        gap, parts = 0.0, list(self._choose(share))
+        touched = self.compiled.touched
+        index = None if touched is None else touched(np.concatenate([part for _, part in parts]))
+        with host.lend(index) as before:
+            for tick, examples in parts:
+                solver.clock += tick
+                gap += solver.advance(examples)
+            moved = _find_difference(index, before, host.weights, sigma)
         self._follow(room)
         known = solver.multipliers()
         if sigma != 1.0:
             solver.form = form
             known.mass[:] /= sigma
-        change = find_change(host.weights, host.spare)
-        before = host.weights if change.index is None else host.weights[change.index]
-        moved = Change(change.index, (change.values - before) / sigma)
         self.kept = np.concatenate([self.kept, known.mass[None]])
         decoded = solver.oracle_calls - decoded
         return Told(moved, solver.linear(), self._ridges(), gap, solver.n_planes, decoded)
@@ -191,10 +213,10 @@ class Block:
             self.kept = np.delete(self.kept, 1, axis=0)
         return self.kept[0]
 
-    def _choose(self, share: float) -> Any:
+    def _choose(self, share: float) -> Iterator[tuple[int, Array]]:
         """The examples of this round, part by part: through all of them, in an order of the pass.
 
-        A part is over where a pass is: then the solver's clock ticks.
+        A part is over where a pass is. 1 with the first part of a pass: the solver's clock ticks.
         """
         solver = self.solver
         solver.rng = np.random.default_rng([self.seed, self.number, self.rounds])
@@ -202,11 +224,11 @@ class Block:
         n = len(solver.active)
         left = max(1, round(share * n)) if n else 0
         while left:
-            if self.at == 0:
-                solver.clock += 1
+            tick = int(self.at == 0)
+            if tick:
                 self.order = solver.rng.permutation(solver.active)
             stop = min(self.at + left, n)
-            yield self.order[self.at : stop]
+            yield tick, self.order[self.at : stop]
             left -= stop - self.at
             self.at = stop % n
 
@@ -233,16 +255,16 @@ class Block:
         if self.compiled is None:
             return 0.0, 0.0
         solver, host = self.solver, self.host
-        host.spare[:] = host.weights
-        candidate.apply(host.spare)
-        solver.w = host.spare
-        solver._find_violations()
-        excess = solver.integrality_gap(solver.w)
+        solver.w = host.weights
+        with host.lend(candidate.index):
+            candidate.apply(host.weights)
+            solver._find_violations()
+            excess = solver.integrality_gap(solver.w)
         return total_slack_cost(solver.form, solver.violation), 0.0 if excess != excess else excess
 
     def sum_up(self, theta: Array) -> tuple[Change, float]:
         """``Σ α·a·Δf`` and ``Σ α·b`` of the current multipliers, from nothing."""
-        if self.compiled is None:
+        if self.compiled is None or not len(self.order):
             return Change(np.zeros(0, dtype=np.int32), np.zeros(0)), 0.0
         solver, zero = self.solver, np.zeros_like(self.host.weights)
         solver.multipliers().mass[:] = self._mix(theta)

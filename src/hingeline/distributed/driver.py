@@ -145,6 +145,7 @@ class Blocks(CertifiedSolver):
         self._best_primal, self._excess, self._best_excess = math.inf, 0.0, math.nan
         self.seconds, self.waited = [0.0] * n_blocks, 0.0
         self._sent = self.w.copy()  # the weights that workers have
+        self._moved: Array | None = None  # where these are others; None: anywhere
         self._log: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = []
         self._states: dict[int, dict[str, Array]] = {}
         self._base = self.w.copy()
@@ -207,8 +208,12 @@ class Blocks(CertifiedSolver):
 
     def _send(self) -> Change:
         """What makes the workers' weights those of now."""
-        change = find_change(self._sent, self.w)
+        if self._moved is None:
+            change = find_change(self._sent, self.w)
+        else:
+            change = Change(self._moved, self.w[self._moved])
         change.apply(self._sent)
+        self._moved = np.zeros(0, dtype=np.int32)
         return change
 
     # Rounds.
@@ -249,13 +254,7 @@ class Blocks(CertifiedSolver):
         n_blocks, m, _ = self.toward.shape
         old = 1 if m == self.keep_most else 0
         used = self.toward[:, old:].any(axis=(0, 1)) if m > old else np.zeros(len(self.rows), bool)
-        every = np.arange(len(self.w))
-        index = [
-            np.zeros(0, dtype=np.int64)
-            if one is None
-            else (every if one.change.index is None else one.change.index)
-            for one in told
-        ]
+        index = [np.zeros(0, np.int32) if one is None else one.change.index for one in told]
         rows = np.unique(np.concatenate([self.rows[used], *index]))
         toward = np.zeros((n_blocks, m - old + 1, len(rows)))
         if m > old:
@@ -307,6 +306,7 @@ class Blocks(CertifiedSolver):
         steps = np.einsum("kj,kjr->kr", self.theta, self.toward)
         change = steps.sum(axis=0)
         self.w[self.rows] += change
+        self._moved = self.rows[change != 0.0].astype(np.int32)
         self.visits += 1.0
         self.drift[self.rows] += self.visits * (self.visits - 1.0) * change
         gained = (self.theta * self.linears).sum(axis=1)
@@ -364,7 +364,7 @@ class Blocks(CertifiedSolver):
     def sum_up(self) -> None:
         """The weights from the multipliers again: what many small steps left of rounding goes."""
         told = self._call("sum_up", {k: (self.theta[k],) for k in range(len(self.sizes))})
-        self.w[:] = 0.0
+        self.w[:], self._moved = 0.0, None
         for k, (vector, linear) in enumerate(told):
             self.w[slice(None) if vector.index is None else vector.index] += vector.values
             self._linear_of[k] = linear
@@ -430,6 +430,6 @@ class Blocks(CertifiedSolver):
             owner, _, own = name.partition(".")
             if owner != "driver":
                 states[int(owner)][own] = array
-        self._sent = self.w.copy()
+        self._sent, self._moved = self.w.copy(), None
         self._call("restore", {k: (states[k],) for k in range(n_blocks)}, Change(None, self.w))
         self.save_states()

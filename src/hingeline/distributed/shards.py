@@ -23,11 +23,13 @@ from hingeline.estimators.multilabel import MultilabelSSVM, read_indicator
 from hingeline.features.input import (
     choose_encoder,
     find_classes,
+    check_mergeable,
     merge_encoders,
     number_labels,
     stack_labels,
     stack_sequences,
 )
+from hingeline.features.tables import renumber
 
 
 class FilePart(tuple[str, tuple[tuple[str, Any], ...]]):
@@ -141,6 +143,7 @@ class Sequences(Shard):
             self.encoder = None
             self.matrix, self.offsets = stack_sequences(X)
         else:
+            check_mergeable(encoder)
             self.encoder, rows, self.counts = encoder.count(X)
             self.matrix, self.offsets = stack_sequences(rows)
         self.flat = stack_labels(y, self.offsets)
@@ -163,14 +166,14 @@ class Sequences(Shard):
             known["n_features_in_"] = merge_widths(told)
             return known, [None] * len(told)
         encoders, counts = zip(*((one["encoder"], one["counts"]) for one in told), strict=True)
-        encoder, columns = merge_encoders(encoders, counts)
+        encoder, columns = merge_encoders(encoders, counts, encoders[0].min_count)
         known |= {"encoder_": encoder, "n_features_in_": encoder.n_features_out_}
         return known, columns
 
     def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
         matrix = self.matrix
         if own is not None:
-            matrix = keep_columns(matrix, own, estimator.n_features_in_)
+            matrix = renumber(matrix, own, estimator.n_features_in_)
         index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
         labels = number_labels(self.flat, index)
         if estimator.scheme is not None:
@@ -185,16 +188,6 @@ class Sequences(Shard):
         with np.errstate(over="ignore"):
             squares = float(np.square(problem.values, dtype=np.float64).sum())
         return squares + (0.0 if self.constant else n), float(n)
-
-
-def keep_columns(matrix: sp.csr_matrix, columns: Array, width: int) -> sp.csr_matrix:
-    """The columns that have a new number, under that number; the others (−1) are left out."""
-    new = columns[matrix.indices]
-    kept = new >= 0
-    ends = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
-    found = sp.csr_matrix((matrix.data[kept], new[kept], ends), (matrix.shape[0], width))
-    found.sort_indices()
-    return found
 
 
 class Rows(Shard):

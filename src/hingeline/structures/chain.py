@@ -16,7 +16,15 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, prefetch
 from hingeline._simd import copy, rows_add, rows_dot
-from hingeline.core.primitives import PRIMITIVES, Compiled, Layout, pad_row, register, stack_blocks
+from hingeline.core.primitives import (
+    PRIMITIVES,
+    Compiled,
+    Layout,
+    pad_row,
+    register,
+    stack_blocks,
+    touched_rows,
+)
 from hingeline.inference.chain import (
     MANY_LABELS,
     best_path,
@@ -119,10 +127,14 @@ def transition(problem: ChainProblem, w: Array) -> Array:
 def compile_problem(problem: ChainProblem) -> Compiled:
     """The problem with the sizes that solvers need."""
     masked = len(problem.end_masks) + len(problem.move_mask) + len(problem.token_mask) > 0
+    size = layout_of(problem).size
+    others = range(problem.n_features, size // problem.stride)
+    tokens = (problem.indptr, problem.indices, problem.offsets)
     return Compiled(
         problem,
         lengths=np.diff(problem.offsets),
-        n_weights=layout_of(problem).size,
+        n_weights=size,
+        touched=touched_rows(*tokens, problem.stride, others),
         scratch_size=int(problem.n_features + problem.n_labels * problem.stride),
         stretch=None if masked or isinstance(problem, ZeroOneChain) else stretch,
         truths=problem.labels,

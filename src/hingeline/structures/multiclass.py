@@ -13,7 +13,14 @@ from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
 from hingeline._simd import rows_add, rows_dot
 from hingeline.core import primitives
-from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
+from hingeline.core.primitives import (
+    Compiled,
+    Layout,
+    pad_row,
+    register,
+    stack_blocks,
+    touched_rows,
+)
 
 FAR = 65536  # Weight vectors longer than this do not stay in a core's own cache.
 
@@ -94,6 +101,13 @@ def compile_problem(problem: MulticlassProblem) -> Compiled:
         n_outputs=problem.n_labels,
         output_losses=lambda: problem.cost[problem.labels, : problem.n_labels],
         output_squares=squares,
+        touched=touched_rows(
+            problem.indptr,
+            problem.indices,
+            np.arange(len(problem.labels) + 1),
+            problem.stride,
+            range(problem.n_features, problem.n_features),
+        ),
         matrix_order=weights[:, : problem.n_labels].T.ravel(),
         isotropic=problem.costly == 1 and bool(problem.sqnorm.all()),
     )
