@@ -24,8 +24,9 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     """Threads for joblib's convention: None is 1, −1 all cores, −2 all but one."""
     if n_jobs is None:
         return 1
-    if n_jobs == 0:
-        raise ValueError("n_jobs=0 has no meaning: use 1 for one thread or -1 for all cores.")
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
+        raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}.")
+    require(n_jobs != 0, "n_jobs=0 has no meaning: use 1 for one thread or -1 for all cores.")
     if n_jobs < 0:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return max(1, (cores or 1) + 1 + n_jobs)
@@ -90,7 +91,7 @@ def check_common(estimator: Any) -> None:
     if estimator.max_time is not None:
         positive("max_time", estimator.max_time)
     check_nu(estimator)
-    check_jobs(estimator.n_jobs)
+    effective_n_jobs(estimator.n_jobs)
     check_switches(estimator)
     if getattr(estimator, "scheme", None) not in (None, "auto"):
         try:
@@ -101,15 +102,6 @@ def check_common(estimator: Any) -> None:
     for callback in as_callbacks(estimator.callbacks):
         if not callable(callback):
             raise TypeError(f"callbacks must be callable, got {callback!r}.")
-
-
-def check_jobs(n_jobs: Any) -> None:
-    """Refuse what is no number of threads."""
-    if n_jobs is None:
-        return
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
-        raise TypeError(f"n_jobs must be None or an integer, got {n_jobs!r}.")
-    effective_n_jobs(int(n_jobs))
 
 
 def check_switches(estimator: Any) -> None:
@@ -124,11 +116,9 @@ def check_nu(estimator: Any) -> None:
     """Refuse ν where it does not belong or is missing, and a C beside it."""
     nu = estimator.nu
     if estimator.slack != "nu":
-        if nu is not None:
-            raise ValueError(f"nu={nu!r} belongs to slack='nu'; leave it None and set C.")
+        require(nu is None, f"nu={nu!r} belongs to slack='nu'; leave it None and set C.")
         return
-    if nu is None:
-        raise ValueError("slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
+    require(nu is not None, "slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
     default = signature(type(estimator)).parameters["C"].default
     if default != estimator.C:
         what = f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu"
@@ -284,23 +274,6 @@ def refuse_none(y: Any) -> None:
     for i, label in enumerate(y if isinstance(y, (list, tuple)) else ()):
         if label is None:
             raise ValueError(f"y[{i}] is None: every example needs a label.")
-
-
-def check_min_count(min_count: Any) -> None:
-    """Refuse what is not a count."""
-    whole = isinstance(min_count, numbers.Integral) and not isinstance(min_count, bool)
-    if not whole or min_count < 1:
-        raise ValueError(f"min_count must be an integer ≥ 1, got {min_count!r}.")
-
-
-def check_dtype(dtype: Any) -> None:
-    """Refuse values that are not floats."""
-    try:
-        name = "" if dtype is None else np.dtype(dtype).name
-    except TypeError:
-        name = ""
-    if name not in ("float32", "float64"):
-        raise ValueError(f"dtype must be np.float32 or np.float64, got {dtype!r}.")
 
 
 def available_memory() -> float:

@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all, and texts packed into arrays for them."""
+"""Files beside others, files that are there completely or not at all, and texts packed for them."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -39,6 +39,17 @@ def check_target(path: str | os.PathLike[str], formats: Sequence[str]) -> Path:
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"cannot write {path}: no permission to write in {target.parent}.")
     return target
+
+
+def file_beside(source: Any, *replacements: tuple[str, str]) -> Path | None:
+    """A file in the same folder whose name follows from the source's, if there is one."""
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        for old, new in replacements:
+            candidate = path.with_name(path.name.replace(old, new))
+            if old in path.name and candidate.is_file():
+                return candidate
+    return None
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ def test_same_attributes_as_crfsuite(train: Any, test: Any) -> None:
                 if name in attributes and repeated[name] == 1:
                     assert mine.get(name, 0.0) == weight
             assert set(mine) <= set(item)
-    again = DictEncoder.from_state(*encoder.to_state())
+    again = clone(encoder).restore(*encoder.to_state())
     assert rows(again, again.transform(test)) == rows(encoder, encoder.transform(test))
 
 

@@ -117,7 +117,7 @@ def test_against_token_by_token(train: Any, test: Any, chosen: Any, least: int, 
             assert rows(encoder, encoded) == expected(chosen, train, known)
             new = encoder.transform(test)
             assert rows(encoder, new) == expected(chosen, test, known)
-        again = TokenTemplates.from_state(*encoder.to_state())
+        again = clone(encoder).restore(*encoder.to_state())
         for inputs in (train, test):
             assert (again.transform(inputs).matrix != encoder.transform(inputs).matrix).nnz == 0
         assert (encoder.transform(table).matrix != encoded.matrix).nnz == 0
@@ -163,7 +163,7 @@ def test_crfpp_text(train: Any, lines: list[str]) -> None:
     assert rows(encoder, encoded) == want
     assert rows(encoder, encoder.transform(train)) == want
     assert encoded.matrix.has_canonical_format
-    again = TokenTemplates.from_state(*encoder.to_state())
+    again = clone(encoder).restore(*encoder.to_state())
     assert rows(again, again.transform(train)) == want
 
 
@@ -236,7 +236,7 @@ def test_hashing() -> None:
     assert narrow.get_feature_names_out().tolist() == ["hash0", "hash1"]
     meta, arrays = wide.to_state()
     assert arrays == {}
-    again = TokenTemplates.from_state(meta, arrays)
+    again = clone(wide).restore(meta, arrays)
     assert (again.transform(table).matrix != hashed).nnz == 0
     assert again.hash_collisions_ == 0
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from hingeline.features import DictEncoder, TokenTemplates, vocabulary
 from hingeline.features.vocabulary import Numbering
@@ -58,7 +59,7 @@ def test_templates_learned_in_batches_are_those_learned_at_once(limit, templates
         expected = by_name(whole, whole.fit_transform(seen))
         assert by_name(growing, encoded) == expected[len(expected) - encoded.matrix.shape[0] :]
         assert by_name(growing, growing.transform(seen)) == expected
-        back = TokenTemplates.from_state(*growing.to_state())
+        back = clone(growing).restore(*growing.to_state())
         assert by_name(back, back.transform(seen)) == expected
         assert sorted(names) == sorted(whole.get_feature_names_out().tolist())
     probe = [[("unseen", "N"), ("cat", "X")]]
@@ -121,7 +122,7 @@ def grown():
 
 def test_state_goes_and_comes_back(grown):
     meta, arrays = grown.to_state()
-    back = TokenTemplates.from_state(meta, arrays)
+    back = clone(grown).restore(meta, arrays)
     assert back.get_feature_names_out().tolist() == grown.get_feature_names_out().tolist()
     probe = [[("c", "N"), ("a", "X"), ("b", "q")]]
     assert (back.transform(probe).matrix != grown.transform(probe).matrix).nnz == 0
@@ -152,9 +153,9 @@ def test_state_goes_and_comes_back(grown):
 def test_damaged_states_are_refused(grown, name, change):
     meta, arrays = grown.to_state()
     with pytest.raises(ValueError, match="encoder"):
-        TokenTemplates.from_state(meta, {**arrays, name: change(arrays[name])})
+        clone(grown).restore(meta, {**arrays, name: change(arrays[name])})
     with pytest.raises(ValueError, match="grown"):
-        TokenTemplates.from_state({**meta, "grown": "yes"}, arrays)
+        clone(grown).restore({**meta, "grown": "yes"}, arrays)
 
 
 @pytest.mark.parametrize("size", [2**60, 2**30])

@@ -31,7 +31,7 @@ from hingeline.modelfile.files import (
 )
 
 LIMIT = 100 * 2**20
-METADATA = {"format": "hingeline", "version": "2", "header": "{}"}
+METADATA = {"format": "hingeline", "version": "3", "header": "{}"}
 
 
 def raw(table, data=b"", length=None):
@@ -115,7 +115,7 @@ BAD = {
     "version of words": raw({"__metadata__": {**METADATA, "version": "one"}}),
     "version of many digits": raw({"__metadata__": {**METADATA, "version": "9" * 5000}}),
     "no version": raw({"__metadata__": {"format": "hingeline", "header": "{}"}}),
-    "no model header": raw({"__metadata__": {"format": "hingeline", "version": "2"}}),
+    "no model header": raw({"__metadata__": {"format": "hingeline", "version": "3"}}),
     "model header is no JSON": raw({"__metadata__": {**METADATA, "header": "{"}}),
     "model header is no object": raw({"__metadata__": {**METADATA, "header": "[]"}}),
     "model header is deep": raw(
@@ -185,9 +185,9 @@ def test_the_builder_of_bad_files_can_build_good_ones(tmp_path):
 
 def test_newer_files_say_so(tmp_path):
     path = tmp_path / "m.hinge"
-    path.write_bytes(raw({"__metadata__": {**METADATA, "version": "3"}, "w": "another format"}))
+    path.write_bytes(raw({"__metadata__": {**METADATA, "version": "4"}, "w": "another format"}))
     with pytest.raises(
-        ModelFileError, match=r"written by a newer Hingeline \(format 3, this is 2\): upgrade"
+        ModelFileError, match=r"written by a newer Hingeline \(format 4, this is 3\): upgrade"
     ):
         read_model(path)
 
@@ -195,8 +195,8 @@ def test_newer_files_say_so(tmp_path):
 def test_older_files_name_the_remedy(tmp_path):
     """A model or a checkpoint of the format before, whatever its header and arrays look like."""
     path = tmp_path / "m.hinge"
-    path.write_bytes(raw({"__metadata__": {**METADATA, "version": "1"}, "w": "another format"}))
-    message = r"m\.hinge was written by an older Hingeline \(format 1, this is 2\): train again"
+    path.write_bytes(raw({"__metadata__": {**METADATA, "version": "2"}, "w": "another format"}))
+    message = r"m\.hinge was written by an older Hingeline \(format 2, this is 3\): train again"
     for read in (read_model, read_header, load, lambda p: Checkpoint(p, resume=True).begin({}, id)):
         with pytest.raises(ModelFileError, match=message):
             read(path)

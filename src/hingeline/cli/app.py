@@ -38,7 +38,6 @@ _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names.s
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
-INTERRUPTED_TEXT = "hingeline: interrupted"
 
 
 def _sentence(error: Exception) -> str:
@@ -95,7 +94,7 @@ class _Group(TyperGroup):
             typer.echo(f"hingeline: {_sentence(error)}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
-            typer.echo(INTERRUPTED_TEXT, err=True)
+            typer.echo("hingeline: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 

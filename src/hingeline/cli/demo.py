@@ -1,7 +1,6 @@
 """``hingeline demo``: train, evaluate and report on built-in data."""
 
 import math
-import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -48,12 +47,6 @@ def demo(
     chain = ChainSSVM(C=0.3, tol=1e-3, n_jobs=n_jobs, random_state=seed)
     with FitProgress(quiet) as progress:
         progress.say(_ABOUT.format(n_train=n_train, n_test=n_test))
-        began = time.perf_counter()
-        progress.prepare(flat, *(part[:80] for part in flat_data))
-        progress.prepare(chain, data.X_train[:10], data.y_train[:10])
-        prepared = time.perf_counter() - began
-        if prepared > 2.0:
-            progress.say(f"kernels are ready after {prepared:.0f} s")
         seconds = [
             progress.fit(title, model, partial(model.fit, *parts), interruptible=False)
             for title, model, parts in (

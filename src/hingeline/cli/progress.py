@@ -2,11 +2,8 @@
 
 import json
 import math
-import os
 import shlex
-import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,20 +11,19 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import PassState
+from hingeline._jit import COMPILING
 from hingeline.cli import files
-from hingeline.cli.app import INTERRUPTED, INTERRUPTED_TEXT, blame
+from hingeline.cli.app import INTERRUPTED, blame
 from hingeline.core.results import relative
-from hingeline.estimators.nu import positive_part
+from hingeline.estimators.base import positive_part
 from hingeline.modelfile.estimators import versions
 from hingeline.report.words import brief, count_of
 
@@ -66,15 +62,16 @@ class FitProgress(Progress):
         callbacks: Sequence[Any] = (),
         interruptible: bool = True,
     ) -> float:
-        """Call ``learn``, which fits the estimator, and show its progress; seconds it took.
+        """Call ``learn``, which fits the estimator, and show its progress.
 
+        Returns the seconds it took, without those of compilation, as ``max_time`` counts them.
         A fit that is ``interruptible`` keeps its best weights where Ctrl-C ended it, else Ctrl-C
         ends the command.
         """
         task = self.add_task(title, total=1.0, state="")
         watcher, verbose = _Watcher(self, title, task, estimator.tol), estimator.verbose
         estimator.set_params(callbacks=[watcher, *callbacks], verbose=0)
-        began = time.perf_counter()
+        began, compiled = time.perf_counter(), COMPILING[0]
         try:
             with self.show_warnings():
                 learn()
@@ -82,7 +79,7 @@ class FitProgress(Progress):
             estimator.set_params(callbacks=None, verbose=verbose)
         if estimator.stop_reason_ == "interrupted" and not interruptible:
             raise KeyboardInterrupt
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - began - (COMPILING[0] - compiled)
         found = outcome_of(estimator)
         gap = _gap_text(found["relative_gap"], found["restricted_gap"])
         ending = ", ".join(filter(None, (count_of(found["passes"], "pass", "passes"), gap)))
@@ -90,14 +87,6 @@ class FitProgress(Progress):
         if self.disable:
             self.say(f"{title}: {_reason(found)} after {seconds:.1f} s, {ending}")
         return seconds
-
-    def prepare(self, estimator: Any, X: Any, y: Any) -> None:
-        """Fit a copy on a few examples, so that all kernels are compiled before the clock runs."""
-        task = self.add_task("preparing", total=None, state="")
-        copy = clone(estimator).set_params(max_iter=8, verbose=0)  # late steps over all planes too
-        with _exit_on_interrupt(), self.show_warnings():
-            copy.fit(X, y).predict(X)
-        self.remove_task(task)
 
     @contextmanager
     def show_warnings(self) -> Iterator[None]:
@@ -137,30 +126,6 @@ class _Watcher:
         self.progress.update(self.task, completed=min(self.done, 0.99), state=text)
         if news and self.progress.disable:
             self.progress.say(f"{self.title}: {text}")
-
-
-@contextmanager
-def _exit_on_interrupt() -> Iterator[None]:
-    """Let Ctrl-C end the process on the spot; for compilation, which writes no output.
-
-    An exception that is raised where LLVM calls back into Python is lost, or leaves the compiler
-    in a state that crashes later.
-    """
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        show_cursor = b"\x1b[?25h\n" if os.isatty(2) else b""
-        os.write(2, show_cursor + INTERRUPTED_TEXT.encode() + b"\n")
-        os._exit(INTERRUPTED)
-
-    before = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread() and before is not signal.SIG_IGN
-    if ours:
-        signal.signal(signal.SIGINT, leave)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, before)
 
 
 def percent(share: float) -> str:

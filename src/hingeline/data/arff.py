@@ -13,16 +13,10 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import scipy.sparse as sp
 
+from hingeline._checks import require
+from hingeline._files import file_beside
 from hingeline.data.samples import MultilabelData, SparseRows
-from hingeline.data.text import (
-    File,
-    TextSource,
-    atomic_text,
-    file_beside,
-    number_text,
-    open_text,
-    shown,
-)
+from hingeline.data.text import File, TextSource, atomic_text, number_text, open_text, shown
 
 # Mulan's XML file that names the labels of an ARFF file.
 
@@ -321,8 +315,8 @@ def write_arff(target: File, data: MultilabelData, relation: str = "data") -> No
     dense = not sp.issparse(data.X)
     matrix = sp.csr_matrix(sp.hstack([sp.csr_matrix(data.X), data.Y.astype(np.float64)]))
     matrix.sum_duplicates()
-    if not np.all(np.isfinite(matrix.data)):
-        raise ValueError("X has values that are not finite: they cannot be written.")
+    finite = np.isfinite(matrix.data).all()
+    require(finite, "X has values that are not finite: they cannot be written.")
     with atomic_text(target) as out:
         out.write(f"@relation {_quote(relation)}\n\n")
         out.writelines(f"@attribute {_quote(name)} numeric\n" for name in features)
@@ -345,9 +339,8 @@ def attribute_names(data: MultilabelData) -> tuple[list[str], list[str]]:
     features, labels = data.feature_names, data.label_names
     n, n_labels = data.X.shape[1], data.Y.shape[1]
     most = max(n if features is None else 0, n_labels if labels is None else 0)
-    if most > _MAX_UNNAMED:
-        what = f"ARFF declares at most {_MAX_UNNAMED:,} without names"
-        raise ValueError(f"there are {most:,} columns, and {what}: renumber them.")
+    what = f"there are {most:,} columns, and ARFF declares at most {_MAX_UNNAMED:,} without names"
+    require(most <= _MAX_UNNAMED, f"{what}: renumber them.")
     features = [f"x{k + 1}" for k in range(n)] if features is None else features
     return features, [f"label{k}" for k in range(n_labels)] if labels is None else labels
 

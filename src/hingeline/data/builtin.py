@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 
 LENGTH, FIRST_TEST_IMAGE = 8, 900  # days in a sequence; images before are for training only
 
@@ -168,5 +168,4 @@ def _make(count: int, rng: Any, step: int) -> tuple[list[list[str]], list[list[s
 
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count!r}.")
+        require(count >= 1, f"{name} must be at least 1, got {count!r}.")

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from hingeline._checks import require
 from hingeline.data.text import File, TextSource, atomic_text, open_text, shown
 from hingeline.features.tables import TableBuilder, TokenTable, default_names, sentence_offsets
 
@@ -51,8 +52,7 @@ def read_conll(
     >>> table.sentences("chunk")
     [['B-NP', 'B-VP']]
     """
-    if separator == "":
-        raise ValueError("separator is empty: give None, ' ' or the text between columns.")
+    require(separator != "", "separator is empty: give None, ' ' or the text between columns.")
     exact = None if separator is None or separator == " " else separator.encode()
     builder: TableBuilder | None = None
     blanks = [np.ones(1, dtype=bool)]
@@ -193,8 +193,7 @@ def write_conll(target: File, table: TokenTable, separator: str | None = None) -
     The separator is by default a space, or a tab if a value is empty or has a space. One column of
     values with spaces must be read back with ``separator="\t"``.
     """
-    if not table.names:
-        raise ValueError("table has no columns: there is nothing to write.")
+    require(table.names, "table has no columns: there is nothing to write.")
     if (empty := np.flatnonzero(table.lengths == 0)).size:
         raise ValueError(f"sentence {empty[0]} is empty: drop it, a blank line cannot hold it.")
     if separator is None:
@@ -365,9 +364,8 @@ def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
             if bare and not value:
                 raise ValueError(f"column {name!r} has an empty value: write _ for no value.")
             if any(character in value for character in forbidden):
-                what = f"column {name!r} has the value {shown(value)}"
-                rule = "values must have no tab and no line end"
-                raise ValueError(f"{what}: {rule}; change the value.")
+                what = f"column {name!r} has the value {shown(value)}: values must have no tab"
+                raise ValueError(f"{what} and no line end; change the value.")
         columns.append(table.column(name).tolist())
     starts = np.repeat(table.offsets[:-1], table.lengths)
     numbers = map(str, (np.arange(1, table.n_tokens + 1) - starts).tolist())

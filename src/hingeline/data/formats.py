@@ -10,6 +10,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
+from hingeline._checks import require
 from hingeline.data.samples import LabelledSequences, Vocabulary
 from hingeline.data.text import File, ParseError, TextSource, open_text
 from hingeline.features.tables import SparseSequences, TokenTable
@@ -86,8 +87,7 @@ _REACHES = {"trees": ("trees", "tokens", "sequences"), "tokens": ("tokens", "seq
 
 def find_format(name: str) -> Format:
     """The format of that name; a ``ValueError`` lists them all."""
-    if name not in FORMATS:
-        raise ValueError(f"there is no format {name!r}: there are {', '.join(FORMATS)}.")
+    require(name in FORMATS, f"there is no format {name!r}: there are {', '.join(FORMATS)}.")
     return FORMATS[name]
 
 
@@ -174,8 +174,7 @@ def convert(
 
 def tokens_to_sequences(table: TokenTable) -> LabelledSequences:
     """Attributes ``name=value`` of all columns but the last, which is the label."""
-    if len(table.names) < 2:
-        raise ValueError("there is only one column: put the label into a last column.")
+    require(table.names[1:], "there is only one column: put the label into a last column.")
     columns = [
         [f"{name}={value}" for value in values]
         for name, values in zip(table.names[:-1], table.values, strict=False)

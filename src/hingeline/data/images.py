@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from hingeline._checks import Array
+from hingeline._files import file_beside
 from hingeline.data.samples import FlatData, LabelledSequences
-from hingeline.data.text import File, file_beside, open_text, shown
+from hingeline.data.text import File, open_text, shown
 from hingeline.features.tables import SparseSequences
 
 #: Third byte of the file -> type of the elements, big-endian.

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, TextIO, cast
 
@@ -269,17 +268,6 @@ def open_text(
         what = f"source must be a path, '-' or an open file, got {type(source).__name__}"
         raise TypeError(f"{what}: for text in memory pass io.StringIO(text).")
     return TextSource(stream, name, max_line, max_expansion, owned)
-
-
-def file_beside(source: File, *replacements: tuple[str, str]) -> Path | None:
-    """A file in the same folder whose name follows from the source's, if there is one."""
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        for old, new in replacements:
-            candidate = path.with_name(path.name.replace(old, new))
-            if old in path.name and candidate.is_file():
-                return candidate
-    return None
 
 
 def shown(value: str | bytes, limit: int = 40) -> str:

@@ -131,10 +131,8 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
             raise ValueError(f"{what}: give one per token, or a dict of positions.")
         entry = dict(enumerate(entry))
     else:
-        raise TypeError(
-            f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a "
-            f"dict of positions, got {entry!r}."
-        )
+        what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a"
+        raise TypeError(f"{what} dict of positions, got {entry!r}.")
     for t, choice in entry.items():
         if choice is not None:
             part[t] = False

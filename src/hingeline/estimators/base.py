@@ -49,6 +49,12 @@ def forget_extras(estimator: Any) -> None:
         vars(estimator).pop(name, None)
 
 
+def positive_part(estimator: Any) -> float:
+    """The non-negative part of a fitted estimator's primal objective: P, or ``P + νρ``."""
+    primal = float(estimator.primal_objective_)
+    return primal + getattr(estimator, "nu_", 0.0) * getattr(estimator, "rho_", 0.0)
+
+
 def share_docs(cls: Class) -> Class:
     """Complete a class's docstring by the parameters and attributes that its bases describe."""
     own: dict[str, list[str]] = {}
@@ -274,10 +280,8 @@ def refuse_overflow(problem: Any, price: float) -> None:
         # ‖Σ α Δf‖ is at most the sum of all entries, times the sum of all multipliers.
         reach = 2.0 * largest * values.size * (max(price, 1.0) if math.isfinite(price) else 1.0)
         if not reach < 1e150:
-            raise ValueError(
-                f"a feature has the size {largest:.3g}, and squares of such numbers overflow in "
-                "training: scale the features."
-            )
+            what = f"a feature has the size {largest:.3g}, and squares of such numbers overflow in"
+            raise ValueError(f"{what} training: scale the features.")
 
 
 ENUMERATED_MB = 1024  # A dense (examples, outputs) table of multipliers may take this much memory.
@@ -443,9 +447,9 @@ class BaseSSVM:
         if self.warm_start:  # for a path, which poses the same problem again
             self._posed = (compiled, weights)
         if self.slack == "nu":
-            from hingeline.estimators import nu
+            from hingeline.estimators.paths import solve_nu
 
-            return nu.solve(self, compiled, weights, start)
+            return solve_nu(self, compiled, weights, start)
         return self._solve_with(compiled, weights, start, self.C_)[:2]
 
     def _solve_with(
@@ -519,10 +523,8 @@ class BaseSSVM:
         if self.slack != "sum" or self.violators in (None, "argmax", 1):
             return
         if not has_best:
-            raise ValueError(
-                f"violators={self.violators!r} needs the best outputs in order, which {name} "
-                "cannot give: add decode_best(), or use violators='argmax'."
-            )
+            what = f"violators={self.violators!r} needs the best outputs in order, which {name}"
+            raise ValueError(f"{what} cannot give: add decode_best(), or use violators='argmax'.")
         if self.rescale == "slack" and self.violators != "all":
             what = f"violators={self.violators!r} has no exact oracle under rescale='slack'"
             raise ValueError(f"{what}: use 'argmax' or 'all', or rescale='margin'.")

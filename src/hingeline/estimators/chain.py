@@ -14,24 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Layout, pad_row
-from hingeline.estimators.allowed import (
-    allowed_table,
-    choose_scheme,
-    explain_infeasible,
-    keep_scheme,
-    moves_of,
-)
+from hingeline.estimators import allowed as masks
 from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
-from hingeline.features.input import (
-    find_classes,
-    find_empty,
-    known_tokens,
-    learn_tokens,
-    more_tokens,
-    number_labels,
-    plain_labels,
-    stack_labels,
-)
+from hingeline.features import input as reading
 from hingeline.features.tables import Labels
 from hingeline.inference.chain import against_rest
 from hingeline.structures import chain, chain_batch
@@ -116,15 +101,15 @@ class ChainModel:
 
     def _read(self, X: Any, y: Any, lengths: Any) -> tuple[sp.csr_matrix, Array, Array]:
         """Tokens as rows, where sequences begin, and labels, whose classes are learnt."""
-        encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
-        flat = stack_labels(y, offsets, lengths)
+        encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
+        flat = reading.stack_labels(y, offsets, lengths)
         self.encoder_ = encoder
         self.n_features_in_ = matrix.shape[1]
-        self.classes_, index = find_classes(flat)
-        labels = number_labels(flat, index)
+        self.classes_, index = reading.find_classes(flat)
+        labels = reading.number_labels(flat, index)
         self.scheme_ = None
         if self.scheme is not None:
-            self.scheme_ = choose_scheme(self.scheme, self.classes_, labels, offsets)
+            self.scheme_ = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
         return matrix, offsets, labels
 
     def _pose(
@@ -152,8 +137,8 @@ class ChainModel:
         )
         if self.scheme_ is None and allowed is None:
             return problem
-        table = None if allowed is None else allowed_table(allowed, self.classes_, offsets)
-        return chain.constrain(problem, moves_of(self.classes_, self.scheme_), table)
+        table = None if allowed is None else masks.allowed_table(allowed, self.classes_, offsets)
+        return chain.constrain(problem, masks.moves_of(self.classes_, self.scheme_), table)
 
     def _prepare(self, X: Any, lengths: Any, allowed: Any) -> ChainProblem:
         """New sequences as the kernels of prediction want them."""
@@ -167,20 +152,18 @@ class ChainModel:
         """Tokens of new sequences as rows, and where sequences begin."""
         check_is_fitted(self, "weights_")
         encoder = getattr(self, "encoder_", None)
-        matrix, offsets = known_tokens(encoder, X, lengths)
+        matrix, offsets = reading.known_tokens(encoder, X, lengths)
         if encoder is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
         if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}."
-            )
+            what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
+            raise ValueError(f"{what} {self.n_features_in_}.")
         return matrix, offsets
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
         if infeasible.any():
             where = int(np.argmax(infeasible))
-            raise ValueError(explain_infeasible(problem, where, self.scheme_))
+            raise ValueError(masks.explain_infeasible(problem, where, self.scheme_))
 
     def predict(self, X: Any, lengths: Any = None, allowed: Any = None) -> list[Array]:
         """Labels of every sequence.
@@ -193,7 +176,7 @@ class ChainModel:
             (tokens, labels), a list with None, a label or several labels per token, or a dict
             ``{position: label or labels}``. Also one boolean array (all tokens, labels).
         """
-        empty = set(find_empty(X, lengths))
+        empty = set(reading.find_empty(X, lengths))
         if empty:
             rest = [i for i in range(len(X)) if i not in empty]
             known = None if allowed is None else [allowed[i] for i in rest]
@@ -281,7 +264,7 @@ class ChainModel:
         """Share of tokens labelled right; ``sample_weight`` has one number per sequence."""
         predicted = self.predict(X, lengths)
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in predicted])])
-        flat = stack_labels(y, offsets, lengths)
+        flat = reading.stack_labels(y, offsets, lengths)
         best = np.concatenate(predicted).tolist()
         right = np.array([a == b for a, b in zip(best, flat, strict=True)])
         weights = checks.check_sample_weight(sample_weight, len(predicted))
@@ -444,27 +427,28 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
         first = not stream
         with stream.undo_on_error():
             if first:
-                encoder, matrix, offsets = learn_tokens(self.features, X, lengths)
+                encoder, matrix, offsets = reading.learn_tokens(self.features, X, lengths)
             else:
-                matrix, offsets = more_tokens(getattr(self, "encoder_", None), X, lengths)
+                matrix, offsets = reading.more_tokens(getattr(self, "encoder_", None), X, lengths)
                 check_columns(matrix.shape[1], self.n_features_in_, type(self).__name__)
-            flat = stack_labels(y, offsets, lengths)
+            flat = reading.stack_labels(y, offsets, lengths)
+            known = flat if classes is None else reading.plain_labels(classes)
             if first:
                 self.encoder_ = encoder
-                self.classes_, _ = find_classes(flat if classes is None else plain_labels(classes))
-            wanted = flat if classes is None else [*plain_labels(classes), *flat]
+                self.classes_, _ = reading.find_classes(known)
+            wanted = flat if classes is None else [*known, *flat]
             self.classes_ = add_classes(self.classes_, wanted)
             self.n_features_in_ = matrix.shape[1]
             index = {label: k for k, label in enumerate(self.classes_.tolist())}
-            labels = number_labels(flat, index)
+            labels = reading.number_labels(flat, index)
             if first or self.scheme != "auto":
-                scheme = choose_scheme(self.scheme, self.classes_, labels, offsets)
+                scheme = masks.choose_scheme(self.scheme, self.classes_, labels, offsets)
             else:  # multipliers of valid outputs stay feasible when the scheme is given up
-                scheme = keep_scheme(self.scheme_, self.classes_, labels, offsets)
+                scheme = masks.keep_scheme(self.scheme_, self.classes_, labels, offsets)
             tighter = not first and scheme is not None and scheme != self.scheme_
             if tighter:  # old outputs may be invalid now
                 old = stream.merge().compiled.problem
-                choose_scheme(scheme, self.classes_, old.labels, old.offsets)
+                masks.choose_scheme(scheme, self.classes_, old.labels, old.offsets)
             self.scheme_ = scheme
             weights = checks.check_sample_weight(sample_weight, len(offsets) - 1)
             stream.learn((matrix, offsets, labels), weights, passes, memory, tighter)
@@ -488,12 +472,12 @@ class ChainSSVM(ChainModel, Streams, BaseSSVM, BaseModel):
             raise ValueError("summed_slack_bounds counts by token: it has no loss='zero_one'.")
         matrix, offsets = self._read_tokens(X, lengths)
         index = {label: k for k, label in enumerate(self.classes_.tolist())}
-        flat = stack_labels(y, offsets, lengths)
+        flat = reading.stack_labels(y, offsets, lengths)
         for label in flat:
             text = f"y holds {label!r}, which is not among classes_: leave its sequence out."
             checks.require(label in index, text)
-        labels = number_labels(flat, index)
-        choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
+        labels = reading.number_labels(flat, index)
+        masks.choose_scheme(self.scheme_, self.classes_, labels, offsets)  # refuses invalid labels
         problem = self._make(self._with_constant(matrix), offsets, labels, cache_mb=0.0)
         found = np.empty((len(offsets) - 1, 4))
         self._over(chain_batch.summed_slack_all, problem, int(bins), found)

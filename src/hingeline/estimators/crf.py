@@ -72,7 +72,7 @@ class ChainCRF(ChainModel, BaseModel):
         checks.positive("tol", self.tol)
         checks.positive("max_iter", self.max_iter, integer=True)
         checks.check_switches(self)
-        checks.check_jobs(self.n_jobs)
+        checks.effective_n_jobs(self.n_jobs)
 
     def fit(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> ChainCRF:
         """Train on sequences, given as for :meth:`hingeline.ChainSSVM.fit`.

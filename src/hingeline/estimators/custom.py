@@ -15,13 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array, check_finite, check_sample_weight, require, warn
 from hingeline.core.primitives import Layout, stack_blocks
 from hingeline.estimators.base import OTHER_DATA, BaseModel, BaseSSVM, share_docs
-from hingeline.structures.custom import (
-    Structure,
-    compile_problem,
-    is_compiled,
-    methods_of,
-    uniform_arrays,
-)
+from hingeline.structures import custom
+from hingeline.structures.custom import Structure
 
 
 @share_docs
@@ -67,7 +62,7 @@ class SSVM(BaseSSVM, BaseModel):
         self.check_parameters()
         if self.structure is None:
             raise TypeError("structure is missing: pass an instance of your subclass of Structure.")
-        methods = methods_of(self.structure)
+        methods = custom.methods_of(self.structure)
         if not hasattr(X, "__len__") or not hasattr(y, "__len__"):
             raise TypeError("X and y must be lists of one length.")
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
@@ -79,21 +74,19 @@ class SSVM(BaseSSVM, BaseModel):
         self._refuse_violators("decode_best" in methods, type(self.structure).__name__)
         outputs = [self.structure.pack(output) for output in y]
         weights = check_sample_weight(sample_weight, len(outputs))
-        if is_compiled(self.structure):
-            uniform_arrays(self.structure, X)
+        if custom.is_compiled(self.structure):
+            custom.uniform_arrays(self.structure, X)
         first = np.asarray(methods["joint_feature"](X[0], outputs[0]), dtype=np.float64)
         require(first.ndim == 1, f"joint_feature must return a vector, got shape {first.shape}.")
         check_finite(first, "joint_feature(X[0], y[0])")
         last = np.shape(methods["joint_feature"](X[len(X) - 1], outputs[-1]))
         if last != first.shape:
-            raise ValueError(
-                f"joint_feature returns vectors of different length, {first.shape} for X[0] and "
-                f"{last} for X[{len(X) - 1}]: all must have one length."
-            )
+            what = f"joint_feature returns vectors of different length, {first.shape} for X[0] and"
+            raise ValueError(f"{what} {last} for X[{len(X) - 1}]: all must have one length.")
         try:
             if self.structure.exact:
                 _refuse_decoding_without_loss(methods, X, outputs, len(first))
-            compiled = compile_problem(self.structure, X, outputs)
+            compiled = custom.compile_problem(self.structure, X, outputs)
             previous = None
             if self.warm_start:
                 known = fingerprint(self.structure, X, outputs)
@@ -143,13 +136,13 @@ class SSVM(BaseSSVM, BaseModel):
     def decision_function(self, X: Any) -> Array:
         """Score ``w·f(x, ŷ)`` of the best output of every input."""
         check_is_fitted(self, "weights_")
-        methods = methods_of(self.structure)  # type: ignore[arg-type]
+        methods = custom.methods_of(self.structure)  # type: ignore[arg-type]
         return np.array([self.weights_ @ methods["joint_feature"](x, self._decode(x)) for x in X])
 
     def score(self, X: Any, y: Any) -> float:
         """Minus the mean loss of the predictions."""
         check_is_fitted(self, "weights_")
-        methods = methods_of(self.structure)  # type: ignore[arg-type]
+        methods = custom.methods_of(self.structure)  # type: ignore[arg-type]
         assert self.structure is not None
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         losses = [

@@ -23,14 +23,8 @@ from hingeline.features.input import find_classes, number_labels, stack_labels, 
 from hingeline.features.tables import Labels
 from hingeline.inference.factor_graph import join, make_topology, starts_of
 from hingeline.inference.map import INFERENCE
-from hingeline.structures import graph
-from hingeline.structures.graph_blocks import (
-    GraphProblem,
-    decodes_exactly,
-    decoding_seconds,
-    layout,
-    make_problem,
-)
+from hingeline.structures import graph, graph_blocks
+from hingeline.structures.graph_blocks import GraphProblem
 
 #: The default for ``slack="max"`` where decoding all graphs once takes longer than so many seconds:
 #: visits of whole graphs are worth more than those of their factors while there are some of them.
@@ -98,8 +92,9 @@ class GraphModel:
     def _solver_class(self: Any, compiled: Compiled | None) -> type[CertifiedSolver]:
         if compiled is not None and self.solver == "auto" and self.slack == "max":
             problem = compiled.problem
-            named = self.inference != "auto" and decodes_exactly(problem)
-            loopy = not (math.inf == self.C or named) and decoding_seconds(problem) > CHEAP_SECONDS
+            named = self.inference != "auto" and graph_blocks.decodes_exactly(problem)
+            slow = graph_blocks.decoding_seconds(problem) > CHEAP_SECONDS
+            loopy = slow and not (math.inf == self.C or named)
             chosen = registry.find(LOOPY_DEFAULT if loopy else "auto", self.slack)
             super()._check_options(chosen, chosen.name)  # type: ignore[misc]
             return chosen
@@ -121,11 +116,9 @@ class GraphModel:
     _compile = staticmethod(graph.compile_problem)
 
     def _fit_graphs(self: Any, problem: GraphProblem, weights: Array) -> None:
-        if math.inf == self.C and not decodes_exactly(problem):
-            raise ValueError(
-                "C=inf (a hard margin) needs exact inference, which these graphs do not allow "
-                f"with inference={self.inference!r}: choose a finite C."
-            )
+        if math.inf == self.C and not graph_blocks.decodes_exactly(problem):
+            what = "C=inf (a hard margin) needs exact inference, which these graphs do not allow"
+            raise ValueError(f"{what} with inference={self.inference!r}: choose a finite C.")
         self._fit_problem(problem, weights)
 
     def _decode(self: Any, problem: GraphProblem) -> tuple[Array, Array, Array, Array]:
@@ -292,10 +285,8 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             for name, scopes in x.factors.items():
                 order = scopes.shape[1]
                 if order and orders.setdefault(name, order) != order:
-                    raise ValueError(
-                        f"X[{i}].factors[{name!r}] joins {order} nodes, but others of that name "
-                        f"{orders[name]}: use another name."
-                    )
+                    what = f"X[{i}].factors[{name!r}] joins {order} nodes, but others of that name"
+                    raise ValueError(f"{what} {orders[name]}: use another name.")
             for name, count in counts.items():
                 types = getattr(x, name)
                 if types is not None and len(types):
@@ -326,7 +317,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         widths = np.ones(len(orders), dtype=int)
         widths[: self.n_edge_types_] = max(1, self.n_edge_features_)
         factor_template = np.concatenate(factor_templates)
-        return make_problem(
+        return graph_blocks.make_problem(
             join(topologies),
             np.concatenate(node_types),
             factor_template,
@@ -355,7 +346,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         tables = {"pairwise": (self.n_edge_types_ * max(1, self.n_edge_features_), k * k)}
         tables |= {f"factor/{name}": (1, k**order) for name, order in self.factor_orders_.items()}
         rows = int(self.n_features_in_) + bool(self.fit_intercept)
-        return layout(rows, self.n_node_types_ * k, tables)
+        return graph_blocks.layout(rows, self.n_node_types_ * k, tables)
 
     def _unary(self) -> Array:
         """(types, labels, features), the constant one included: a view."""

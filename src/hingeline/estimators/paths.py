@@ -1,4 +1,4 @@
-"""Whole paths: one problem solved for many values of ν or C, each from the solution before."""
+"""Fits of ``slack="nu"``, the choice of ν and C on held-out examples, and whole paths of them."""
 
 import copy
 import math
@@ -12,18 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import check_random_state
 
-from hingeline._checks import Array, positive
-from hingeline.core.primitives import Compiled
-from hingeline.core.results import relative
-from hingeline.estimators.base import BaseSSVM
-from hingeline.estimators.nu import hold_out, positive_part
-from hingeline.solvers.nu import TIE, Margins
+from hingeline._checks import Array, positive, require, warn
+from hingeline.core.primitives import Compiled, Workers
+from hingeline.core.results import Result, relative
+from hingeline.estimators.base import BaseSSVM, positive_part
+from hingeline.solvers.nu import TIE, Look, Margins, best_multiple
 
+FIFTH = 5  # One example in so many is held out by ``nu="auto"`` and ``C="auto"``.
+TRIAL_TOL = {"C": 0.05, "nu": 0.01}  # Fits on the way need not be better than this.
+MOST_HALVINGS = 7  # ``nu="auto"`` goes down to ν_max over two to this power.
 N_POINTS = 10  # Points of a path where none are named.
 MOST_STEPS = 5  # ``C="auto"`` goes so many half decades up or down.
 ERRORS = 1.5  # A gain counts above so many standard errors.
-TRIAL_TOL = 0.05  # Its fits need not be better than this.
 LEAST_PASSES = 5
 
 
@@ -142,6 +144,171 @@ def C_path(
     return _make_path("C", points)
 
 
+def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, Any]:
+    """Choose ν if that is asked for, solve, and store ρ, risks and counts."""
+    with compiled.workers(estimator.n_jobs) as workers:
+        if isinstance(estimator.nu, str):
+            chosen = NuSearch("nu", estimator, compiled, weights, workers)
+            nu, start = chosen.run()
+            estimator.nu_path_ = chosen.trials
+        else:
+            nu = float(estimator.nu)
+        margins = Margins.of(compiled, weights, workers, nu)
+        highest = margins.highest()
+        check_admissible(nu, highest)
+        result, dual, solver = estimator._solve_with(compiled, weights, start, nu=nu)
+        if result.converged and solver._best_rho <= 0.0:
+            least = min(solver.least_hinge, highest)
+            warn(
+                f"nu={nu:g} is not above its least value for these data, which is at most "
+                f"{least:.6g} (the smallest mean hinge found), so that rho and all weights are 0 "
+                f"and nothing is learnt: choose a larger nu, up to {highest:.6g}."
+            )
+        _store(estimator, result, solver._best_rho, margins, float(weights.sum()))
+    return result, dual
+
+
+def check_admissible(nu: float, highest: float) -> None:
+    """Refuse ν above its largest value."""
+    require(highest > 0.0, "slack='nu' needs outputs with a loss, but every loss is 0.")
+    if nu > highest * (1.0 + 1e-12):
+        what = f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there is"
+        raise ValueError(f"{what} no best margin: choose 0 < nu <= {highest:.6g}.")
+
+
+def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: float) -> None:
+    """Put ρ where it is best for the weights, and count who lies where."""
+    active = margins.shares > 0.0
+    if rho <= 0.0:  # the weights are 0, and all outputs are tied
+        errors, within = np.zeros_like(active), active
+        risks, C = (0.0, margins.highest()), float("inf")
+        rho = 0.0
+    else:
+        low, high, _ = margins.bracket(result.weights, rho)
+        rho = _improve(result, rho, max(low, high, key=lambda look: look.lead), margins.nu)
+        errors, within = low.hinges > 0.0, high.hinges > 0.0
+        risks, C = (low.risk, high.risk), 1.0 / (total * rho)
+    estimator.nu_, estimator.rho_, estimator.C_ = margins.nu, rho, C
+    estimator.margin_error_risk_, estimator.support_vector_risk_ = risks
+    estimator.n_margin_errors_ = int(np.count_nonzero(errors))
+    estimator.n_on_margin_ = int(np.count_nonzero(within & ~errors))
+    estimator.n_beyond_margin_ = int(np.count_nonzero(active & ~within & ~errors))
+
+
+def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
+    """Move result and ρ to a look at its weights, if that is better than where they are."""
+    primal, factor = best_multiple(best.lead, float(result.weights @ result.weights))
+    if not primal < result.primal:
+        return rho
+    rho = factor * best.rho
+    result.weights = factor * result.weights
+    result.primal = primal
+    if not np.isnan(result.gap):
+        result.gap = max(primal - result.dual, 0.0)
+        result.relative_gap = relative(result.gap, primal + nu * rho)
+    result.history[-1] = result.history[-1]._replace(
+        primal=primal, gap=result.gap, scale=primal + nu * rho
+    )
+    return rho
+
+
+class HeldOut:
+    """Fits without a fifth of the examples, which they are judged by."""
+
+    def __init__(
+        self, name: str, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
+    ) -> None:
+        active = np.flatnonzero(weights > 0.0)
+        if len(active) < 2 * FIFTH:
+            what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
+            raise ValueError(f"{what} {len(active)}: give {name} as a number.")
+        seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+        self.held = np.zeros(len(weights), dtype=bool)
+        chosen = np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]
+        self.held[chosen] = True
+        self.rest = np.where(self.held, 0.0, weights)
+        self.share = weights * self.held / weights[self.held].sum()
+        self.judge = Margins(compiled, self.share, workers, 1.0)
+        self.model, self.compiled, self.verbose = copy.copy(estimator), compiled, estimator.verbose
+        tol = max(float(estimator.tol), TRIAL_TOL[name])
+        quiet = estimator.verbose and 0  # one line that is written over tells of trials, too
+        self.model.set_params(callbacks=None, verbose=quiet, tol=tol)
+
+    def solve(self, start: Any, *C: float, **options: Any) -> Any:
+        """A fit of the rest: result, multipliers and solver."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the trial says how far it came
+            return self.model._solve_with(self.compiled, self.rest, start, *C, **options)
+
+
+class NuTrial(NamedTuple):
+    """A value that ``nu="auto"`` tried: a fit without the held-out examples, judged on them."""
+
+    nu: float
+    rho: float
+    C: float
+    relative_gap: float
+    held_out_loss: float  # mean loss of the predictions
+    held_out_risk: float  # of support vectors: mean loss of the most violated outputs at ρ
+
+
+class NuSearch(HeldOut):
+    """``nu="auto"``: a search around the smallest risk of support vectors.
+
+    Section 5 of the paper: run several classifiers, take the smallest empirical risk of support
+    vectors, and search around it. On the training examples that risk only falls with ν, so it is
+    measured on a fifth of the examples, held out. I. Steinwart (*On the optimal parameter choice
+    for ν-support vector machines*, 2003), whom the paper follows, searches around twice the lowest
+    error rate found; that value is tried too.
+
+    First ν_max/2, ν_max/4, … until the held-out loss rises, then around the two centres. Every fit
+    starts from the multipliers of the one before. The ν of the smallest held-out loss is taken,
+    the largest where several share it.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.highest = Margins.of(self.compiled, self.rest, self.judge.workers).highest()
+        check_admissible(0.0, self.highest)
+        self.trials: list[NuTrial] = []
+        self.duals: list[Any] = []
+
+    def run(self) -> tuple[float, Any]:
+        """The ν to take, and the multipliers to start from."""
+        for k in range(1, MOST_HALVINGS + 1):
+            self._try(self.highest * 0.5**k)
+            losses = [trial.held_out_loss for trial in self.trials]
+            if len(losses) > 1 and losses[-1] > losses[-2]:
+                break
+        centre = min(trial.held_out_risk for trial in self.trials)
+        twice = 2.0 * min(trial.held_out_loss for trial in self.trials)
+        for nu in sorted({centre * 2**0.5, centre, centre * 0.5**0.5, twice}, reverse=True):
+            near = min(abs(np.log(max(nu, 1e-300) / trial.nu)) for trial in self.trials)
+            if self.trials[-1].nu * 0.5 < nu <= self.highest and near > 0.1:
+                self._try(nu)
+        losses = [round(trial.held_out_loss / self.highest, 12) for trial in self.trials]
+        best = min(range(len(losses)), key=lambda k: (losses[k], -self.trials[k].nu))
+        return self.trials[best].nu, self.duals[best]
+
+    def _try(self, nu: float) -> None:
+        """Fit from the nearest ν tried, judge, and say so where that is asked for."""
+        start = None
+        if self.trials:
+            apart = [abs(np.log(nu / trial.nu)) for trial in self.trials]
+            start = self.duals[int(np.argmin(apart))]
+        result, dual, solver = self.solve(start, nu=nu)
+        rho, risks = float(solver._best_rho), [self.highest] * 2
+        C = float("inf")
+        if rho > 0.0:
+            risks = [self.judge.look(result.weights, at).risk for at in (0.0, rho)]
+            C = 1.0 / (float(self.rest.sum()) * rho)
+        self.duals.append(dual)
+        self.trials.append(NuTrial(nu, rho, C, float(result.relative_gap), *risks))
+        if self.verbose:
+            fit = f"nu={nu:.4g}  C {C:.4g}  gap {100 * result.relative_gap:.2g} %"
+            print(f"{fit}  held-out loss {risks[0]:.4g}, risk {risks[1]:.4g}", file=sys.stderr)
+
+
 class CTrial(NamedTuple):
     """A value that ``C="auto"`` tried: a fit without the held-out examples, judged on them."""
 
@@ -158,21 +325,15 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
     left to lower. Each fit starts from the best before, and none makes more passes than the first:
     a larger C takes long, and has shown by then whether it helps.
     """
-    model = copy.copy(estimator)
-    quiet = estimator.verbose and 0  # one line that is written over tells of trials, too
-    model.set_params(callbacks=None, verbose=quiet, tol=max(float(estimator.tol), TRIAL_TOL))
-    held = hold_out("C", estimator, weights)
-    rest, share = np.where(held, 0.0, weights), weights * held / weights[held].sum()
     middle = estimator._choose_C(compiled.problem, weights)
     trials: list[CTrial] = []
     with compiled.workers(estimator.n_jobs) as workers:
-        judge = Margins(compiled, share, workers, 1.0)
+        search = HeldOut("C", estimator, compiled, weights, workers)
+        model, held, share = search.model, search.held, search.share
 
         def fit(C: float, start: Any) -> tuple[float, Any, Array, float]:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the trial says how far it came
-                result, dual, _ = model._solve_with(compiled, rest, start, C)
-            found = judge.look(result.weights, 0.0)
+            result, dual, _ = search.solve(start, C)
+            found = search.judge.look(result.weights, 0.0)
             trials.append(CTrial(C, float(result.relative_gap), found.risk))
             if len(trials) == 1:
                 model.max_iter = min(model.max_iter, max(result.n_iter, LEAST_PASSES))
@@ -186,7 +347,7 @@ def choose_C(estimator: Any, compiled: Compiled, weights: Array) -> tuple[float,
             C, tries, other = best[0], patience, best
             for _ in range(MOST_STEPS):
                 C *= step
-                if step > 1.0 and other[3] < TRIAL_TOL:
+                if step > 1.0 and other[3] < TRIAL_TOL["C"]:
                     break
                 other = fit(C, best[1])
                 gain = share * (best[2] - other[2])

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array
 from hingeline._jit import built_as, helper, kernel
-from hingeline.features.input import Encoder, check_kind, get_meta, get_strings, pack_strings
+from hingeline.features.input import Encoder, get_strings, pack_strings
 from hingeline.features.tables import SparseSequences
 
 
@@ -420,26 +420,15 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
         return SparseSequences(matrix, offsets)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The fitted encoder as metadata that JSON can hold, and arrays."""
-        meta = {
-            **self._describe(),
-            "min_count": int(self.min_count),
-            "dtype": np.dtype(self.dtype).name,
-        }
+        """What was learned, as metadata that JSON can hold, and arrays."""
+        check_is_fitted(self, "vocabulary_")
         names, ends = pack_strings(list(self.vocabulary_))
-        return meta, {"attributes": names, "attributes_ends": ends}
+        return {}, {"attributes": names, "attributes_ends": ends}
 
-    @classmethod
-    def from_state(cls, meta: Any, arrays: Any) -> DictEncoder:
-        """The encoder that :meth:`to_state` described; ``ValueError`` if that is inconsistent."""
-        check_kind(meta, "DictEncoder")
-        count = get_meta(meta, "min_count", int, "a number")
-        dtype = get_meta(meta, "dtype", str, "float32 or float64")
-        if dtype not in ("float32", "float64"):
-            raise ValueError(f"the encoder's dtype must be float32 or float64, got {dtype!r:.100}.")
-        encoder = cls(min_count=count, dtype=np.dtype(dtype).type)
-        encoder._check_parameters()
-        return encoder._know(get_strings(arrays, "attributes"))
+    def restore(self, meta: Any, arrays: Any) -> DictEncoder:
+        """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
+        self._check_parameters()
+        return self._know(get_strings(arrays, "attributes"))
 
     @classmethod
     def from_vocabulary(cls, names: Iterable[str]) -> DictEncoder:
@@ -472,10 +461,8 @@ def _encode(X: Any, atoms: _Atoms, grow: bool) -> tuple[Array, Array, Array, Arr
     pieces: list[tuple[Array, ...]] = []
     for i, sentence in enumerate(X):
         if isinstance(sentence, (str, bytes, dict)) or not hasattr(sentence, "__iter__"):
-            raise TypeError(
-                f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is a "
-                "list of dicts, of lists of strings or of strings."
-            )
+            what = f"X[{i}] must be a list of tokens, got {type(sentence).__name__}: a sentence is"
+            raise TypeError(f"{what} a list of dicts, of lists of strings or of strings.")
         tokens.extend(sentence)
         offsets.append(read + len(tokens))
         if len(tokens) >= CHUNK:

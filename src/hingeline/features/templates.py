@@ -11,7 +11,7 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hingeline._checks import Array, require
-from hingeline.features.input import Encoder, check_kind, get_meta
+from hingeline.features.input import Encoder, get_meta
 from hingeline.features.tables import SparseSequences, TokenTable, sequences_from_columns
 from hingeline.features.vocabulary import Hasher, Vocabulary
 
@@ -388,6 +388,7 @@ def default_templates(n_columns: int) -> list[str]:
     return templates
 
 
+@dataclass(eq=False, repr=False)
 class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Features of tokens from templates over their columns.
 
@@ -455,20 +456,11 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
     ['word[-1]=the|word[0]=cat', 'word[-1]=_B-1|word[0]=the']
     """
 
-    _encoding: Vocabulary | Hasher
-
-    def __init__(
-        self,
-        templates: Any = "default",
-        *,
-        min_count: int = 1,
-        hash_bits: int | None = None,
-        dtype: Any = np.float32,
-    ) -> None:
-        self.templates = templates
-        self.min_count = min_count
-        self.hash_bits = hash_bits
-        self.dtype = dtype
+    templates: Any = "default"
+    _: KW_ONLY
+    min_count: int = 1
+    hash_bits: int | None = None
+    dtype: Any = np.float32
 
     def _learn(self, X: Any) -> SparseSequences:
         table = as_table(X)
@@ -508,9 +500,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         self._resolved = templates if isinstance(templates, str) else list(templates)
         self.templates_ = [template.text for template in parsed]
         self.column_names_ = tuple(names)
-        self._encoding = (
-            Vocabulary(parsed) if self.hash_bits is None else Hasher(parsed, int(self.hash_bits))
-        )
+        bits = self.hash_bits
+        self._encoding: Vocabulary | Hasher
+        self._encoding = Vocabulary(parsed) if bits is None else Hasher(parsed, int(bits))
         return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:
@@ -550,49 +542,31 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
             raise TypeError(f"{what}, got {self.templates!r}.")
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The fitted encoder as metadata that JSON can hold, and arrays."""
-        given = self.templates
-        meta = {
-            **self._describe(),
-            "parameters": {
-                "templates": given if isinstance(given, str) else list(given),
-                "min_count": int(self.min_count),
-                "hash_bits": None if self.hash_bits is None else int(self.hash_bits),
-                "dtype": np.dtype(self.dtype).name,
-            },
-            "templates": self._resolved,
-            "columns": list(self.column_names_),
-        }
+        """What was learned, as metadata that JSON can hold, and arrays."""
+        check_is_fitted(self, "n_features_out_")
+        meta = {"templates": self._resolved, "columns": list(self.column_names_)}
         if isinstance(self._encoding, Hasher):
             return {**meta, "hash_collisions": int(self.hash_collisions_)}, {}
         return {**meta, "grown": self._encoding.grown}, self._encoding.to_arrays()
 
-    @classmethod
-    def from_state(cls, meta: Any, arrays: Any) -> TokenTemplates:
-        """The encoder that :meth:`to_state` described; ``ValueError`` if that is inconsistent."""
-        check_kind(meta, "TokenTemplates")
-        parameters = get_meta(meta, "parameters", dict, "a mapping")
-        expected = {"templates", "min_count", "hash_bits", "dtype"}
-        if set(parameters) != expected:
-            raise ValueError(f"the encoder's parameters must be {', '.join(sorted(expected))}.")
+    def restore(self, meta: Any, arrays: Any) -> TokenTemplates:
+        """Know what :meth:`to_state` gave; ``ValueError`` if that is inconsistent."""
+        self._check_parameters()
         names = get_meta(meta, "columns", list, "a list of names")
         texts = get_meta(meta, "templates", (str, list), "text or a list of templates")
         if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
             raise ValueError("the encoder's columns must be names, each once.")
-        encoder = cls(**parameters)
         try:
-            encoder.dtype = np.dtype(str(parameters["dtype"])).type
-            encoder._check_parameters()
-            parsed = encoder._set_up(texts, tuple(names))
+            parsed = self._set_up(texts, tuple(names))
         except TypeError as error:
             raise ValueError(f"the encoder's metadata are not valid: {error}") from None
-        if isinstance(encoder._encoding, Hasher):
-            encoder.hash_collisions_ = get_meta(meta, "hash_collisions", int, "a number")
+        if isinstance(self._encoding, Hasher):
+            self.hash_collisions_ = get_meta(meta, "hash_collisions", int, "a number")
         else:
             grown = get_meta(meta, "grown", bool, "true or false")
-            encoder._encoding = Vocabulary.from_arrays(parsed, arrays, grown)
-        encoder.n_features_out_ = encoder._encoding.n_features
-        return encoder
+            self._encoding = Vocabulary.from_arrays(parsed, arrays, grown)
+        self.n_features_out_ = self._encoding.n_features
+        return self
 
 
 def as_table(X: Any) -> TokenTable:

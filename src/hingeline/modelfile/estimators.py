@@ -118,25 +118,26 @@ def encoder_to_json(encoder: Any, arrays: dict[str, Array], name: str) -> dict[s
     if kind not in ENCODERS or not isinstance(encoder, encoder_class(kind)):
         ours = f"Hingeline's own encoders ({', '.join(ENCODERS)})"
         raise NotStorable(f"{name} is a {kind}, which is not one of {ours}")
+    own = {k: to_json(v, arrays, f"{name}/{k}") for k, v in encoder.get_params(False).items()}
+    stored = {"class": kind, "parameters": own}
     try:
         meta, parts = encoder.to_state()
     except NotFittedError:  # a constructor parameter: its own parameters are all there is
-        own = {k: to_json(v, arrays, f"{name}/{k}") for k, v in encoder.get_params(False).items()}
-        return {"class": kind, "parameters": own}
+        return stored
     arrays.update({f"{name}/{key}": part for key, part in parts.items()})
-    return {"class": kind, "name": name, "meta": meta, "arrays": list(parts)}
+    return {**stored, "name": name, "meta": meta, "arrays": list(parts)}
 
 
 def encoder_from_json(stored: Any, arrays: Mapping[str, Array]) -> Any:
     """The encoder that :func:`encoder_to_json` stored."""
     kind = stored["class"]
     require(kind in ENCODERS, f"there is no encoder {kind!r:.40}")
-    if "parameters" in stored:
-        own = {key: from_json(value, arrays) for key, value in stored["parameters"].items()}
-        return encoder_class(kind)(**own)
-    name = stored["name"]
-    parts = {key: arrays[f"{name}/{key}"] for key in stored["arrays"]}
-    return encoder_class(kind).from_state(stored["meta"], parts)
+    own = {key: from_json(value, arrays) for key, value in stored["parameters"].items()}
+    encoder = encoder_class(kind)(**own)
+    if "meta" not in stored:
+        return encoder
+    parts = {key: arrays[f"{stored['name']}/{key}"] for key in stored["arrays"]}
+    return encoder.restore(stored["meta"], parts)
 
 
 def encoder_class(kind: str) -> Any:
@@ -478,7 +479,7 @@ def restore_certificate(model: Any, header: dict[str, Any], arrays: dict[str, Ar
         require(type(value) is kind, f"{name} has the wrong type")
         setattr(model, name, value)
     if header["tried"] is not None:
-        from hingeline.estimators.nu import NuTrial
+        from hingeline.estimators.paths import NuTrial
 
         model.nu_path_ = [NuTrial(*(from_json(v, {}) for v in row)) for row in header["tried"]]
         fine = all(type(value) is float for trial in model.nu_path_ for value in trial)

@@ -4,7 +4,7 @@ The file is an ordinary safetensors file, which any safetensors library opens:
 
 * 8 bytes: length of the JSON that follows, little-endian;
 * JSON: ``{"__metadata__": {...}, name: {"dtype", "shape", "data_offsets"}, ...}``, where the
-  metadata, all text, is ``{"format": "hingeline", "version": "2", "header": "<JSON>",
+  metadata, all text, is ``{"format": "hingeline", "version": "3", "header": "<JSON>",
   "crc32": "<8 hex digits>"}``; the checksum is of the header's text and of all arrays
   with their names, and tells damage, not malice;
 * the arrays' bytes, little-endian and C-contiguous, without gaps, the widest numbers first so
@@ -67,7 +67,7 @@ def seems_to_be(first: bytes) -> str:
 
 
 #: Version of the format, the only one that is read: raise it when older files no longer load.
-VERSION = 2
+VERSION = 3
 #: Limits of the JSON: bytes, nesting, and values of the file's own header and of the model's.
 MAX_JSON_BYTES = 4 * 2**20
 MAX_NESTING = 64

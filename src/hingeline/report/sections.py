@@ -15,7 +15,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline.core.results import HistoryRow, relative
 from hingeline.estimators.allowed import moves_of
-from hingeline.estimators.nu import positive_part
+from hingeline.estimators.base import positive_part
 from hingeline.evaluation.inspection import Blocks, read_blocks, top_features
 from hingeline.modelfile.estimators import versions
 from hingeline.report import words
