@@ -72,6 +72,7 @@ class Executor(ABC):
         _checks.positive("n_blocks", n_blocks, integer=True)
         _checks.require(not self._home, "The executor is open already: close it first.")
         self._make = dumps(make)
+        self._equipped, self._untold, self._losses = set(), set(), Counter()
         self._home = [None] * n_blocks
         self._find_homes()
 
