@@ -1,5 +1,6 @@
 """``hingeline update``: more data for a model that carries its training state."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from typer import Option
@@ -66,10 +67,8 @@ def update(
         params["n_jobs"] = n_jobs
         estimator.set_params(**{name: v for name, v in params.items() if v is not None})
         labels = len(estimator.classes_)
-
-        def learn() -> None:
-            estimator.partial_fit(samples.X, samples.y, passes=passes, memory=memory)
-
+        given = {"passes": passes, "memory": memory}
+        learn = partial(estimator.partial_fit, samples.X, samples.y, **given)
         with blame(data):
             progress.fit("updating", estimator, learn)
         clock.stop("train")

@@ -254,11 +254,9 @@ class ChainModel:
 
         Input is as in :meth:`predict`; ``inf`` where there is only one labelling.
         """
-        problem = self._prepare(X, lengths, allowed)
-        table = self._max_marginals(problem)
-        against_rest(table)
         # The second-best labelling has another label than the best one somewhere.
-        return np.minimum.reduceat(table.max(axis=1), problem.offsets[:-1])
+        margins = self.decision_function(X, lengths, allowed)
+        return np.array([table.max(axis=1).min() for table in margins])
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """Share of tokens labelled right; ``sample_weight`` has one number per sequence."""

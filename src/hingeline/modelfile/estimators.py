@@ -162,7 +162,10 @@ def save(
     check_is_fitted(model, "weights_")
     model._check_values()
     one_of("dtype", dtype, ("float64", "float32", "float16"))
-    threshold = check_sparse(sparse)
+    given = isinstance(sparse, (numbers.Real, np.bool_)) and 0 <= float(sparse) < float("inf")
+    require(given, f"sparse must be True, False or a threshold ≥ 0, got {sparse!r}.")
+    whole = isinstance(sparse, (bool, np.bool_))
+    threshold = (0.0 if sparse else None) if whole else float(sparse)
     if check is not None and (not isinstance(check, tuple) or len(check) != 2):
         raise TypeError("check must be a pair (X, y) of data to compare predictions on.")
     try:
@@ -227,15 +230,6 @@ def why_not(model: Any) -> str:
         "and its code cannot be stored safely: keep model.weights_ with numpy.save, and give them "
         "back with with_weights."
     )
-
-
-def check_sparse(sparse: Any) -> float | None:
-    """The threshold below which weights are dropped; None for all weights."""
-    if isinstance(sparse, (bool, np.bool_)):
-        return 0.0 if sparse else None
-    if not isinstance(sparse, numbers.Real) or not 0 <= float(sparse) < float("inf"):
-        raise ValueError(f"sparse must be True, False or a threshold ≥ 0, got {sparse!r}.")
-    return float(sparse)
 
 
 def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, Any], list[str]]:
