@@ -155,9 +155,8 @@ class ChainModel:
         matrix, offsets = reading.known_tokens(encoder, X, lengths)
         if encoder is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
-        if matrix.shape[1] != self.n_features_in_:
-            what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
-            raise ValueError(f"{what} {self.n_features_in_}.")
+        what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
+        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
         return matrix, offsets
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:

@@ -183,8 +183,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     def _weigh(self, weights: Array, labels: Array) -> Array:
         by_class = checks.check_class_weight(self.class_weight, list(self.classes_), labels)
         weighted = weights * by_class[labels]
-        if not weighted.any():
-            raise ValueError("class_weight leaves every example a weight of zero.")
+        checks.require(weighted.any(), "class_weight leaves every example a weight of zero.")
         return weighted
 
     def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:

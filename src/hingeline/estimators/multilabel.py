@@ -199,8 +199,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         if self.n_labels_ == 1:  # one variable: weight the example, as MulticlassSSVM does
             weights = weights * node_weight[:, 0]
             node_weight[:] = 1.0
-            if not weights.any():
-                raise ValueError("class_weight leaves every example a weight of zero.")
+            checks.require(weights.any(), "class_weight leaves every example a weight of zero.")
         self._fit_graphs(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
         return self
 

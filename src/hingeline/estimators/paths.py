@@ -149,9 +149,8 @@ def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> 
 def check_admissible(nu: float, highest: float) -> None:
     """Refuse ν above its largest value."""
     require(highest > 0.0, "slack='nu' needs outputs with a loss, but every loss is 0.")
-    if nu > highest * (1.0 + 1e-12):
-        what = f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there is"
-        raise ValueError(f"{what} no best margin: choose 0 < nu <= {highest:.6g}.")
+    what = f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there is no"
+    require(nu <= highest * (1.0 + 1e-12), f"{what} best margin: choose 0 < nu <= {highest:.6g}.")
 
 
 def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: float) -> None:
@@ -197,9 +196,8 @@ class HeldOut:
         self, name: str, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
     ) -> None:
         active = np.flatnonzero(weights > 0.0)
-        if len(active) < 2 * FIFTH:
-            what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
-            raise ValueError(f"{what} {len(active)}: give {name} as a number.")
+        what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
+        require(len(active) >= 2 * FIFTH, f"{what} {len(active)}: give {name} as a number.")
         seed = check_random_state(estimator.random_state).randint(2**31 - 1)
         self.held = np.zeros(len(weights), dtype=bool)
         chosen = np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]

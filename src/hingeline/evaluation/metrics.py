@@ -94,9 +94,8 @@ def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | N
         return found is not None or pairs.labels == ["O"], found
     name = scheme_name(scheme)
     for label in pairs.labels:
-        if not is_tag(label):
-            what = f"{label!r} is not a span tag, so spans by {name} cannot be found"
-            raise ValueError(f"{what}: pass scheme=None to leave spans out.")
+        what = f"{label!r} is not a span tag, so spans by {name} cannot be found"
+        require(is_tag(label), f"{what}: pass scheme=None to leave spans out.")
     return True, name
 
 

@@ -359,9 +359,8 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
     """
     order, offsets = _gather(_values(frame, group))
     lengths, wanted = [*map(len, labels)], np.diff(offsets).tolist()
-    if lengths != wanted:
-        what = f"labels are of {len(lengths)} sentences with {sum(lengths)} tokens"
-        raise ValueError(f"{what}, but the frame has {len(wanted)} with {sum(wanted)}.")
+    what = f"labels are of {len(lengths)} sentences with {sum(lengths)} tokens"
+    require(lengths == wanted, f"{what}, but the frame has {len(wanted)} with {sum(wanted)}.")
     column = np.empty(len(order), dtype=object)
     column[order] = [label for sentence in labels for label in sentence]
     return np.array(column.tolist())

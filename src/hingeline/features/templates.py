@@ -111,8 +111,7 @@ def check_call(name: str, argument: str | int | None) -> Call:
     """A call with its argument checked; a ``ValueError`` says what is wrong with it."""
     require(name in FUNCTIONS, f"there is no function {name!r}: there are {', '.join(FUNCTIONS)}")
     wanted = FUNCTIONS[name][0]
-    if wanted is None and argument is not None:
-        raise ValueError(f"{name} takes no second argument, got {argument!r}")
+    require(wanted or argument is None, f"{name} takes no second argument, got {argument!r}")
     if wanted == "count" and not (isinstance(argument, int) and argument >= 1):
         raise ValueError(f"{name} wants a number of characters ≥ 1, e.g. {name}(word[0],3)")
     if wanted == "collapse" and argument not in (None, "collapse"):
@@ -337,14 +336,12 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
             raise ValueError(f"{where}: {macro.group()} is not %x[row,col] nor %t or %m.")
         if command.isupper():
             calls = (*calls, Call("lower"))
-        if int(column) >= len(names):
-            what = f"{where}: there is no column {column}; there are {len(names)}"
-            raise ValueError(f"{what}, counted from 0 and without the labels.")
+        what = f"{where}: there is no column {column}; there are {len(names)}"
+        require(int(column) < len(names), f"{what}, counted from 0 and without the labels.")
         _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
         terms.append(Term(int(column), calls, int(offset)))
     literals.append(line[at:])
-    if any("%" in literal for literal in literals):
-        raise ValueError(f"{where}: a % is not part of a %x[row,col].")
+    require("%" not in "".join(literals), f"{where}: a % is not part of a %x[row,col].")
     return Template(line, tuple(literals), tuple(terms))
 
 
