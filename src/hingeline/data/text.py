@@ -78,6 +78,10 @@ class TextSource(AbstractContextManager["TextSource"]):
     _bytes_kept: int = 0
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file if it was opened by :func:`open_text`."""
         if self.owned:
             self.stream.close()
 

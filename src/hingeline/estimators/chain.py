@@ -123,17 +123,9 @@ class ChainModel:
         stride: int | None = None,
     ) -> ChainProblem:
         """The problem of these rows, with everything that is forbidden in it."""
+        rows, width = (matrix.indptr, matrix.indices, matrix.data), matrix.shape[1]
         problem = chain.make_problem(
-            matrix.indptr,
-            matrix.indices,
-            matrix.data,
-            offsets,
-            labels,
-            matrix.shape[1],
-            cost,
-            self.boundary,
-            cache_mb,
-            stride=stride,
+            *rows, offsets, labels, width, cost, self.boundary, cache_mb, stride
         )
         if self.scheme_ is None and allowed is None:
             return problem

@@ -170,13 +170,9 @@ def _refuse_decoding_without_loss(methods: Any, X: Any, outputs: list[Array], si
 
 def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:
     """A hash of structure and examples, to notice changes; None where they cannot be pickled."""
-    try:
-        stored = pickle.dumps((type(structure), vars(structure), list(X), outputs))
+    try:  # without the class: those of a notebook or a function have no importable name
+        stored = pickle.dumps((vars(structure), list(X), outputs))
     except Exception:
-        try:  # classes of a notebook or a function have no importable name
-            stored = pickle.dumps((vars(structure), list(X), outputs))
-        except Exception:
-            return None
-    digest = hashlib.sha256(stored)
-    digest.update(repr((type(structure), id(type(structure)))).encode())
-    return digest.digest()
+        return None
+    own = repr((type(structure), id(type(structure)))).encode()
+    return hashlib.sha256(stored + own).digest()

@@ -314,22 +314,15 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         orders = [*[2] * self.n_edge_types_, *self.factor_orders_.values()]
         widths = np.ones(len(orders), dtype=int)
         widths[: self.n_edge_types_] = max(1, self.n_edge_features_)
-        factor_template = np.concatenate(factor_templates)
-        return graph_blocks.make_problem(
-            join(topologies),
-            np.concatenate(node_types),
-            factor_template,
-            np.full(self.n_node_types_, k),
-            widths,
-            np.array([k**order for order in orders]),
-            self._with_constant(stack_sequences([x.node_features for x in graphs])[0]),
-            labels,
-            cost,
-            node_weight=np.concatenate(node_weights),
-            factor_start=starts_of(widths[factor_template]) if featured else (),
-            factor_values=np.concatenate([*values, np.empty(0)]) if featured else (),
-            inference=INFERENCE[self.inference],
-        )
+        templates = np.concatenate(node_types), np.concatenate(factor_templates)
+        sizes = np.full(self.n_node_types_, k), widths, np.array([k**order for order in orders])
+        matrix = self._with_constant(stack_sequences([x.node_features for x in graphs])[0])
+        known = (join(topologies), *templates, *sizes, matrix, labels, cost)
+        more: dict[str, Any] = {"node_weight": np.concatenate(node_weights)}
+        if featured:
+            more["factor_start"] = starts_of(widths[templates[1]])
+            more["factor_values"] = np.concatenate([*values, np.empty(0)])
+        return graph_blocks.make_problem(*known, inference=INFERENCE[self.inference], **more)
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
         """Labels of every graph as plain lists."""

@@ -15,8 +15,7 @@ from sklearn.utils.validation import _num_features, check_is_fitted, validate_da
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
-from hingeline.estimators.scaling import Scaled
+from hingeline.estimators.base import BaseModel, BaseSSVM, Scaled, Streams, share_docs
 from hingeline.structures import multiclass
 
 

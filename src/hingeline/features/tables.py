@@ -204,12 +204,8 @@ class TokenTable(_Cut):
     def select(self, columns: Sequence[str | int]) -> TokenTable:
         """A table of some columns."""
         kept = [self.position(column) for column in columns]
-        return TokenTable(
-            tuple(self.names[k] for k in kept),
-            self.codes[kept],
-            tuple(self.values[k] for k in kept),
-            self.offsets,
-        )
+        names, values = tuple(self.names[k] for k in kept), tuple(self.values[k] for k in kept)
+        return TokenTable(names, self.codes[kept], values, self.offsets)
 
     def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
         """A table with a column replaced, or appended if there is none of that name.
@@ -274,13 +270,9 @@ class TableBuilder:
 
     def table(self, names: Sequence[str], offsets: Any) -> TokenTable:
         """The table of all tokens."""
-        empty = np.empty((self.width, 0), dtype=np.int32)
-        return TokenTable(
-            tuple(names),
-            np.concatenate([empty, *self._codes], axis=1),
-            tuple([v if isinstance(v, str) else v.decode() for v in n] for n in self._numbers),
-            np.asarray(offsets, dtype=np.int64),
-        )
+        codes = np.concatenate([np.empty((self.width, 0), np.int32), *self._codes], axis=1)
+        values = tuple([v if isinstance(v, str) else v.decode() for v in n] for n in self._numbers)
+        return TokenTable(tuple(names), codes, values, np.asarray(offsets, dtype=np.int64))
 
 
 def sentence_offsets(blank: Array) -> Array:

@@ -137,11 +137,6 @@ class Term:
     calls: tuple[Call, ...]
     offset: int
 
-    @property
-    def is_test(self) -> bool:
-        """Whether the term has no value of its own."""
-        return bool(self.calls) and self.calls[-1].is_test
-
 
 @dataclass(frozen=True)
 class Template:
@@ -243,9 +238,8 @@ def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
     if at != len(text):
         raise fail(f"{text[at:]!r} was not expected")
     written = [_write_term(term, names) for term in terms]
-    pieces = [
-        text if term.is_test else f"{text}=" for text, term in zip(written, terms, strict=True)
-    ]
+    tests = [bool(term.calls) and term.calls[-1].is_test for term in terms]
+    pieces = [text if test else f"{text}=" for text, test in zip(written, tests, strict=True)]
     literals = (pieces[0], *(f"|{piece}" for piece in pieces[1:]), "")
     return Template("|".join(written), literals, tuple(terms))
 

@@ -33,9 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array, check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow, read_history
-from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
-from hingeline.estimators.scaling import FITTED as SCALING
-from hingeline.estimators.scaling import restore_scaling
+from hingeline.estimators.base import FINDINGS, NU_FITTED, SCALING, forget_extras
 from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
@@ -146,14 +144,7 @@ def encoder_class(kind: str) -> Any:
 
 
 def save(
-    model: Any,
-    path: str | os.PathLike[str],
-    *,
-    dtype: str = "float64",
-    sparse: bool | float = True,
-    check: tuple[Any, Any] | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    state: bool = False,
+    model: Any, path: Any, dtype: str, sparse: bool | float, check: Any, metadata: Any, state: bool
 ) -> dict[str, Any]:
     """Write a fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`."""
     kind = type(model).__name__
@@ -402,7 +393,12 @@ def restore(
         model.encoder_ = None if stored is None else encoder_from_json(stored, arrays)
     if hasattr(model, "_fitted_from_json"):
         model._fitted_from_json(header["fitted"], arrays)
-    restore_scaling(model, arrays)
+    for name in SCALING if getattr(model, "scale", False) else ():
+        values = arrays[name]
+        fine = values.dtype == np.float64 and values.shape == (n_features,)
+        fine = fine and np.isfinite(values).all() and (name == SCALING[0] or (values > 0.0).all())
+        require(fine, f"{name} must be a number for every feature")
+        setattr(model, name, values)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
     kept = {name.removeprefix(STATE): a for name, a in arrays.items() if name.startswith(STATE)}
