@@ -223,11 +223,11 @@ class BaseModel(BaseEstimator):
         return storage.save(self, path, dtype, sparse, check, metadata, state)
 
     @classmethod
-    def load(cls, path: Any) -> Any:
+    def load(cls, path: Any, structure: Any = None) -> Any:
         """The fitted estimator of this class in a model file; see :func:`hingeline.load`."""
         from hingeline.modelfile import estimators as storage
 
-        return storage.load(path, cls)
+        return storage.load(path, cls, structure)
 
 
 class Streams:

@@ -66,10 +66,8 @@ class ChainModel:
     n_jobs: int | None = None
 
     def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:
-        constant, boundary = bool(self.fit_intercept), bool(self.boundary)
-        return chain.layout(
-            n_features, n_labels, constant=constant, boundary=boundary, stride=stride
-        )
+        blocks = {"constant": bool(self.fit_intercept), "boundary": bool(self.boundary)}
+        return chain.layout(n_features, n_labels, **blocks, stride=stride)
 
     @property
     def _layout(self) -> Layout:
@@ -123,10 +121,8 @@ class ChainModel:
         stride: int | None = None,
     ) -> ChainProblem:
         """The problem of these rows, with everything that is forbidden in it."""
-        rows, width = (matrix.indptr, matrix.indices, matrix.data), matrix.shape[1]
-        problem = chain.make_problem(
-            *rows, offsets, labels, width, cost, self.boundary, cache_mb, stride
-        )
+        rows = matrix.indptr, matrix.indices, matrix.data, offsets, labels, matrix.shape[1]
+        problem = chain.make_problem(*rows, cost, self.boundary, cache_mb, stride)
         if self.scheme_ is None and allowed is None:
             return problem
         table = None if allowed is None else masks.allowed_table(allowed, self.classes_, offsets)

@@ -5,8 +5,9 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ def nu_path(
         values = highest * np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
         model.set_params(slack="nu", tol=estimator.tol)
         model._dual = None  # its C is anything but near
-    return _walk(model, "nu", values, X, y, fit_params)
+    return _walk(model, "nu", values, partial(model.fit, X, y, **fit_params))
 
 
 def C_path(
@@ -119,7 +120,7 @@ def C_path(
     values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * middle if Cs is None else Cs)
     slack = "max" if estimator.slack == "nu" else estimator.slack
     model = _start(estimator, slack=slack, nu=None)
-    return _walk(model, "C", values, X, y, fit_params)
+    return _walk(model, "C", values, partial(model.fit, X, y, **fit_params))
 
 
 def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, Any]:
@@ -180,12 +181,12 @@ def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
     rho = factor * best.rho
     result.weights = factor * result.weights
     result.primal = primal
+    scale = primal + nu * rho
     if not np.isnan(result.gap):
         result.gap = max(primal - result.dual, 0.0)
-        result.relative_gap = relative(result.gap, primal + nu * rho)
-    result.history[-1] = result.history[-1]._replace(
-        primal=primal, gap=result.gap, scale=primal + nu * rho
-    )
+        result.relative_gap = relative(result.gap, scale)
+    last = result.history[-1]
+    result.history[-1] = last._replace(primal=primal, gap=result.gap, scale=scale)
     return rho
 
 
@@ -362,16 +363,14 @@ def _start(estimator: BaseSSVM, **params: Any) -> Any:
     return model
 
 
-def _walk(
-    model: Any, parameter: str, values: Array, X: Any, y: Any, fit_params: dict[str, Any]
-) -> Path:
+def _walk(model: Any, parameter: str, values: Array, fit: Callable[[], Any]) -> Path:
     """Fit the first point, and solve the others on the problem that was posed."""
     points = []
     for value in values.tolist():
         began = time.perf_counter()
         model.set_params(**{parameter: value})
         if not hasattr(model, "_posed"):
-            model.fit(X, y, **fit_params)
+            fit()
         else:
             result, model._dual = model._solve(*model._posed, model._dual)
             model._store(result)

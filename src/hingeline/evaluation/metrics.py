@@ -176,9 +176,8 @@ def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> 
 
 def score_spans(counts: SpanCounts) -> SpanScores:
     """Scores of spans already counted."""
-    correct, predicted, true = (
-        np.bincount(kind, minlength=len(counts.types)) for kind in counts.kinds
-    )
+    n = len(counts.types)
+    correct, predicted, true = (np.bincount(kind, minlength=n) for kind in counts.kinds)
     occurs = np.flatnonzero(predicted + true)
     correct, predicted, true = correct[occurs], predicted[occurs], true[occurs]
     per_type = _scores([counts.types[k] for k in occurs], correct, predicted, true)

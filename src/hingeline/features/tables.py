@@ -233,10 +233,8 @@ class TokenTable(_Cut):
         if isinstance(which, (int, np.integer)):
             i = range(len(self))[int(which)]
             part = self.codes[:, self.offsets[i] : self.offsets[i + 1]]
-            texts = [
-                [values[c] for c in row.tolist()]
-                for values, row in zip(self.values, part, strict=True)
-            ]
+            pairs = zip(self.values, part, strict=True)
+            texts = [[values[c] for c in row.tolist()] for values, row in pairs]
             return list(zip(*texts, strict=True))
         tokens, offsets = choose(self.offsets, which)
         return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)

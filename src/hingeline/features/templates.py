@@ -490,11 +490,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:
-        self.n_features_out_ = n_features = self._encoding.n_features
-        dtype = np.dtype(self.dtype)
-        return sequences_from_columns(
-            columns, table.offsets, n_features, dtype, self._encoding.tidy
-        )
+        self.n_features_out_ = width = self._encoding.n_features
+        dtype, tidy = np.dtype(self.dtype), self._encoding.tidy
+        return sequences_from_columns(columns, table.offsets, width, dtype, tidy)
 
     def _known_columns(self, table: TokenTable) -> TokenTable:
         if table.names == self.column_names_ or len(table.names) == len(self.column_names_) == 1:

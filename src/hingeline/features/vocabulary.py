@@ -484,9 +484,8 @@ def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
 
 def digest(texts: Iterable[str]) -> Array:
     """64-bit BLAKE2b digests of texts."""
-    joined = b"".join(
-        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
-    )
+    encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    joined = b"".join(blake2b(data, digest_size=8).digest() for data in encoded)
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 

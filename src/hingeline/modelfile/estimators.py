@@ -40,9 +40,7 @@ from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, w
 ENCODERS = ("DictEncoder", "TokenTemplates")
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 #: Types of numbers that parameters may ask for.
-_SCALAR_TYPES = {
-    kind.__name__: kind for kind in (np.float64, np.float32, np.float16, np.int64, np.int32)
-}
+_SCALAR_TYPES = {t.__name__: t for t in (np.float64, np.float32, np.float16, np.int64, np.int32)}
 _PLAIN = (type(None), bool, int, str)
 #: What every fit leaves.
 CERTIFICATE = (
@@ -365,9 +363,7 @@ def estimator_class(kind: str) -> Any:
     return cls if hasattr(cls, "_layout") else None
 
 
-def restore(
-    cls: Any, header: dict[str, Any], arrays: dict[str, Array], structure: Any = None
-) -> Any:
+def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array], structure: Any) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
     require(hasattr(cls, "structure") == (structure is not None), "it names no structure")
