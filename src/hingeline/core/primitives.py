@@ -284,9 +284,10 @@ def touched_rows(indptr: Array, indices: Array, offsets: Array, stride: int, row
 
     def touched(examples: Array) -> Array:
         lo, hi = indptr[offsets[examples]], indptr[offsets[examples + 1]]
+        ends = np.cumsum(hi - lo)
+        at = np.arange(ends[-1]) + np.repeat(hi - ends, hi - lo)
         seen = np.zeros(rows.start, dtype=bool)
-        for a, b in zip(lo.tolist(), hi.tolist(), strict=True):
-            seen[indices[a:b]] = True
+        seen[indices[at]] = True
         found = np.concatenate([np.flatnonzero(seen), shared])
         return (found[:, None] * stride + np.arange(stride)).ravel()
 

@@ -131,10 +131,7 @@ class Blocks(CertifiedSolver):
         self.drift = np.zeros_like(self.w)
         n_blocks, m = len(facts), self.options.keep if self.options.combine == "master" else 1
         self.keep_most = m
-        self.rows = np.zeros(0, dtype=np.int64)  # weights that the directions touch
-        self.toward = np.zeros((n_blocks, 0, 0))  # (block, kept, row): u
-        self.linears = np.zeros((n_blocks, 0))  # Σ s·b, less that of the current multipliers
-        self.theta = np.zeros((n_blocks, 0))  # what blocks are to mix next
+        self._forget_directions()
         self.share = min(FIRST_SHARE if options.get("share") is None else options["share"], 1.0)
         self.reach = math.nan  # log b₀
         self.clock = self.oracle_calls = self.rounds = self._planes = 0
@@ -249,30 +246,54 @@ class Blocks(CertifiedSolver):
         self._follow(gain, gram, ridge, size)
         return math.fsum(one.gap for one in known)
 
+    def _forget_directions(self) -> None:
+        n_blocks = len(self.sizes)
+        self.rows = [np.zeros(0, dtype=np.int32)] * n_blocks  # weights that directions touch
+        self.toward = [np.zeros((0, 0))] * n_blocks  # (kept, row): u
+        self.linears = np.zeros((n_blocks, 0))  # Σ s·b, less that of the current multipliers
+        self.theta = np.zeros((n_blocks, 0))  # what blocks are to mix next
+
     def _take(self, told: list[Told | None]) -> None:
         """Add the blocks' new solutions to the directions, the oldest go."""
-        n_blocks, m, _ = self.toward.shape
-        old = 1 if m == self.keep_most else 0
-        used = self.toward[:, old:].any(axis=(0, 1)) if m > old else np.zeros(len(self.rows), bool)
-        index = [np.zeros(0, np.int32) if one is None else one.change.index for one in told]
-        rows = np.unique(np.concatenate([self.rows[used], *index]))
-        toward = np.zeros((n_blocks, m - old + 1, len(rows)))
-        if m > old:
-            at = np.searchsorted(rows, self.rows[used])
-            toward[:, :-1, at] = self.toward[:, old:, used]
-        linears = np.zeros((n_blocks, m - old + 1))
+        old = int(self.linears.shape[1] == self.keep_most)
+        linears = np.zeros((len(told), self.linears.shape[1] - old + 1))
         linears[:, :-1] = self.linears[:, old:]
+        mark = np.zeros(len(self.w), dtype=bool)
         for k, one in enumerate(told):
+            index = self.rows[k][:0] if one is None else one.change.index
+            kept = self.toward[k][old:]
+            used = kept.any(axis=0)
+            before = self.rows[k][used]
+            mark[before] = mark[index] = True
+            rows = np.flatnonzero(mark).astype(np.int32)
+            mark[rows] = False
+            toward = np.zeros((linears.shape[1], len(rows)))
+            toward[:-1, np.searchsorted(rows, before)] = kept[:, used]
             if one is not None:
-                toward[k, -1, np.searchsorted(rows, index[k])] = one.change.values
+                toward[-1, np.searchsorted(rows, index)] = one.change.values
                 linears[k, -1] = one.linear - self._linear_of[k]
-        self.rows, self.toward, self.linears = rows, toward, linears
+            self.rows[k], self.toward[k] = rows, toward
+        self.linears = linears
 
     def _pose_master(self, told: list[Told | None]) -> tuple[Array, Array, list[Any]]:
-        n_blocks, m, _ = self.toward.shape
-        flat = self.toward.reshape(n_blocks * m, -1)
-        gain = self.linears.ravel() - flat @ self.w[self.rows]
-        gram = flat @ flat.T
+        """Slopes and curvature of the master problem, and the blocks' ridges."""
+        n_blocks, m = self.linears.shape
+        slopes = [self.toward[k] @ self.w[self.rows[k]] for k in range(n_blocks)]
+        gain = (self.linears - np.array(slopes)).ravel()
+        # Rows of one block alone count for that block alone.
+        count, place = np.zeros(len(self.w), dtype=np.int16), np.zeros(len(self.w), dtype=np.int32)
+        for rows in self.rows:
+            count[rows] += 1
+        shared = np.flatnonzero(count > 1)
+        place[shared] = np.arange(len(shared))
+        flat = np.zeros((n_blocks, m, len(shared)))
+        gram = np.zeros((n_blocks, m, n_blocks, m))
+        for k, (rows, toward) in enumerate(zip(self.rows, self.toward, strict=True)):
+            common = count[rows] > 1
+            flat[k][:, place[rows[common]]] = toward[:, common]
+            gram[k, :, k, :] = toward[:, ~common] @ toward[:, ~common].T
+        flat = flat.reshape(n_blocks * m, -1)
+        gram = gram.reshape(n_blocks * m, -1) + flat @ flat.T
         ridge = [None if one is None or not len(one.ridge[1]) else one.ridge for one in told]
         for k, found in enumerate(ridge):
             if found is not None:
@@ -283,7 +304,7 @@ class Blocks(CertifiedSolver):
 
     def _mix(self, gain: Array, gram: Array) -> Array:
         """θ, by the rule asked for."""
-        n_blocks, m, _ = self.toward.shape
+        n_blocks, m = self.linears.shape
         newest = np.arange(m - 1, n_blocks * m, m)
         theta = np.zeros(len(gain))
         if self.options.combine in ("average", "add"):
@@ -298,21 +319,23 @@ class Blocks(CertifiedSolver):
 
     def _follow(self, gain: Array, gram: Array, ridge: list[Any], size: int) -> None:
         """Take the step, and choose the share of the next round."""
-        n_blocks, m, _ = self.toward.shape
+        n_blocks, m = self.linears.shape
         theta = self.theta.ravel()
         rise = float(theta @ gain - 0.5 * theta @ gram @ theta)
         newest = np.arange(m - 1, n_blocks * m, m)
         alone = float((gain[newest] - 0.5 * gram[newest, newest]).sum())
-        steps = np.einsum("kj,kjr->kr", self.theta, self.toward)
-        change = steps.sum(axis=0)
-        self.w[self.rows] += change
-        self._moved = self.rows[change != 0.0].astype(np.int32)
         self.visits += 1.0
-        self.drift[self.rows] += self.visits * (self.visits - 1.0) * change
+        moved = np.zeros(len(self.w), dtype=bool)
+        for k, rows in enumerate(self.rows):
+            step = self.theta[k] @ self.toward[k]
+            self.w[rows] += step
+            self.drift[rows] += self.visits * (self.visits - 1.0) * step
+            self.toward[k] -= step
+            moved[rows[step != 0.0]] = True
+        self._moved = np.flatnonzero(moved).astype(np.int32)
         gained = (self.theta * self.linears).sum(axis=1)
         self._linear_of += gained
         self.linears -= gained[:, None]
-        self.toward -= steps[:, None, :]
         for k, found in enumerate(ridge):
             if found is not None:
                 t, (square, product, whole) = self.theta[k], found
@@ -368,9 +391,7 @@ class Blocks(CertifiedSolver):
         for k, (vector, linear) in enumerate(told):
             self.w[slice(None) if vector.index is None else vector.index] += vector.values
             self._linear_of[k] = linear
-        n_blocks = len(self.sizes)
-        self.rows, self.toward = self.rows[:0], np.zeros((n_blocks, 0, 0))
-        self.linears = self.theta = np.zeros((n_blocks, 0))
+        self._forget_directions()
 
     @contextlib.contextmanager
     def _average_in_place(self) -> Iterator[None]:
@@ -412,24 +433,25 @@ class Blocks(CertifiedSolver):
 
     # Snapshots.
 
+    _saved_tables = ("linears", "theta", "_linear_of", "_ridge_of")
+
     def tables(self) -> dict[str, Array]:
         self.save_states()
-        names = ("rows", "toward", "linears", "theta", "_linear_of", "_ridge_of")
-        states = self._states.items()
-        blocks = {f"{k}.{name}": array for k, state in states for name, array in state.items()}
-        return {**{f"driver.{name}": getattr(self, name) for name in names}, **blocks}
+        found = {f"driver.{name}": getattr(self, name) for name in self._saved_tables}
+        for k, state in self._states.items():
+            own = {"rows": self.rows[k], "toward": self.toward[k], **state}
+            found |= {f"{k}.{name}": array for name, array in own.items()}
+        return found
 
     def set_tables(self, tables: dict[str, Array]) -> None:
-        for name, array in tables.items():
-            owner, _, own = name.partition(".")
-            if owner == "driver":
-                setattr(self, own, array.copy())
-        n_blocks = len(self.sizes)
-        states: dict[int, dict[str, Array]] = {k: {} for k in range(n_blocks)}
-        for name, array in tables.items():
-            owner, _, own = name.partition(".")
-            if owner != "driver":
-                states[int(owner)][own] = array
+        for name in self._saved_tables:
+            setattr(self, name, tables[f"driver.{name}"].copy())
+        states: dict[int, dict[str, Array]] = {}
+        for k in range(len(self.sizes)):
+            own = {n.partition(".")[2]: v for n, v in tables.items() if n.startswith(f"{k}.")}
+            self.rows[k], self.toward[k] = own.pop("rows").copy(), own.pop("toward").copy()
+            states[k] = own
         self._sent, self._moved = self.w.copy(), None
-        self._call("restore", {k: (states[k],) for k in range(n_blocks)}, Change(None, self.w))
+        each = {k: (state,) for k, state in states.items()}
+        self._call("restore", each, Change(None, self.w))
         self.save_states()

@@ -17,7 +17,8 @@ from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
 from hingeline.distributed.block import Host
 from hingeline.distributed.driver import Blocks
-from hingeline.distributed.executors import LOST, Dask, Executor, Processes
+from hingeline.distributed import executors
+from hingeline.distributed.executors import LOST, Executor, Processes
 from hingeline.distributed.shards import FilePart, choose_C, kind_of
 from hingeline.estimators.base import forget_extras
 
@@ -186,7 +187,7 @@ def _list_remote(name: str) -> list[str]:
 def _open(client: Any, workers: int | None, blocks: int) -> Executor:
     if client is not None:
         require(workers is None, "workers is for processes on this machine: leave it out.")
-        return Dask(client)
+        return executors.Dask(client)  # type: ignore[attr-defined]
     if workers is not None:
         positive("workers", workers, integer=True)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
