@@ -25,17 +25,15 @@ def check_lengths(lengths: Any, n_tokens: int) -> Array:
     if (array <= 0).any():
         where = int(np.flatnonzero(array <= 0)[0])
         raise ValueError(f"lengths[{where}] is {array[where]}: drop empty sequences.")
-    if array.sum() != n_tokens:
-        what = f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows"
-        raise ValueError(f"{what}: they must agree.")
+    what = f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows"
+    require(array.sum() == n_tokens, f"{what}: they must agree.")
     return np.concatenate([[0], np.cumsum(array)]).astype(np.int64)
 
 
 def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     """All tokens as CSR rows, and the offsets of the sequences."""
     if isinstance(X, SparseSequences):
-        if lengths is not None:
-            raise ValueError("X is cut into sequences already: leave lengths out.")
+        require(lengths is None, "X is cut into sequences already: leave lengths out.")
         empty = np.flatnonzero(np.diff(X.offsets) <= 0)
         if len(empty):
             raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
@@ -134,9 +132,8 @@ def stack_labels(
     whole, part = words
     if lengths is not None:
         flat = plain_labels(y)
-        if len(flat) != offsets[-1]:
-            what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
-            raise ValueError(f"{what}: one label per row.")
+        what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
+        require(len(flat) == offsets[-1], f"{what}: one label per row.")
         return flat
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
@@ -349,6 +346,27 @@ class Encoder(  # type: ignore[call-arg]
             return self.fit_transform(X)
         return self._learn_more(X)
 
+    def count(self, X: Any) -> tuple[Self, SparseSequences, Array]:
+        """Learn the features of one block of data, however rare, for :func:`merge_encoders`.
+
+        Parameters
+        ----------
+        X : sentences, as for :meth:`fit`; there may be none
+
+        Returns
+        -------
+        encoder : a fitted clone that knows all features of X, and has this one's ``min_count``
+        sequences : X by that encoder
+        counts : int64 ndarray; how often each column occurs, in the sense of ``min_count``
+        """
+        check_mergeable(self)
+        encoder = clone(self)
+        encoder._check_parameters()
+        encoder.min_count = 1
+        found, counts = encoder._count(X)
+        encoder.min_count = self.min_count
+        return encoder, found, counts
+
     def _check_parameters(self) -> None:
         count, dtype = self.min_count, self.dtype
         whole = isinstance(count, numbers.Integral) and not isinstance(count, bool)
@@ -357,6 +375,43 @@ class Encoder(  # type: ignore[call-arg]
             if dtype is not None and np.dtype(dtype).name in ("float32", "float64"):
                 return
         raise ValueError(f"dtype must be np.float32 or np.float64, got {dtype!r}.")
+
+
+def check_mergeable(encoder: Any) -> None:
+    """Refuse an encoder that cannot learn from blocks of data, one by one."""
+    if not isinstance(encoder, Encoder) or not hasattr(encoder, "_merge"):
+        what = f"{type(encoder).__name__} cannot learn its features from blocks of data"
+        how = "TokenTemplates (hash_bits= learns none) or DictEncoder, or fit it beforehand"
+        raise ValueError(f"{what}: use {how} and pass the numbers that it gives.")
+
+
+def merge_encoders(
+    encoders: Sequence[Any], counts: Sequence[Array], min_count: int
+) -> tuple[Any, list[Array]]:
+    """The encoder that a fit on all blocks of data, in their order, would give.
+
+    Parameters
+    ----------
+    encoders, counts : what :meth:`Encoder.count` gave for each block
+    min_count : int; features that fewer tokens of all blocks have are dropped
+
+    Returns
+    -------
+    encoder : fitted; hash collisions are those of the block that has most
+    columns : list of int64 ndarray
+        Each block's own columns in those of the encoder, −1 where a feature is too rare; see
+        :func:`hingeline.features.tables.renumber`.
+    """
+    require(len(encoders), "encoders is empty: there are no blocks.")
+    first = encoders[0]
+    check_mergeable(first)
+    for k, encoder in enumerate(encoders):
+        if type(encoder) is not type(first) or encoder.get_params() != first.get_params():
+            what = f"block {k} was counted by {encoder!r}, block 0 by {first!r}"
+            raise ValueError(f"{what}: count all blocks by one encoder.")
+    merged = clone(first).set_params(min_count=min_count)
+    merged._check_parameters()
+    return merged, merged._merge(encoders, counts)
 
 
 class Sequences:
@@ -461,8 +516,7 @@ def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
 
 def get_array(arrays: Mapping[str, Any], name: str, dtype: Any) -> Array:
     """A one-dimensional array of this very dtype."""
-    if not isinstance(arrays, Mapping) or name not in arrays:
-        raise ValueError(f"the encoder has no array {name!r}.")
+    require(isinstance(arrays, Mapping) and name in arrays, f"the encoder has no array {name!r}.")
     array = arrays[name]
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != np.dtype(dtype):
         raise ValueError(f"array {name!r} of the encoder must be a vector of {np.dtype(dtype)}.")

@@ -111,8 +111,7 @@ def check_call(name: str, argument: str | int | None) -> Call:
     """A call with its argument checked; a ``ValueError`` says what is wrong with it."""
     require(name in FUNCTIONS, f"there is no function {name!r}: there are {', '.join(FUNCTIONS)}")
     wanted = FUNCTIONS[name][0]
-    if wanted is None and argument is not None:
-        raise ValueError(f"{name} takes no second argument, got {argument!r}")
+    require(wanted or argument is None, f"{name} takes no second argument, got {argument!r}")
     if wanted == "count" and not (isinstance(argument, int) and argument >= 1):
         raise ValueError(f"{name} wants a number of characters ≥ 1, e.g. {name}(word[0],3)")
     if wanted == "collapse" and argument not in (None, "collapse"):
@@ -137,11 +136,6 @@ class Term:
     column: int
     calls: tuple[Call, ...]
     offset: int
-
-    @property
-    def is_test(self) -> bool:
-        """Whether the term has no value of its own."""
-        return bool(self.calls) and self.calls[-1].is_test
 
 
 @dataclass(frozen=True)
@@ -244,9 +238,8 @@ def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
     if at != len(text):
         raise fail(f"{text[at:]!r} was not expected")
     written = [_write_term(term, names) for term in terms]
-    pieces = [
-        text if term.is_test else f"{text}=" for text, term in zip(written, terms, strict=True)
-    ]
+    tests = [bool(term.calls) and term.calls[-1].is_test for term in terms]
+    pieces = [text if test else f"{text}=" for text, test in zip(written, tests, strict=True)]
     literals = (pieces[0], *(f"|{piece}" for piece in pieces[1:]), "")
     return Template("|".join(written), literals, tuple(terms))
 
@@ -337,14 +330,12 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
             raise ValueError(f"{where}: {macro.group()} is not %x[row,col] nor %t or %m.")
         if command.isupper():
             calls = (*calls, Call("lower"))
-        if int(column) >= len(names):
-            what = f"{where}: there is no column {column}; there are {len(names)}"
-            raise ValueError(f"{what}, counted from 0 and without the labels.")
+        what = f"{where}: there is no column {column}; there are {len(names)}"
+        require(int(column) < len(names), f"{what}, counted from 0 and without the labels.")
         _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
         terms.append(Term(int(column), calls, int(offset)))
     literals.append(line[at:])
-    if any("%" in literal for literal in literals):
-        raise ValueError(f"{where}: a % is not part of a %x[row,col].")
+    require("%" not in "".join(literals), f"{where}: a % is not part of a %x[row,col].")
     return Template(line, tuple(literals), tuple(terms))
 
 
@@ -506,11 +497,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:
-        self.n_features_out_ = n_features = self._encoding.n_features
-        dtype = np.dtype(self.dtype)
-        return sequences_from_columns(
-            columns, table.offsets, n_features, dtype, self._encoding.tidy
-        )
+        self.n_features_out_ = width = self._encoding.n_features
+        dtype, tidy = np.dtype(self.dtype), self._encoding.tidy
+        return sequences_from_columns(columns, table.offsets, width, dtype, tidy)
 
     def _known_columns(self, table: TokenTable) -> TokenTable:
         if table.names == self.column_names_ or len(table.names) == len(self.column_names_) == 1:
@@ -527,6 +516,39 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         here, then = (", ".join(map(repr, t)) for t in (table.names, self.column_names_))
         what = f"X has the columns {here}, but the templates were fitted on {then}"
         raise ValueError(f"{what} and read {missing!r}.")
+
+    def _count(self, X: Any) -> tuple[SparseSequences, Array]:
+        empty = isinstance(X, (list, tuple)) and not X
+        table = TokenTable.from_sentences([]) if empty else as_table(X)
+        if table.n_tokens:
+            found = self._learn(table)
+        else:  # which columns there are, and so which templates, other blocks know
+            self.templates_, self.column_names_, self.hash_collisions_ = [], (), 0
+            bits = self.hash_bits
+            self._encoding = Vocabulary([]) if bits is None else Hasher([], int(bits))
+            found = self._sequences(np.empty((0, 0), dtype=np.int32), table)
+        counts = np.bincount(found.matrix.indices, found.matrix.data, self.n_features_out_)
+        return found, counts.astype(np.int64)
+
+    def _merge(self, encoders: Sequence[TokenTemplates], counts: Sequence[Array]) -> list[Array]:
+        names = {e.column_names_: k for k, e in reversed([*enumerate(encoders)]) if e.column_names_}
+        require(names, "X is empty: no block has a token.")
+        (columns, first), *others = sorted(names.items(), key=lambda item: item[1])
+        for other, k in others:
+            what = f"block {k} has the columns {', '.join(other)}, but block {first} has"
+            raise ValueError(f"{what} {', '.join(columns)}: all blocks must have the same.")
+        parsed = self._set_up(encoders[first]._resolved, columns)
+        if isinstance(self._encoding, Hasher):
+            # Features of two blocks may collide, too: there are at least as many.
+            self.hash_collisions_ = max(encoder.hash_collisions_ for encoder in encoders)
+            found = [np.arange(self._encoding.n_features)] * len(encoders)
+        else:
+            nothing = Vocabulary(parsed)
+            nothing.open_numberings()
+            blocks: list[Any] = [e._encoding if e.column_names_ else nothing for e in encoders]
+            found = self._encoding.merge(blocks, counts, int(self.min_count))
+        self.n_features_out_ = self._encoding.n_features
+        return found
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
