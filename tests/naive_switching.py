@@ -15,6 +15,7 @@ from hingeline.constraints.switches import (
     CHANGES,
     SEGMENTS,
     SHARE,
+    State,
     commit_switch,
     count_sequence,
     price_excess,
@@ -27,27 +28,26 @@ Array = np.ndarray[Any, Any]
 
 
 def _penalty_anew(
-    constraints: Any, state: Any, labels: Array, i: int, own: Array, rows: Array, changes: Array
+    constraints: Any, state: Any, labels: Array, i: int, own: Array, anew: Any
 ) -> float:
     """The penalty of sequence ``i`` and of the corpus, the sequence counted from its labels.
 
-    ``own`` are the changes of label that the state counts for this sequence; ``rows`` and
-    ``changes`` are scratch space.
+    ``own`` are the changes of label that the state counts for this sequence; ``anew`` is a second
+    state, scratch space.
     """
+    changes = anew.changes
     changes[:] = 0
-    total = count_sequence(
-        constraints, i, labels, rows[0], rows[1], rows[2], rows[3], rows[4], changes
-    )
+    total = count_sequence(constraints, i, labels, anew)
     n = constraints.offsets.shape[0] - 1
     for c in range(constraints.corpus_kind.shape[0]):
         kind = constraints.corpus_kind[c]
         g = constraints.corpus_target[c]
         everyone = state.changes[0] - own[0] + changes[0]
         if kind == SHARE:
-            count = state.all_tokens[g] - state.tokens[i, g] + rows[0, g]
+            count = state.all_tokens[g] - state.tokens[i, g] + anew.tokens[i, g]
             value = count / constraints.unary.shape[0]
         elif kind == SEGMENTS:
-            value = (state.all_segments[g] - state.segments[i, g] + rows[1, g]) / n
+            value = (state.all_segments[g] - state.segments[i, g] + anew.segments[i, g]) / n
         elif kind == CHANGES:
             bad = state.changes[1 + g] - own[1 + g] + changes[1 + g]
             value = bad / max(everyone, 1)
@@ -73,10 +73,7 @@ def naive_sweep(
     The labels switched are those in the problem itself, which ``decode`` reads.
     """
     A = moves(problem, w)
-    groups = max(constraints.member.shape[0], constraints.repeat_cost.shape[0])
-    rows = np.zeros((5, groups), dtype=np.int32)
-    changes = np.zeros_like(state.changes)
-    own = np.zeros_like(state.changes)
+    anew = State(*map(np.zeros_like, state))
     start = problem.offsets[first]
     labels = problem.labels[start:]
     switches = 0
@@ -90,9 +87,10 @@ def naive_sweep(
             if switches >= limit:
                 return switches
             now = y[t]
-            own[:] = 0
-            count_sequence(constraints, i, labels, rows[0], rows[1], rows[2], rows[3], rows[4], own)
-            paid = _penalty_anew(constraints, state, labels, i, own, rows, changes)
+            anew.changes[:] = 0
+            count_sequence(constraints, i, labels, anew)
+            own = anew.changes.copy()
+            paid = _penalty_anew(constraints, state, labels, i, own, anew)
             best = now
             least = 0.0
             reached = slack[i]
@@ -101,7 +99,7 @@ def naive_sweep(
                     continue
                 y[t] = k
                 trial = decode(problem, first + i, w, 1.0, violator) - path_score(scores, A, y)
-                dearer = _penalty_anew(constraints, state, labels, i, own, rows, changes) - paid
+                dearer = _penalty_anew(constraints, state, labels, i, own, anew) - paid
                 change = scale * (trial - slack[i]) + dearer
                 if change < least and is_lower(change, scale, maximum, dearer):
                     least = change

@@ -345,34 +345,9 @@ def row_max(table: Array, start: int, n: int) -> float:
     return best
 
 
-def _build_add_max(builder: Any, a: Any, start: Any, b: Any, blocks: Any, out: Any) -> Any:
-    block = _Block(builder, 8)
-
-    def term(p: Any) -> Any:
-        first = builder.mul(p, ir.IntType(64)(8))
-        total = block.add(
-            block.load(block.pointer(a, builder.add(start, first))),
-            block.load(block.pointer(b, first)),
-        )
-        builder.store(total, block.pointer(out, first), align=8)
-        return total
-
-    return block.largest(block.maximise(blocks, term))
-
-
-def _add_blocks(a: Array, start: int, b: Array, blocks: int, out: Array) -> float:
-    out[: 8 * blocks] = a[start : start + 8 * blocks] + b[: 8 * blocks]
-    return _max_of_blocks(out, 0, blocks)
-
-
-_build_as(_add_blocks, _build_add_max, types.float64)
-
-
 @helper
 def add_max(a: Array, start: int, b: Array, n: int, out: Array) -> float:
     """``out[k] = a[start + k] + b[k]`` over ``k < n``, and the largest of these sums."""
-    best = _add_blocks(a, start, b, n // 8, out)
-    for k in range(n // 8 * 8, n):
+    for k in range(n):
         out[k] = a[start + k] + b[k]
-        best = max(best, out[k])
-    return best
+    return row_max(out, 0, n)

@@ -21,8 +21,7 @@ TABLE = settings(max_examples=60, deadline=None, derandomize=True)
 
 @kernel
 def best_path(scores, transitions, n_labels, y_out):
-    best = pruned.best_moves(transitions, n_labels)
-    return pruned.best_path(scores, transitions, best, n_labels, y_out)
+    return pruned.best_path(scores, transitions, n_labels, y_out)
 
 
 @kernel
@@ -133,10 +132,3 @@ def test_a_move_that_only_an_unlikely_label_allows():
     transitions[-1, 5] = -1.0
     scores[1, 5] = 100.0
     assert run(best_path, scores, transitions, L) == (49.0, [L - 1, 5])
-
-
-def test_best_moves_leave_the_padding_out():
-    transitions = np.full((2, 8), 9.0)
-    transitions[:, :2] = [[1.0, 2.0], [-np.inf, -3.0]]
-    best = pruned.best_moves(transitions, 2)
-    np.testing.assert_array_equal(best, [2.0, -3.0] + [-np.inf] * 6)

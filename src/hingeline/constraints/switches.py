@@ -72,48 +72,34 @@ class State(NamedTuple):
 @kernel
 def start_state(compiled: CompiledConstraints, labels: Array) -> State:
     """Count everything once; ``labels`` (N,) are of all sequences."""
-    n = compiled.offsets.shape[0] - 1
-    G = compiled.member.shape[0]
-    R = compiled.repeat_cost.shape[0]
-    M = compiled.bad_change.shape[0]
-    tokens = np.zeros((n, G), dtype=np.int32)
-    segments = np.zeros((n, G), dtype=np.int32)
-    first = np.zeros((n, G), dtype=np.int32)
-    last = np.full((n, G), -1, dtype=np.int32)
-    repeats = np.zeros((n, R), dtype=np.int32)
-    all_tokens = np.zeros(G, dtype=np.int64)
-    all_segments = np.zeros(G, dtype=np.int64)
-    changes = np.zeros(1 + M, dtype=np.int64)
-    penalty = np.zeros(1)
-    total = 0.0
+    n, G = compiled.offsets.shape[0] - 1, compiled.member.shape[0]
+    state = State(
+        np.zeros((n, G), dtype=np.int32),
+        np.zeros((n, G), dtype=np.int32),
+        np.zeros((n, G), dtype=np.int32),
+        np.zeros((n, G), dtype=np.int32),
+        np.zeros((n, compiled.repeat_cost.shape[0]), dtype=np.int32),
+        np.zeros(G, dtype=np.int64),
+        np.zeros(G, dtype=np.int64),
+        np.zeros(1 + compiled.bad_change.shape[0], dtype=np.int64),
+        np.zeros(1),
+    )
     for i in range(n):
-        total += count_sequence(
-            compiled, i, labels, tokens[i], segments[i], first[i], last[i], repeats[i], changes
-        )
+        state.penalty[0] += count_sequence(compiled, i, labels, state)
         for g in range(G):
-            all_tokens[g] += tokens[i, g]
-            all_segments[g] += segments[i, g]
-    penalty[0] = total
-    return State(tokens, segments, first, last, repeats, all_tokens, all_segments, changes, penalty)
+            state.all_tokens[g] += state.tokens[i, g]
+            state.all_segments[g] += state.segments[i, g]
+    return state
 
 
 @helper
-def count_sequence(
-    compiled: CompiledConstraints,
-    i: int,
-    labels: Array,
-    tokens: Array,
-    segments: Array,
-    first: Array,
-    last: Array,
-    repeats: Array,
-    changes: Array,
-) -> float:
+def count_sequence(compiled: CompiledConstraints, i: int, labels: Array, state: State) -> float:
     """Count everything in sequence ``i``; the penalty of its instance constraints.
 
-    The arrays are rows of a :class:`State` and are overwritten, but for ``changes``, which is
-    added to.
+    Its rows of the state are overwritten; ``changes`` are added to.
     """
+    tokens, segments, repeats = state.tokens[i], state.segments[i], state.repeats[i]
+    first, last, changes = state.first[i], state.last[i], state.changes
     lo = compiled.offsets[i]
     length = compiled.offsets[i + 1] - lo
     cap = compiled.length_cost.shape[1] - 1

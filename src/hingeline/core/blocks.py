@@ -104,11 +104,7 @@ def empty_working_set(
         y_start=y_start,
         gram_start=gram_start,
         wanted=np.zeros(n, dtype=np.int8),
-        alpha=np.zeros(n_slots),
-        offset=np.zeros(n_slots),
-        scale=np.zeros(n_slots),
-        sqnorm=np.zeros(n_slots),
-        drift=np.zeros(n_slots),
+        **{name: np.zeros(n_slots) for name in ("alpha", "offset", "scale", "sqnorm", "drift")},
         stamp=np.zeros(n_slots, dtype=np.int32),
         y=np.zeros(n_y, dtype=np.int32),
         gram=np.zeros(n_gram),
@@ -261,38 +257,33 @@ def insert(
     ws.scale[s + j] = scale
     ws.sqnorm[s + j] = sqnorm
     ws.stamp[s + j] = clock
-    if ws.gram.shape[0] == 0:
-        return j
-    room = ws.capacity[i]
-    g = ws.gram_start[i]
-    for k in range(ws.used[i]):
-        if k == j:
-            inner = sqnorm
-        else:
-            apart = plane_sqdist(problem, i, y, plane(ws, i, k), scratch)
-            inner = 0.5 * (sqnorm + ws.sqnorm[s + k] - apart)
-        value = scale * ws.scale[s + k] * inner
-        ws.gram[g + j * room + k] = value
-        ws.gram[g + k * room + j] = value
+    if ws.gram.shape[0] > 0:
+        for k in range(ws.used[i]):
+            fill_inner(problem, ws, i, j, k, scratch)
     return j
+
+
+@helper
+def fill_inner(problem: Any, ws: WorkingSet, i: int, j: int, k: int, scratch: Array) -> None:
+    """The inner product of planes j and k of example i."""
+    s = ws.slot[i]
+    inner = ws.sqnorm[s + j]
+    if k != j:
+        apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
+        inner = 0.5 * (inner + ws.sqnorm[s + k] - apart)
+    value = ws.scale[s + j] * ws.scale[s + k] * inner
+    g, room = ws.gram_start[i], ws.capacity[i]
+    ws.gram[g + j * room + k] = value
+    ws.gram[g + k * room + j] = value
 
 
 @kernel
 def fill_gram(problem: Any, ws: WorkingSet, examples: Array, scratch: Array) -> None:
     """Inner products of the planes of some examples, where they are missing or out of date."""
     for i in examples:
-        s = ws.slot[i]
-        g = ws.gram_start[i]
-        room = ws.capacity[i]
         for j in range(ws.used[i]):
             for k in range(j + 1):
-                inner = ws.sqnorm[s + j]
-                if k < j:
-                    apart = plane_sqdist(problem, i, plane(ws, i, j), plane(ws, i, k), scratch)
-                    inner = 0.5 * (inner + ws.sqnorm[s + k] - apart)
-                value = ws.scale[s + j] * ws.scale[s + k] * inner
-                ws.gram[g + j * room + k] = value
-                ws.gram[g + k * room + j] = value
+                fill_inner(problem, ws, i, j, k, scratch)
 
 
 def check_planes(ws: WorkingSet, fresh: WorkingSet) -> WorkingSet:
@@ -453,15 +444,6 @@ def slack_of_known(problem: Any, form: Formulation, ws: WorkingSet, i: int, w: A
     return slack
 
 
-@helper
-def longest_output(problem: Any, order: Array) -> int:
-    """Length of the longest output among the examples of ``order``, at least 1."""
-    longest = 1
-    for i in order:
-        longest = max(longest, output_length(problem, i))
-    return longest
-
-
 @kernel
 def find_planes(
     problem: Any,
@@ -483,11 +465,10 @@ def find_planes(
     its hinge exceeds that of all planes known by more than ``epsilon``; with a negative one, which
     spares the comparison, if it is violated at all.
     """
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
         violation[i] = 0.0
         if form.cap[i] > 0.0:
-            y = buffer[: output_length(problem, i)]
+            y = np.empty(output_length(problem, i), dtype=np.int32)
             if epsilon is not None:
                 h = most_violated(problem, form, i, w, 1.0, y)
                 new = h > 0.0

@@ -196,15 +196,10 @@ def feasible_stretch(problem: Any, form: Formulation, w: Array, least: float) ->
     c = least
     unit = 0.0  # largest margin met
     short = 0.0  # worst violation of w·Δf ≥ 0
-    longest = 1
-    n = form.cap.shape[0]
-    for i in range(n):
-        longest = max(longest, output_length(problem, i))
-    buffer = np.empty(longest, dtype=np.int32)
-    for i in range(n):
+    for i in range(form.cap.shape[0]):
         if form.cap[i] == 0.0:
             continue
-        y = buffer[: output_length(problem, i)]
+        y = np.empty(output_length(problem, i), dtype=np.int32)
         while True:
             if most_violated(problem, form, i, w, c, y) <= 0.0:
                 break

@@ -166,28 +166,6 @@ _ROUNDS = 10
 
 
 @helper
-def best_moves(transitions: Array, n_labels: int) -> Array:
-    """``max_k A[j, k]`` of every label, ``−inf`` in the padding."""
-    stride = transitions.shape[1]
-    table = transitions.reshape(transitions.size)
-    best = np.full(stride, -np.inf)
-    for j in range(n_labels):
-        best[j] = row_max(table, j * stride, n_labels)
-    return best
-
-
-@helper
-def _first_width(best: Array, n_labels: int) -> float:
-    low = np.inf
-    high = -np.inf
-    for j in range(n_labels):
-        if best[j] > -np.inf:
-            low = min(low, best[j])
-            high = max(high, best[j])
-    return _FIRST_WIDTH * (high - low) if high > low else 0.0
-
-
-@helper
 def _choose(promise: Array, n_labels: int, least: float, chosen: Array) -> tuple[int, float]:
     """List the labels that promise at least ``least``; their number, and the best of the others."""
     count = 0
@@ -202,18 +180,25 @@ def _choose(promise: Array, n_labels: int, least: float, chosen: Array) -> tuple
 
 
 @helper
-def best_path(scores: Array, transitions: Array, best: Array, n_labels: int, y_out: Array) -> float:
-    """Best path through ``scores`` (T, stride), which may change; ``best`` is of ``best_moves``."""
+def best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> float:
+    """Best path through ``scores`` (T, stride), which may change."""
     length, stride = scores.shape
     sums = scores.reshape(scores.size)
     table = transitions.reshape(transitions.size)
+    best = np.full(stride, -np.inf)  # max_k A[j, k] of every label, −inf in the padding
+    low, high = np.inf, -np.inf
+    for j in range(n_labels):
+        best[j] = row_max(table, j * stride, n_labels)
+        if best[j] > -np.inf:
+            low = min(low, best[j])
+            high = max(high, best[j])
     forward = np.empty(scores.size)
     promise = np.empty(stride)
     chosen = np.empty((length, n_labels), dtype=np.int64)
     count = np.empty(length, dtype=np.int64)
     floor = np.empty(length)
     top = np.empty(length)
-    width = np.full(length, _first_width(best, n_labels))
+    width = np.full(length, _FIRST_WIDTH * max(high - low, 0.0))
     for k in range(stride):
         forward[k] = sums[k]
     first = 0  # tables are good before this position

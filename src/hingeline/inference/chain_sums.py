@@ -61,21 +61,6 @@ GRAIN = 2.0**20  # Scores that are multiples of 1/GRAIN are added without roundi
 CAP = 1e290  # Masses are kept below this, and what is more reported as infinite.
 
 
-@helper
-def extra_bins(length: int) -> int:
-    """Bins kept beyond R, for the slope of F there."""
-    return 2 + math.ceil(math.sqrt(length))
-
-
-@helper
-def workspace(length: int, n_labels: int, bins: int) -> Array:
-    """Room for chains up to this length, all zero, as :func:`better_paths` leaves it.
-
-    Two sides (positions t − 1 and t), labels, three masses, bins. Bin b has place b + 1.
-    """
-    return np.zeros((2, n_labels, 3, 2 * bins + extra_bins(length) + 4))
-
-
 @strict_helper
 def _reduced_cost(
     scores: Array, transitions: Array, behind: Array, best: float, t: int, j: int, k: int
@@ -263,15 +248,14 @@ def _begin(row: Array, cost: float, top: int) -> tuple[int, int]:
 
 @helper
 def better_paths(
-    scores: Array, transitions: Array, n_labels: int, y: Array, bins: int, space: Array, out: Array
+    scores: Array, transitions: Array, n_labels: int, y: Array, bins: int, out: Array
 ) -> None:
     """Bounds on the slack and the number of the paths of larger value than the path ``y``.
 
     ``out`` receives the lower and the upper bound of ``Σ [value − value(y)]₊``, then those of
     the number of paths with ``value > value(y)``; upper bounds are ``inf`` where more than about
     1e290 paths fall into one bin, or where y itself is forbidden. The range of regrets is divided
-    into ``bins`` to ``2·bins`` bins. ``space`` comes from :func:`workspace`, is all zero, and is
-    left so.
+    into ``bins`` to ``2·bins`` bins.
     """
     length = scores.shape[0]
     behind = continuations(scores, transitions, n_labels)
@@ -298,9 +282,11 @@ def better_paths(
     if high == 0.0:
         return
     width = math.ldexp(1.0, max(math.frexp(high / bins)[1] - 1, -1000))
-    reach = extra_bins(length)
+    reach = 2 + math.ceil(math.sqrt(length))  # bins kept beyond R, for the slope of F there
     top = int(high / width) + reach  # the last bin that is kept
     limit = (top + 1.0) * width
+    # Two sides (positions t − 1 and t), labels, three masses, bins. Bin b has place b + 1.
+    space = np.zeros((2, n_labels, 3, top + 4))
 
     # Rows hold the bins ``first`` to ``last`` of a label; empty where last < first.
     first = np.full((2, n_labels), top + 1)
@@ -365,8 +351,6 @@ def better_paths(
     elif out[3] == 0.0:  # no better path, whatever the rounding
         out[0] = 0.0
         out[1] = 0.0
-    for k in range(n_labels):
-        space[side, k, :, first[side, k] + 1 : last[side, k] + 2] = 0.0
 
 
 SMALL = 1e-100  # Scaled sums below this are not trusted.
@@ -385,11 +369,8 @@ class Moves(NamedTuple):
 def scale_moves(transitions: Array, n_labels: int) -> Moves:
     """Transitions as scaled sums take them."""
     stride = transitions.shape[1]
-    off, back, diagonal = (
-        np.zeros((n_labels, stride)),
-        np.zeros((n_labels, stride)),
-        np.zeros(stride),
-    )
+    off, back = np.zeros((n_labels, stride)), np.zeros((n_labels, stride))
+    diagonal = np.zeros(stride)
     top = -np.inf
     for j in range(n_labels):
         for k in range(n_labels):

@@ -33,7 +33,7 @@ from hingeline.core.primitives import PART, Workers, plane_loss, plane_sqdist, t
 from hingeline.core.results import DualMemory, Result
 from hingeline.inference import chain
 from hingeline.semisupervised.starting import ConstrainedLabels, PartlyLabelled, find_best_labels
-from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores, promises
+from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores
 
 NO_LABELS = np.zeros(0, dtype=np.int32)
 
@@ -215,12 +215,11 @@ def sweep_labels(
 def fill_slacks(problem: ChainProblem, first: int, order: Array, w: Array, slack: Array) -> None:
     """``slack[i]`` of the sequences ``first + i``, i in ``order``, for the problem's labels."""
     A = moves(problem, w)
-    bounds = promises(problem, A)
     for i in order:
         y = problem.labels[problem.offsets[first + i] : problem.offsets[first + i + 1]]
         scores = position_scores(problem, first + i, w, 1.0)  # y itself has no loss
         score = chain.path_score(scores, A, y)  # before decoding, which overwrites the scores
-        slack[i] = max(find_path(problem, scores, A, bounds, np.empty_like(y)) - score, 0.0)
+        slack[i] = max(find_path(problem, scores, A, np.empty_like(y)) - score, 0.0)
 
 
 def measure_slacks(
@@ -416,28 +415,17 @@ class Annealing:
         """Labels of the unlabelled tokens for these weights, and how many were switched."""
         settings, first = self.settings, self.data.first
         scale = 1.0 if self.learned else C_u / (self.data.n - first)
+        known = (self.problem, first, weights, scale, self.penalties)
         if settings.start == "viterbi" or not self.penalties.constraints:
             labels = self._predict(weights)
         else:
-            search = ConstrainedLabels(
-                self.problem, first, weights, scale, self.penalties, self.workers
-            )
+            search = ConstrainedLabels(*known, self.workers)
             # Learned shares weigh too little to be worth prices.
             labels = search.find() if self.learned else search.find_with_shares(self._prices)
         if not settings.max_sweeps:
             return labels, 0
-        return switch_labels(
-            self.problem,
-            first,
-            weights,
-            scale,
-            self.penalties,
-            labels,
-            order=settings.order,
-            max_switches=settings.max_switches,
-            max_sweeps=settings.max_sweeps,
-            rng=self.rng,
-        )
+        asked = {name: getattr(settings, name) for name in ("order", "max_switches", "max_sweeps")}
+        return switch_labels(*known, labels, **asked, rng=self.rng)
 
     def _record(self, path: Rounds, C_u: float, result: Result, counts: Any, labels: Array) -> None:
         """Note a step; ``counts`` are switches, alternations and whether the labels settled."""

@@ -52,16 +52,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline.core.blocks import (
-    Mass,
-    WorkingSet,
-    insert,
-    longest_output,
-    make_room,
-    plane,
-    planes,
-    register_rule,
-)
+from hingeline.core.blocks import Mass, WorkingSet, insert, make_room, plane, planes, register_rule
 from hingeline.core.formulations import Formulation, example_gap, most_violated
 from hingeline.core.primitives import output_length, plane_score, planes_add, planes_score
 from hingeline.core.registry import SolverOptions, option
@@ -230,12 +221,11 @@ def plain_pass(
     ``a·Δf·w_i = a·Δf·w − a·Δf·(w − w_i)``. All planes are scored and added together, which costs
     what they touch, however many they are.
     """
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     visit = visits
     for i in order:
         visit += 1.0
         coefficient = averaged * visit * (visit - 1.0)
-        y = buffer[: output_length(problem, i)]
+        y = np.empty(output_length(problem, i), dtype=np.int32)
         if most_violated(problem, form, i, w, 1.0, y) > 0.0:
             insert(problem, form, ws, i, y, clock, patience, scratch)
         m = ws.used[i]

@@ -142,24 +142,6 @@ class Work(NamedTuple):
     gram: Array  # (m, m)
 
 
-@helper
-def make_work(alpha: Array, drift: Array) -> Work:
-    """Uninitialised room for visits."""
-    m = alpha.shape[1]
-    size = m + PADDING
-    return Work(
-        alpha.reshape(alpha.size),
-        drift.reshape(drift.size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(m, dtype=np.int64),
-        np.empty((m, m)),
-    )
-
-
 @finite_helper
 def visit_isotropic(
     rule: Any, problem: Any, form: Formulation, i: int, w: Array, coefficient: float, work: Work
@@ -348,8 +330,19 @@ def move_all(
     gaps: Array,
 ) -> None:
     """Visit the examples of ``order`` in turn; ``visits`` were made before (for the average)."""
-    work = make_work(alpha, drift)
     m = alpha.shape[1]
+    size = m + PADDING
+    work = Work(
+        alpha.reshape(alpha.size),
+        drift.reshape(drift.size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(m, dtype=np.int64),
+        np.empty((m, m)),
+    )
     k = visits
     for t in range(order.shape[0]):
         if t + 2 < order.shape[0]:  # send for what the next visits will read
@@ -442,6 +435,19 @@ def shuffle_runs(rng: np.random.Generator, examples: Array) -> Array:
     return np.concatenate([runs.ravel(), examples[whole:]])
 
 
+def make_table(multipliers: WorkingSet | Array, n_outputs: int) -> Array:
+    """A dense (examples, outputs) table; planes, which streams have, are single labels."""
+    if isinstance(multipliers, np.ndarray):
+        table = np.zeros((len(multipliers), n_outputs))
+        table[:, : multipliers.shape[1]] = multipliers
+        return table
+    table = np.zeros((len(multipliers.used), n_outputs))
+    some = np.flatnonzero(multipliers.alpha)
+    owners = np.repeat(np.arange(len(table)), multipliers.capacity)
+    table[owners[some], multipliers.y[some]] = multipliers.alpha[some]
+    return table
+
+
 class EnumeratedSDM(CertifiedSolver):
     """Sequential dual method over all outputs; see the head of this module."""
 
@@ -493,18 +499,12 @@ class EnumeratedSDM(CertifiedSolver):
         """The table of multipliers made feasible; there may be more examples and outputs now."""
         old = before.multipliers
         assert compiled.n_outputs is not None
-        if isinstance(old, WorkingSet):  # of a stream, where a plane is a single label
-            if not before.same_planes(compiled, form):
-                return None
-            table = np.zeros((len(old.used), compiled.n_outputs))
-            some = np.flatnonzero(old.alpha)
-            owners = np.repeat(np.arange(len(old.used)), old.capacity)
-            table[owners[some], old.y[some]] = old.alpha[some]
-            old = table
-        if not isinstance(old, np.ndarray) or not before.same_kind(form):
+        if not isinstance(old, WorkingSet | np.ndarray) or not before.same_kind(form):
+            return None
+        if isinstance(old, WorkingSet) and not before.same_planes(compiled, form):
             return None
         alpha = np.zeros((compiled.n, compiled.n_outputs))
-        alpha[: len(old), : old.shape[1]] = old
+        alpha[: len(before.form.cap)] = make_table(old, compiled.n_outputs)
         counts = np.full(*alpha.shape)
         return carry_over(before.form, form, alpha.reshape(-1), counts).reshape(alpha.shape)
 

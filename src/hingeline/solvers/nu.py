@@ -32,7 +32,6 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import kernel
-from hingeline.core.blocks import longest_output
 from hingeline.core.formulations import Formulation, make_formulation
 from hingeline.core.primitives import (
     PART,
@@ -75,12 +74,11 @@ def hinges_at(
     problem: Any, shares: Array, order: Array, w: Array, rho: float, hinges: Array, losses: Array
 ) -> None:
     """``max_y [ρ·l − w·Δf]₊`` and the loss of the maximiser, 0 where the true output wins."""
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
         hinges[i] = 0.0
         losses[i] = 0.0
         if shares[i] > 0.0:
-            y = buffer[: output_length(problem, i)]
+            y = np.empty(output_length(problem, i), dtype=np.int32)
             excess = decode_excess(problem, i, w, rho, y)
             loss = plane_loss(problem, i, y)
             h = rho * loss - plane_score(problem, i, y, w) + excess

@@ -50,7 +50,6 @@ from hingeline.core.blocks import (
     WorkingSet,
     check_planes,
     empty_working_set,
-    longest_output,
     make_room,
     planes,
 )
@@ -104,10 +103,7 @@ from hingeline.solvers.sdm import pair_steps
 SHORT = 2**17
 
 
-@kernel
-def move_between_cuts(gram: Array, beta: Array, hinge: Array, tolerance: float, limit: int) -> None:
-    """Pair steps on the small dual."""
-    pair_steps(gram, beta, hinge, 1.0, 0.0, tolerance, limit)
+move_between_cuts = kernel(pair_steps)  # on the small dual
 
 
 class Cuts(NamedTuple):
@@ -171,7 +167,7 @@ class Cuts(NamedTuple):
                 break
             # A spread of the hinges with mass bounds the gap, because β sums up to 1 at most.
             limit = 10 * self.known + 10 if newton else 1000 * (self.known + 10)
-            move_between_cuts(self.gram, self.beta, hinge, tolerance, limit)
+            move_between_cuts(self.gram, self.beta, hinge, 1.0, 0.0, tolerance, limit)
             if newton:
                 for _ in range(50):
                     if not self._newton():
@@ -261,10 +257,9 @@ def cut_worst(
     problem: Any, form: Formulation, any_hinge: Any, order: Array, w: Array, g: Array, slacks: Array
 ) -> float:
     """The most violated outputs; ``any_hinge`` None: hinges are sums of score and loss."""
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     b = 0.0
     for i in order:
-        y = buffer[: output_length(problem, i)]
+        y = np.empty(output_length(problem, i), dtype=np.int32)
         excess = 0.0
         if any_hinge is not None:
             h = most_violated(problem, form, i, w, 1.0, y)

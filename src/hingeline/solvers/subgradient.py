@@ -32,7 +32,6 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import kernel
 from hingeline._simd import aligned_zeros
-from hingeline.core.blocks import longest_output
 from hingeline.core.primitives import decode, output_length, plane_add, plane_loss, plane_score
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
@@ -59,9 +58,8 @@ def descend(
     number, which is what the averages of the iterates are made of.
     """
     n = order.shape[0]
-    buffer = np.empty(longest_output(problem, order), dtype=np.int32)
     for i in order:
-        y = buffer[: output_length(problem, i)]
+        y = np.empty(output_length(problem, i), dtype=np.int32)
         rho = state[RHO]
         total = max(state[TOTAL], 1e-300)
         decode(problem, i, planes, rho * total, y)

@@ -22,7 +22,7 @@ from hingeline.core import blocks
 from hingeline.core.blocks import WorkingSet, add_planes
 from hingeline.core.formulations import Formulation
 from hingeline.core.primitives import Compiled, Layout
-from hingeline.solvers.enumerated import add_all
+from hingeline.solvers.enumerated import add_all, make_table
 
 #: Multipliers of a block: planes, or a dense (examples, outputs) table.
 Multipliers = WorkingSet | Array
@@ -64,18 +64,6 @@ def join_multipliers(parts: Sequence[Multipliers], n_outputs: int | None) -> Mul
     layout = blocks.empty_working_set(join("length"), join("capacity"), gram=False)
     contents = ("used", "wanted", "alpha", "offset", "scale", "sqnorm", "drift", "stamp", "y")
     return layout._replace(**{name: join(name) for name in contents})
-
-
-def make_table(multipliers: Multipliers, n_outputs: int) -> Array:
-    """A dense (examples, outputs) table; planes are single labels."""
-    if isinstance(multipliers, np.ndarray):
-        table = np.zeros((len(multipliers), n_outputs))
-        table[:, : multipliers.shape[1]] = multipliers
-        return table
-    used, y, alpha, _ = list_planes(multipliers)
-    table = np.zeros((len(used), n_outputs))
-    np.add.at(table, (np.repeat(np.arange(len(used)), used), y), alpha)
-    return table
 
 
 def list_planes(multipliers: Multipliers) -> tuple[Array, Array, Array, Array]:

@@ -508,23 +508,18 @@ def stack_examples(parts: Sequence[Examples], width: int, constant: bool) -> Exa
 
     Parts may be narrower, or wider in columns that nothing is in.
     """
-    indices = []
+    matrices = []
     for rows, _, _ in parts:
         columns = rows.indices
         if constant and rows.shape[1] != width and rows.shape[0]:
             columns = columns.copy()
             columns[rows.indptr[1:] - 1] = width - 1
-        indices.append(columns)
-
-    def stack_ends(ends: list[Array]) -> Array:
-        return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in ends]))])
-
-    indptr = stack_ends([rows.indptr for rows, _, _ in parts])
-    data = np.concatenate([rows.data for rows, _, _ in parts])
-    matrix = sp.csr_matrix((data, np.concatenate(indices), indptr), shape=(len(indptr) - 1, width))
-    known = [offsets for _, offsets, _ in parts if offsets is not None]
+        shape = (rows.shape[0], width)
+        matrices.append(sp.csr_matrix((rows.data, columns, rows.indptr), shape=shape))
+    lengths = [np.diff(offsets) for _, offsets, _ in parts if offsets is not None]
+    offsets = np.concatenate([[0], *lengths]).cumsum() if lengths else None
     labels = np.concatenate([labels for _, _, labels in parts])
-    return matrix, stack_ends(known) if known else None, labels
+    return sp.vstack(matrices, format="csr"), offsets, labels
 
 
 def choose_examples(problem: Any, chosen: Array) -> Examples:

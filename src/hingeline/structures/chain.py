@@ -9,29 +9,22 @@ then A, then the start weights a and the end weights b. The loss is a sum over p
 ``cost[true label, predicted label]`` (Hamming: 0 on the diagonal, 1 elsewhere).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, prefetch
 from hingeline._simd import copy, rows_add, rows_dot
-from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
+from hingeline.core.primitives import PRIMITIVES, Compiled, Layout, pad_row, register, stack_blocks
 from hingeline.inference.chain import (
     MANY_LABELS,
-    best_moves,
     best_path,
     gather_rows,
     max_sum,
     max_sum_by_errors,
     n_best,
 )
-
-# Sequences laid out for the kernels, and the masks that forbid some of their outputs.
-
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 #: Tokens keep their inner products with so many before them (Gram table); with fewer where
 #: sequences are longer than this, because their planes seldom differ so far apart.
@@ -74,9 +67,9 @@ class ZeroOneChain(ChainProblem):
     """Sequences whose labellings are right or wrong as a whole: ``cost`` is the same everywhere."""
 
 
-def _for_plain(general: F, plain: Callable[..., Any]) -> F:
+def _for_plain(general: Any, plain: Any) -> None:
     """Let kernels run ``plain`` in place of ``general`` for a :class:`PlainChain`."""
-    return by_class(general, lambda problem: plain if problem is PlainChain else general)
+    by_class(general, lambda problem: plain if problem is PlainChain else general)
 
 
 def layout(
@@ -649,33 +642,18 @@ def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) 
     return scores
 
 
-def promises(problem: ChainProblem, transitions: Array) -> Array:
-    """What pruned decoding goes by, the same for all sequences; see :func:`find_path`."""
-    return best_moves(transitions, problem.n_labels if problem.n_labels >= MANY_LABELS else 0)
-
-
-@helper
-def _no_promises(problem: ChainProblem, transitions: Array) -> Array:
-    return transitions[0]
-
-
-def find_path(
-    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
-) -> float:
+def find_path(problem: ChainProblem, scores: Array, transitions: Array, y_out: Array) -> float:
     """The best path through ``scores``, and its value."""
     if problem.n_labels < MANY_LABELS:
         return max_sum(scores, transitions, problem.n_labels, y_out)
-    return best_path(scores, transitions, best, problem.n_labels, y_out)
+    return best_path(scores, transitions, problem.n_labels, y_out)
 
 
 @helper
-def _find_path_of_few(
-    problem: ChainProblem, scores: Array, transitions: Array, best: Array, y_out: Array
-) -> float:
+def _find_path_of_few(problem: Any, scores: Array, transitions: Array, y_out: Array) -> float:
     return max_sum(scores, transitions, problem.n_labels, y_out)
 
 
-_for_plain(promises, _no_promises)
 _for_plain(find_path, _find_path_of_few)
 
 
@@ -686,9 +664,7 @@ def output_length(problem: ChainProblem, i: int) -> int:
 
 @helper
 def decode(problem: ChainProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
-    A = moves(problem, w)
-    scores = position_scores(problem, i, w, loss_scale)
-    return find_path(problem, scores, A, promises(problem, A), y_out)
+    return find_path(problem, position_scores(problem, i, w, loss_scale), moves(problem, w), y_out)
 
 
 @helper
@@ -850,18 +826,10 @@ def _decode_by_zero_one(problem: ChainProblem, i: int, w: Array) -> tuple[Array,
     return losses[:count], ys[:count]
 
 
-_PRIMITIVES: dict[str, Callable[..., Any]] = {
-    "output_length": output_length,
-    "decode": decode,
-    "plane_score": plane_score,
-    "plane_add": plane_add,
-    "plane_sqdist": plane_sqdist,
-    "planes_score": planes_score,
-    "planes_add": planes_add,
-    "plane_loss": plane_loss,
-    "truth": truth,
-}
-for _kind in (ChainProblem, PlainChain):
-    register(_kind, **_PRIMITIVES, decode_by_loss=decode_by_loss, decode_best=decode_best)
-_PRIMITIVES |= {"decode": _decode_zero_one, "plane_loss": _loss_zero_one}
-register(ZeroOneChain, **_PRIMITIVES, decode_by_loss=_decode_by_zero_one)
+# The functions above that have the names of primitives.
+_OWN = {name: own for name, own in vars().items() if name in PRIMITIVES}
+register(ChainProblem, **_OWN)
+register(PlainChain, **_OWN)
+del _OWN["decode_best"]
+_OWN |= {"decode": _decode_zero_one, "plane_loss": _loss_zero_one}
+register(ZeroOneChain, **_OWN | {"decode_by_loss": _decode_by_zero_one})

@@ -7,7 +7,7 @@ import numpy as np
 from hingeline._checks import Array
 from hingeline._jit import kernel, strict_helper
 from hingeline.inference import chain, chain_sums
-from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores, promises
+from hingeline.structures.chain import ChainProblem, find_path, moves, position_scores
 
 # Slack summed over all outputs, for many sequences; parts of ``order`` may run in threads.
 
@@ -34,14 +34,10 @@ def summed_slack_all(problem: ChainProblem, order: Array, w: Array, bins: int, o
     of ``out`` are what :func:`hingeline.inference.chain_sums.better_paths` writes.
     """
     A = moves(problem, w)
-    longest = 0
-    for i in order:
-        longest = max(longest, problem.offsets[i + 1] - problem.offsets[i])
-    space = chain_sums.workspace(longest, problem.n_labels, bins)
     for i in order:
         truth = problem.labels[problem.offsets[i] : problem.offsets[i + 1]]
         scores = position_scores(problem, i, w, 1.0)
-        chain_sums.better_paths(scores, A, problem.n_labels, truth, bins, space, out[i])
+        chain_sums.better_paths(scores, A, problem.n_labels, truth, bins, out[i])
 
 
 # Expected features of chains under the log-linear model, feature by feature.
@@ -137,11 +133,10 @@ def add_by_feature(
 def decode_all(problem: ChainProblem, order: Array, w: Array, y_out: Array, values: Array) -> None:
     """Best label of every token; ``values[i]`` is the score of sequence i."""
     A = moves(problem, w)
-    best = promises(problem, A)
     for i in order:
         scores = position_scores(problem, i, w, 0.0)
         y = y_out[problem.offsets[i] : problem.offsets[i + 1]]
-        values[i] = find_path(problem, scores, A, best, y)
+        values[i] = find_path(problem, scores, A, y)
 
 
 @kernel

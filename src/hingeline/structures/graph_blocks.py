@@ -345,12 +345,6 @@ def variable_add(problem: GraphProblem, i: int, v: int, n: int, steps: Array, w:
 
 
 @helper
-def variable_square(problem: GraphProblem, i: int, v: int) -> float:
-    """``‖x‖²`` of variable v."""
-    return problem.row_sqnorm[problem.row[problem.node_offset[i] + v]]
-
-
-@helper
 def variable_loss(problem: GraphProblem, i: int, v: int, s: int) -> float:
     """What state s of variable v costs."""
     at = problem.node_offset[i] + v

@@ -191,7 +191,7 @@ def visit_variables(
         graph_blocks.row_scores(problem, i, first, w, scratch.columns)
         for k in range(problem.n_columns):
             scratch.steps[k] = 0.0
-    square = cap * graph_blocks.variable_square(problem, i, first)
+    square = cap * problem.row_sqnorm[problem.row[problem.node_offset[i] + first]]  # c_i‖x‖²
     gain = 0.0
     moved = False
     for u in range(first, end):

@@ -115,8 +115,8 @@ def choose_near(
 
 
 @helper
-def make_tables(blocks: Blocks, order: Array) -> Tables:
-    """Room for the factors of any example of a pass."""
+def make_tables(problem: Any, blocks: Blocks, order: Array) -> Tables:
+    """Room for any example of a pass."""
     longest = places = 0
     for i in order:
         longest = max(longest, blocks.mass_at[i + 1] - blocks.mass_at[i])
@@ -125,6 +125,9 @@ def make_tables(blocks: Blocks, order: Array) -> Tables:
         np.empty(longest + blocks.most_blocks + 8),
         np.empty(blocks.most_blocks + 1, dtype=np.int64),
         np.empty(places + 1, dtype=np.int64),
+        np.empty(blocks.most_unary + 8),
+        np.empty(problem.n_columns + 8),
+        np.empty(places + blocks.widest + 9),
     )
 
 
@@ -147,38 +150,32 @@ def descend(
 
     ``by`` says what makes a block of messages. With weight 0 only messages move.
     """
-    columns = np.empty(problem.n_columns + 8)
     steps = np.empty(problem.n_columns + 8)
-    beliefs = np.empty(blocks.most_unary + 8)
     states = np.empty(blocks.most_unary + 8, dtype=np.int64)
-    tables = make_tables(blocks, order)
+    tables = make_tables(problem, blocks, order)
+    beliefs, values = tables.beliefs, tables.values
     own = np.empty(tables.stride.shape[0])
-    margins = np.empty(tables.stride.shape[0] + blocks.widest + 8)
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
         n_factors = graph.scope_start.shape[0] - 1
         total = state[TOTAL]
-        score_variables(problem, graph, i, planes, total, columns, beliefs)
+        score_variables(problem, graph, i, planes, total, tables)
         if by == PAIRS:
-            place = blocks.message_at[i]
-            fill_pairs(
-                problem, graph, i, planes, total, messages, place, own, beliefs, tables.values
-            )
+            stored = messages[blocks.message_at[i] :]
+            fill_pairs(problem, i, planes, total, stored, own, tables)
             for _ in range(rounds):
-                descend_pairs(graph, temperature, beliefs, own, tables.values, margins)
+                descend_pairs(graph, temperature, own, tables)
             if rounds > 0:
                 for k in range(4 * n_factors):
-                    messages[place + k] = np.float32(own[k])
+                    stored[k] = np.float32(own[k])
         else:
-            add_beliefs(problem, blocks, graph, i, messages, beliefs)
+            add_beliefs(problem, blocks, i, messages, tables)
             fill_tables(problem, blocks, i, planes, total, messages, tables)
             for _ in range(rounds):
                 if by == FACTORS:
-                    descend_factors(problem, blocks, graph, i, beliefs, messages, tables, margins)
+                    descend_factors(problem, blocks, i, messages, tables)
                 else:
-                    descend_variables(
-                        problem, blocks, graph, i, temperature, beliefs, messages, tables, margins
-                    )
+                    descend_variables(problem, blocks, i, temperature, messages, tables)
         if weight == 0.0:
             continue
         state[STEPS] += 1.0
@@ -186,7 +183,6 @@ def descend(
         # All of the gradient before any of the step: factors may share a template.
         for v in range(graph.n_states.shape[0]):
             states[v] = choose(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
-        values = tables.values
         if by == PAIRS:
             choose_pairs(problem, graph, i, temperature, TIE_TOLERANCE, states, values)
             for c in range(n_factors + 1):
@@ -215,18 +211,17 @@ def find_hinges(
     problem: Any, blocks: Blocks, order: Array, w: Array, messages: Array, out: Array
 ) -> None:
     """``Σ max θ̂`` of each example, relative to the truth."""
-    columns = np.empty(problem.n_columns + 8)
-    beliefs = np.empty(blocks.most_unary + 8)
     table = np.empty(blocks.widest + 8)
-    tables = make_tables(blocks, order)
+    tables = make_tables(problem, blocks, order)
+    beliefs = tables.beliefs
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
-        score_variables(problem, graph, i, w, 1.0, columns, beliefs)
+        score_variables(problem, graph, i, w, 1.0, tables)
         fill_tables(problem, blocks, i, w, 1.0, messages, tables)
         hinge = 0.0
         for v in range(graph.n_states.shape[0]):
             hinge -= beliefs[graph.unary_start[v] + graph_blocks.true_state(problem, i, v)]
-        add_beliefs(problem, blocks, graph, i, messages, beliefs)
+        add_beliefs(problem, blocks, i, messages, tables)
         for v in range(graph.n_states.shape[0]):
             first = graph.unary_start[v]
             hinge += row_max(beliefs, first, graph.n_states[v])
@@ -250,16 +245,15 @@ def add_soft_marginals(
     out: Array,
 ) -> float:
     """``out += Ψμ`` for the soft marginals μ, factors coupled to variables; ``Σ c_i·μ·l``."""
-    columns = np.empty(problem.n_columns + 8)
     steps = np.empty(problem.n_columns + 8)
-    beliefs = np.empty(blocks.most_unary + 8)
     missing = np.empty(blocks.most_unary + 8)
-    tables = make_tables(blocks, order)
+    tables = make_tables(problem, blocks, order)
+    beliefs = tables.beliefs
     linear = 0.0
     for i in order:
         graph = topology(problem.graphs, problem.graph[i])
-        score_variables(problem, graph, i, w, 1.0, columns, beliefs)
-        add_beliefs(problem, blocks, graph, i, messages, beliefs)
+        score_variables(problem, graph, i, w, 1.0, tables)
+        add_beliefs(problem, blocks, i, messages, tables)
         for v in range(graph.n_states.shape[0]):
             normalise(beliefs, graph.unary_start[v], graph.n_states[v], temperature)
             for s in range(graph.n_states[v]):

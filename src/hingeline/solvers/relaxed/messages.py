@@ -36,18 +36,22 @@ from hingeline.structures.graph_blocks import Blocks
 
 
 class Tables(NamedTuple):
-    """Scores of the factors of one example less their messages, and where they lie."""
+    """Scores of the factors of one example less their messages, beliefs, and room to work in."""
 
     values: Array
     start: Array  # of each factor; one more at the end
     stride: Array  # of each place of the scopes
+    beliefs: Array  # over (variable, state)
+    columns: Array
+    margins: Array
 
 
 @helper
 def score_variables(
-    problem: Any, graph: Topology, i: int, w: Array, total: float, columns: Array, out: Array
+    problem: Any, graph: Topology, i: int, w: Array, total: float, tables: Tables
 ) -> None:
-    """``w·φ_v(s)/total + l_v(s)`` of all variables and states."""
+    """Beliefs without messages: ``w·φ_v(s)/total + l_v(s)`` of all variables and states."""
+    columns = tables.columns
     n_variables = graph.n_states.shape[0]
     end = 0
     for u in range(n_variables):
@@ -57,19 +61,18 @@ def score_variables(
         column = graph_blocks.first_column(problem, i, u)
         for s in range(graph.n_states[u]):
             score = columns[column + s] / total + graph_blocks.variable_loss(problem, i, u, s)
-            out[graph.unary_start[u] + s] = score
+            tables.beliefs[graph.unary_start[u] + s] = score
 
 
 @helper
-def add_beliefs(
-    problem: Any, blocks: Blocks, graph: Topology, i: int, messages: Array, beliefs: Array
-) -> None:
+def add_beliefs(problem: Any, blocks: Blocks, i: int, messages: Array, tables: Tables) -> None:
     """Add all messages to their variables."""
+    graph = topology(problem.graphs, problem.graph[i])
     for p in range(graph.scope.shape[0]):
         v = graph.scope[p]
         at = graph_blocks.place_messages(blocks, problem, i, p)
         for s in range(graph.n_states[v]):
-            beliefs[graph.unary_start[v] + s] += messages[at + s]
+            tables.beliefs[graph.unary_start[v] + s] += messages[at + s]
 
 
 @helper
@@ -160,17 +163,10 @@ def normalise(values: Array, at: int, n: int, temperature: float) -> None:
 
 
 @helper
-def descend_factors(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    beliefs: Array,
-    messages: Array,
-    tables: Tables,
-    margins: Array,
-) -> None:
-    """One round over the factors (MPLP); ``beliefs`` and tables are kept up."""
+def descend_factors(problem: Any, blocks: Blocks, i: int, messages: Array, tables: Tables) -> None:
+    """One round over the factors (MPLP); beliefs and tables are kept up."""
+    graph = topology(problem.graphs, problem.graph[i])
+    beliefs, margins = tables.beliefs, tables.margins
     for c in range(graph.scope_start.shape[0] - 1):
         first, end = tables.start[c], tables.start[c + 1]
         lo, hi = graph.scope_start[c], graph.scope_start[c + 1]
@@ -199,17 +195,11 @@ def descend_factors(
 
 @helper
 def descend_variables(
-    problem: Any,
-    blocks: Blocks,
-    graph: Topology,
-    i: int,
-    temperature: float,
-    beliefs: Array,
-    messages: Array,
-    tables: Tables,
-    margins: Array,
+    problem: Any, blocks: Blocks, i: int, temperature: float, messages: Array, tables: Tables
 ) -> None:
     """One round over the variables, each with all its factors; beliefs and tables are kept up."""
+    graph = topology(problem.graphs, problem.graph[i])
+    beliefs, margins = tables.beliefs, tables.margins
     for v in range(graph.n_states.shape[0]):
         n = graph.n_states[v]
         unary = graph.unary_start[v]

@@ -23,7 +23,7 @@ from hingeline._checks import Array
 from hingeline._jit import helper
 from hingeline.inference.factor_graph import Topology, topology
 from hingeline.solvers.relaxed.blocks import Dual, Scratch
-from hingeline.solvers.relaxed.messages import normalise
+from hingeline.solvers.relaxed.messages import Tables, normalise
 from hingeline.structures.graph_blocks import BinaryPairs, place_messages
 
 
@@ -323,24 +323,17 @@ def couple_pair(mu: Four, variables: Array, pair: Pair) -> Four:
 
 @helper
 def fill_pairs(
-    problem: Any,
-    graph: Topology,
-    i: int,
-    w: Array,
-    total: float,
-    stored: Array,
-    at: int,
-    messages: Array,
-    beliefs: Array,
-    tables: Array,
+    problem: Any, i: int, w: Array, total: float, stored: Array, messages: Array, room: Tables
 ) -> None:
     """Messages in full precision, beliefs with them, and scores of factors less them."""
+    graph = topology(problem.graphs, problem.graph[i])
+    beliefs, tables = room.beliefs, room.values
     first = problem.graphs.factor_ptr[problem.graph[i]]
     scale = 1.0 / total
     for c in range(graph.scope_start.shape[0] - 1):
         k = 4 * c
         for s in range(4):
-            messages[k + s] = stored[at + k + s]
+            messages[k + s] = stored[k + s]
         v, u = 2 * graph.scope[2 * c], 2 * graph.scope[2 * c + 1]
         for s in range(2):
             beliefs[v + s] += messages[k + s]
@@ -360,10 +353,9 @@ def soft_max(a: float, b: float, epsilon: float) -> float:
 
 
 @helper
-def descend_pairs(
-    graph: Topology, epsilon: float, beliefs: Array, messages: Array, tables: Array, margins: Array
-) -> None:
+def descend_pairs(graph: Topology, epsilon: float, messages: Array, room: Tables) -> None:
     """One round over the variables: ``descend_variables`` for binary pairs."""
+    beliefs, tables, margins = room.beliefs, room.values, room.margins
     for v in range(graph.n_states.shape[0]):
         begin, end = graph.incident_start[v], graph.incident_start[v + 1]
         sum0, sum1 = beliefs[2 * v], beliefs[2 * v + 1]
