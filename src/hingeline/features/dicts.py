@@ -6,8 +6,8 @@ import math
 import numbers
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -358,6 +358,25 @@ class DictEncoder(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-arg
 
     def _learn(self, X: Any) -> SparseSequences:
         return self._extend(X, {})
+
+    def _count(self, X: Any) -> tuple[SparseSequences, Array]:
+        self.vocabulary_: dict[str, int] = {}
+        columns, *rest = self._encode(X, self.vocabulary_, grow=True)
+        self.n_features_out_ = n = len(self.vocabulary_)
+        counts = np.bincount(columns, minlength=n).astype(np.int64)
+        return self._sequences(columns, *rest), counts
+
+    def _merge(self, encoders: Sequence[DictEncoder], counts: Sequence[Array]) -> list[Array]:
+        names = dict.fromkeys(chain.from_iterable(encoder.vocabulary_ for encoder in encoders))
+        all_names = self._know([*names]).vocabulary_
+        places = [np.array([*map(all_names.get, e.vocabulary_)], np.int64) for e in encoders]
+        totals = np.zeros(len(all_names), dtype=np.int64)
+        for at, count in zip(places, counts, strict=True):
+            totals[at] += count
+        often = totals >= self.min_count
+        self._know([name for name, keep in zip(names, often.tolist(), strict=True) if keep])
+        columns = np.where(often, np.cumsum(often) - 1, -1)
+        return [columns[at] for at in places]
 
     def _learn_more(self, X: Any) -> SparseSequences:
         return self._extend(X, self.vocabulary_)

@@ -346,6 +346,27 @@ class Encoder(  # type: ignore[call-arg]
             return self.fit_transform(X)
         return self._learn_more(X)
 
+    def count(self, X: Any) -> tuple[Self, SparseSequences, Array]:
+        """Learn the features of one block of data, however rare, for :func:`merge_encoders`.
+
+        Parameters
+        ----------
+        X : sentences, as for :meth:`fit`; there may be none
+
+        Returns
+        -------
+        encoder : a fitted clone that knows all features of X, and has this one's ``min_count``
+        sequences : X by that encoder
+        counts : int64 ndarray; how often each column occurs, in the sense of ``min_count``
+        """
+        check_mergeable(self)
+        encoder = clone(self)
+        encoder._check_parameters()
+        encoder.min_count = 1
+        found, counts = encoder._count(X)
+        encoder.min_count = self.min_count
+        return encoder, found, counts
+
     def _check_parameters(self) -> None:
         count, dtype = self.min_count, self.dtype
         whole = isinstance(count, numbers.Integral) and not isinstance(count, bool)
@@ -354,6 +375,43 @@ class Encoder(  # type: ignore[call-arg]
             if dtype is not None and np.dtype(dtype).name in ("float32", "float64"):
                 return
         raise ValueError(f"dtype must be np.float32 or np.float64, got {dtype!r}.")
+
+
+def check_mergeable(encoder: Any) -> None:
+    """Refuse an encoder that cannot learn from blocks of data, one by one."""
+    if not isinstance(encoder, Encoder) or not hasattr(encoder, "_merge"):
+        what = f"{type(encoder).__name__} cannot learn its features from blocks of data"
+        how = "TokenTemplates (hash_bits= learns none) or DictEncoder, or fit it beforehand"
+        raise ValueError(f"{what}: use {how} and pass the numbers that it gives.")
+
+
+def merge_encoders(
+    encoders: Sequence[Any], counts: Sequence[Array], min_count: int
+) -> tuple[Any, list[Array]]:
+    """The encoder that a fit on all blocks of data, in their order, would give.
+
+    Parameters
+    ----------
+    encoders, counts : what :meth:`Encoder.count` gave for each block
+    min_count : int; features that fewer tokens of all blocks have are dropped
+
+    Returns
+    -------
+    encoder : fitted; hash collisions are those of the block that has most
+    columns : list of int64 ndarray
+        Each block's own columns in those of the encoder, −1 where a feature is too rare; see
+        :func:`hingeline.features.tables.renumber`.
+    """
+    require(len(encoders), "encoders is empty: there are no blocks.")
+    first = encoders[0]
+    check_mergeable(first)
+    for k, encoder in enumerate(encoders):
+        if type(encoder) is not type(first) or encoder.get_params() != first.get_params():
+            what = f"block {k} was counted by {encoder!r}, block 0 by {first!r}"
+            raise ValueError(f"{what}: count all blocks by one encoder.")
+    merged = clone(first).set_params(min_count=min_count)
+    merged._check_parameters()
+    return merged, merged._merge(encoders, counts)
 
 
 class Sequences:

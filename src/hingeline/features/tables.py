@@ -120,6 +120,25 @@ def sequences_from_columns(
     return SparseSequences(matrix, offsets)
 
 
+def renumber(X: Any, columns: Array, n_columns: int) -> Any:
+    """Sparse tokens with other columns, rising in each row.
+
+    Parameters
+    ----------
+    X : SparseSequences or csr_matrix; the result is of the same kind
+    columns : int64 ndarray; the new column of each, −1 to drop it
+    n_columns : int; width of the result
+    """
+    old = X.matrix if isinstance(X, SparseSequences) else X
+    indices = columns[old.indices]
+    kept = indices >= 0
+    indptr = np.concatenate([[0], np.cumsum(kept)])[old.indptr]
+    parts = (old.data[kept], indices[kept], indptr)
+    matrix = sp.csr_matrix(parts, shape=(old.shape[0], n_columns))  # int32, if that is enough
+    matrix.sum_duplicates()
+    return SparseSequences(matrix, X.offsets) if isinstance(X, SparseSequences) else matrix
+
+
 @dataclass(frozen=True)
 class TokenTable(_Cut):
     """Tokens of many sentences, column by column, each column as numbers of its distinct values.

@@ -517,6 +517,39 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         what = f"X has the columns {here}, but the templates were fitted on {then}"
         raise ValueError(f"{what} and read {missing!r}.")
 
+    def _count(self, X: Any) -> tuple[SparseSequences, Array]:
+        empty = isinstance(X, (list, tuple)) and not X
+        table = TokenTable.from_sentences([]) if empty else as_table(X)
+        if table.n_tokens:
+            found = self._learn(table)
+        else:  # which columns there are, and so which templates, other blocks know
+            self.templates_, self.column_names_, self.hash_collisions_ = [], (), 0
+            bits = self.hash_bits
+            self._encoding = Vocabulary([]) if bits is None else Hasher([], int(bits))
+            found = self._sequences(np.empty((0, 0), dtype=np.int32), table)
+        counts = np.bincount(found.matrix.indices, found.matrix.data, self.n_features_out_)
+        return found, counts.astype(np.int64)
+
+    def _merge(self, encoders: Sequence[TokenTemplates], counts: Sequence[Array]) -> list[Array]:
+        names = {e.column_names_: k for k, e in reversed([*enumerate(encoders)]) if e.column_names_}
+        require(names, "X is empty: no block has a token.")
+        (columns, first), *others = sorted(names.items(), key=lambda item: item[1])
+        for other, k in others:
+            what = f"block {k} has the columns {', '.join(other)}, but block {first} has"
+            raise ValueError(f"{what} {', '.join(columns)}: all blocks must have the same.")
+        parsed = self._set_up(encoders[first]._resolved, columns)
+        if isinstance(self._encoding, Hasher):
+            # Features of two blocks may collide, too: there are at least as many.
+            self.hash_collisions_ = max(encoder.hash_collisions_ for encoder in encoders)
+            found = [np.arange(self._encoding.n_features)] * len(encoders)
+        else:
+            nothing = Vocabulary(parsed)
+            nothing.open_numberings()
+            blocks: list[Any] = [e._encoding if e.column_names_ else nothing for e in encoders]
+            found = self._encoding.merge(blocks, counts, int(self.min_count))
+        self.n_features_out_ = self._encoding.n_features
+        return found
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         bits = self.hash_bits

@@ -22,9 +22,11 @@ place outside the sentence is that of ``"\0_B-1"`` and so on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
-from itertools import repeat
+from itertools import chain, repeat
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -100,15 +102,18 @@ class Numbering:
             found = np.where(known[at] == keys, numbers[at], found)
         return found
 
-    def learn(self, keys: Array, min_count: int, first: int) -> Array:
-        """Number the first keys that occur often enough, in their order; the numbers of all."""
+    def learn(self, keys: Array, min_count: int, first: int, counts: Array | None = None) -> Array:
+        """Number the first keys that occur often enough, in their order; the numbers of all.
+
+        Keys occur once each, or as often as ``counts`` says.
+        """
         if self.size <= max(SMALL_TABLE, 4 * len(keys)):
-            counts = np.bincount(keys + 1, minlength=self.size + 1)[1:]
-            known = np.flatnonzero(counts >= min_count)
+            totals = np.bincount(keys + 1, counts, self.size + 1)[1:]
+            known = np.flatnonzero(totals >= min_count)
             self.add(known, np.arange(first, first + len(known), dtype=np.int32))
             return self.look_up(keys)
-        distinct, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        kept = (distinct >= 0) & (counts >= min_count)
+        distinct, places = np.unique(keys, return_inverse=True)
+        kept = (distinct >= 0) & (np.bincount(places, counts, len(distinct)) >= min_count)
         numbers = np.where(kept, np.cumsum(kept) + (first - 1), -1).astype(np.int32)
         self.add(distinct[kept], numbers[kept])
         return numbers[places]
@@ -276,16 +281,54 @@ class Vocabulary(Layout):
     def learn(self, table: TokenTable, min_count: int) -> Array:
         """Number the table's features; returns (templates, tokens) columns."""
         codes, edges = self.read_codes(table, Source.learn)
+        self.open_numberings()
+        rows = self._rows(table, codes, edges, Numbering.learn, min_count)
+        self._forget_unused(min_count)
+        return rows
+
+    def merge(
+        self, blocks: Sequence[Vocabulary], counts: Sequence[Array], min_count: int
+    ) -> list[Array]:
+        """Number the features of blocks as ``learn`` would those of all their tables in a row.
+
+        Their order follows from that in which values first occur. Returns the new columns of each
+        block's features, −1 for those too rare.
+        """
+        outside = np.arange(2 * self.reach)
+        codes: list[list[Array]] = []  # by source and block: own code -> code here
+        for s, source in enumerate(self.sources):
+            own = [block.sources[s].values for block in blocks]
+            source.take([*dict.fromkeys(chain.from_iterable(own))])
+            codes.append([np.append(source._find(v), source.room + outside) for v in own])
+        self.open_numberings()
+        found = [np.empty(block.n_features, dtype=np.int64) for block in blocks]
+        for g, group in enumerate(self.groups):
+            tuples, places = zip(*(b._tuples(b.groups[g]) for b in blocks), strict=True)
+            often = np.concatenate([c[at] for c, at in zip(counts, places, strict=True)])
+            parts = [
+                np.concatenate([new[old[k]] for new, old in zip(codes[s], tuples, strict=True)])
+                for k, s in enumerate(group.sources)
+            ] or [np.zeros(len(often), dtype=np.int32)]
+            columns = self._number(group, parts, partial(Numbering.learn, counts=often), min_count)
+            pieces = np.split(columns, np.cumsum([*map(len, places)])[:-1])
+            for new, at, piece in zip(found, places, pieces, strict=True):
+                new[at] = piece
+        self._forget_unused(min_count)
+        return found
+
+    def open_numberings(self) -> None:
+        """Number nothing so far, with room for all that the sources' values can make."""
         for group in self.groups:
             group.numberings = [Numbering(prod(radices)) for _, radices in self._plan(group)]
-        rows = self._rows(table, codes, edges, Numbering.learn, min_count)
+
+    def _forget_unused(self, min_count: int) -> None:
+        """Forget the values that no feature has, which is so only where some are too rare."""
         if min_count > 1:
             used = [np.zeros(source.room + 2 * self.reach, dtype=bool) for source in self.sources]
             for group in self.groups:
                 for s, part in zip(group.sources, self._tuples(group)[0], strict=False):
                     used[s][part] = True
             self._recode(used, [0] * len(used))
-        return rows
 
     def learn_more(self, table: TokenTable, min_count: int) -> Array:
         """Number new features of the table behind the known ones; the columns of all."""
@@ -466,19 +509,24 @@ class Vocabulary(Layout):
 
 
 def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
-    """The values of a column that occur, and each token's place among them.
+    """The values of a column as they first occur, and each token's place among them.
 
-    A slice of a table keeps all values of the table; those that do not occur must cost nothing.
+    A slice of a table keeps all values of the table, in that order: those that do not occur must
+    cost nothing, and what is learned must depend on the tokens alone.
     """
     codes, values = table.codes[column], table.values[column]
     if len(values) > len(codes):
-        present, tokens = np.unique(codes, return_inverse=True)
-        return [values[code] for code in present.tolist()], tokens
-    occurs = np.zeros(len(values), dtype=bool)
-    occurs[codes] = True
-    if not occurs.all():
-        codes = (np.cumsum(occurs) - 1)[codes]
-        values = [value for value, there in zip(values, occurs.tolist(), strict=True) if there]
+        present, first, tokens = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return [values[code] for code in present[order].tolist()], np.argsort(order)[tokens]
+    first = np.full(len(values), len(codes))
+    np.minimum.at(first, codes, np.arange(len(codes)))
+    occurs = first < len(codes)
+    if not occurs.all() or (first[1:] < first[:-1]).any():
+        order = np.argsort(first)[: occurs.sum()]
+        places = np.empty(len(values), dtype=np.int32)
+        places[order] = np.arange(len(order))
+        values, codes = [values[k] for k in order.tolist()], places[codes]
     return values, codes
 
 
@@ -529,9 +577,12 @@ class Hasher(Layout):
 
     def look_up(self, table: TokenTable, seen: list[Array] | None = None) -> Array:
         """The columns of a table; distinct hashes are appended to ``seen``."""
-        codes, edges = self.read_codes(table, Source.learn)
+        # On a copy: threads do not meet here, and nothing of the table stays or is stored.
+        layout = copy(self)
+        layout.sources = [*map(copy, self.sources)]
+        codes, edges = layout.read_codes(table, Source.learn)
         outside = digest("\0" + value for value in self.boundary_values())
-        hashes = [np.concatenate([digest(source.values), outside]) for source in self.sources]
+        hashes = [np.concatenate([digest(source.values), outside]) for source in layout.sources]
         rows = []
         for group in self.groups:
             seed = digest(["\0".join(group.literals)])[0]
@@ -539,7 +590,7 @@ class Hasher(Layout):
                 h = np.full(table.n_tokens, seed, dtype=np.uint64)
                 missing = np.zeros(table.n_tokens, dtype=bool)
                 for s, offset in zip(group.sources, offsets, strict=True):
-                    near = self.shift(s, codes, offset, edges)
+                    near = layout.shift(s, codes, offset, edges)
                     missing |= near < 0
                     if len(hashes[s]):
                         h ^= hashes[s][near]
