@@ -226,6 +226,20 @@ def rows_dot(
         out[at + k] = total
 
 
+@helper
+def rows_dot_few(
+    indices: Array, values: Array, lo: int, hi: int, w: Array, stride: int, some: Array, out: Array
+) -> None:
+    """``out = Σ_p values[p]·W[indices[p]]`` over ``lo ≤ p < hi`` for ``some`` columns alone."""
+    for k in some:
+        out[k] = 0.0
+    for p in range(lo, hi):
+        row = indices[p] * stride
+        value = values[p]
+        for k in some:
+            out[k] += value * w[row + k]
+
+
 @_by_columns
 def _add(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
     indices, values, lo, hi, steps, w = arguments
@@ -250,6 +264,23 @@ def rows_add(
     for k in range(_add(stride, indices, values, lo, hi, steps, w), stride):
         for p in range(lo, hi):
             w[indices[p] * stride + k] += values[p] * steps[k]
+
+
+@helper
+def rows_add_few(
+    indices: Array, values: Array, lo: int, hi: int, steps: Array, w: Array, stride: int
+) -> None:
+    """:func:`rows_add` where most of ``steps`` are 0: entries one by one."""
+    some = np.empty(stride, dtype=np.int64)
+    count = 0
+    for k in range(stride):
+        if steps[k] != 0.0:
+            some[count] = k
+            count += 1
+    for p in range(lo, hi):
+        row = indices[p] * stride
+        for q in range(count):
+            w[row + some[q]] += values[p] * steps[some[q]]
 
 
 @_by_columns

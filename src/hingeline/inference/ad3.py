@@ -98,8 +98,7 @@ def _project(
     starts, near, weight, force = state.starts, state.near, state.weight, state.force
     at, w = scored.table_start[c], state.weight_start[c]
     size = state.weight_start[c + 1] - w
-    begin = scored.graph.scope_start[c]
-    end = scored.graph.scope_start[c + 1]
+    begin, end = scored.graph.scope_start[c], scored.graph.scope_start[c + 1]
     for e in range(starts[begin], starts[end]):
         force[e] = -messages[e] + rho * near[e]
     last = starts[end - 1]

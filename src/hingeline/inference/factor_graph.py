@@ -176,8 +176,7 @@ def conditional_scores(scored: Scored, i: int, y: Array, out: Array) -> None:
         out[s] = unary[first + s]
     for p in range(graph.incident_start[i], graph.incident_start[i + 1]):
         c = graph.incident[p]
-        start = graph.scope_start[c]
-        end = graph.scope_start[c + 1]
+        start, end = graph.scope_start[c], graph.scope_start[c + 1]
         here = start + graph.slot[p]
         at = table_start[c]
         stride = 1

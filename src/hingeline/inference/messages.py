@@ -65,8 +65,7 @@ def _max_marginal(
     """``out[s] = max_y [table_c(y) − Σ_j δ_cj(y_j)]`` over the joint states with ``y_slot = s``."""
     graph = scored.graph
     at = scored.table_start[c]
-    start = graph.scope_start[c]
-    end = graph.scope_start[c + 1]
+    start, end = graph.scope_start[c], graph.scope_start[c + 1]
     own = starts[start + slot]
     n_own = starts[start + slot + 1] - own
     for s in range(n_own):

@@ -11,7 +11,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline._simd import rows_add, rows_dot
+from hingeline._simd import rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import PRIMITIVES, Compiled, register
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
@@ -134,12 +134,8 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
             if SPARSE_COLUMNS * count >= stride:
                 rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
             else:
-                for q in range(count):
-                    sums[named[q]] = 0.0
-                for p in range(begin, end):
-                    at = problem.indices[p] * stride
-                    for q in range(count):
-                        sums[named[q]] += problem.values[p] * w[at + named[q]]
+                some = named[:count]
+                rows_dot_few(problem.indices, problem.values, begin, end, w, stride, some, sums)
             for q in range(count):
                 marks[named[q]] = 0.0
             for u in range(v, last):
@@ -179,10 +175,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
             if SPARSE_COLUMNS * count >= stride:
                 rows_add(problem.indices, problem.values, begin, end, change, w, stride)
             else:
-                for p in range(begin, end):
-                    at = problem.indices[p] * stride
-                    for q in range(count):
-                        w[at + named[q]] += problem.values[p] * change[named[q]]
+                rows_add_few(problem.indices, problem.values, begin, end, change, w, stride)
             for q in range(count):
                 change[named[q]] = 0.0
         v = last
