@@ -38,6 +38,16 @@ def copy(source: Array, target: Array) -> None:
         target[k] = source[k]
 
 
+@helper
+def largest(values: Array, at: int, n: int) -> int:
+    """The k < n of the largest ``values[at + k]``, the first of several."""
+    best = 0
+    for k in range(1, n):
+        if values[at + k] > values[at + best]:
+            best = k
+    return best
+
+
 class _Block:
     """Builds code that walks over rows of a table, with one block of columns in registers."""
 

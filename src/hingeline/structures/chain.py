@@ -589,9 +589,7 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 
 @helper
 def truth(problem: ChainProblem, i: int, y_out: Array) -> None:
-    lo = problem.offsets[i]
-    for t in range(y_out.shape[0]):
-        y_out[t] = problem.labels[lo + t]
+    copy(problem.labels[problem.offsets[i] :], y_out)
 
 
 @helper
@@ -673,8 +671,7 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
     for errors in range(hi - lo + 1):
         if best[errors] > -np.inf:
             losses[count] = unit * errors
-            for t in range(hi - lo):
-                ys[count, t] = ys[errors, t]
+            copy(ys[errors], ys[count])
             count += 1
     return losses[:count], ys[:count]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline._simd import rows_add, rows_add_few, rows_dot, rows_dot_few
+from hingeline._simd import copy, rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import PRIMITIVES, Compiled, register
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
@@ -385,9 +385,7 @@ def plane_loss(problem: GraphProblem, i: int, y: Array) -> float:
 
 @helper
 def truth(problem: GraphProblem, i: int, y_out: Array) -> None:
-    lo = problem.node_offset[i]
-    for v in range(y_out.shape[0]):
-        y_out[v] = problem.labels[lo + v]
+    copy(problem.labels[problem.node_offset[i] :], y_out)
 
 
 @helper

@@ -11,7 +11,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
-from hingeline._simd import rows_add, rows_add_few, rows_dot
+from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core import primitives
 from hingeline.core.primitives import Compiled, Layout, pad_row, register, stack_blocks
 
@@ -124,10 +124,7 @@ def output_length(problem: MulticlassProblem, i: int) -> int:
 @helper
 def decode(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     scores = class_scores(problem, i, w, loss_scale)
-    best = 0
-    for k in range(1, problem.n_labels):
-        if scores[k] > scores[best]:
-            best = k
+    best = largest(scores, 0, problem.n_labels)
     y_out[0] = best
     return scores[best]
 
