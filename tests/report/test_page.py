@@ -350,13 +350,28 @@ def luminance(rgb):
     return np.dot(parts, [0.2126, 0.7152, 0.0722])
 
 
-def test_contrast_of_wrong_labels():
-    """Orange letters on light orange, in light and dark: at least 4.5 to 1."""
+@pytest.mark.parametrize("mode", [0, 1])
+def test_contrast(mode):
+    """Whatever is written has a contrast of at least 4.5 to 1, in light and dark."""
     style = (Path(sections.__file__).parent / "style.css.j2").read_text()
-    found = re.findall(r"--orange: (\d+) (\d+) (\d+)", style)
-    shades = [[int(n) for n in shade] for shade in found]
-    assert len(shades) == 2
-    for colour, back in zip(shades, ([255, 255, 255], [21, 24, 27]), strict=True):
-        behind = np.array(back) + 0.1 * (np.array(colour) - back)
-        low, high = sorted([luminance(colour), luminance(behind)])
-        assert (high + 0.05) / (low + 0.05) >= 4.5
+    found = {}
+    for name in ("text", "muted", "back", "blue", "orange"):
+        values = re.findall(rf"--{name}: (#[0-9a-f]{{3,6}}|\d+ \d+ \d+)", style)
+        colour = values[mode].strip()
+        if colour[0] == "#":
+            digits = colour[1:] * (2 if len(colour) == 4 else 1)
+            colour = " ".join(str(int(digits[k : k + 2], 16)) for k in (0, 2, 4))
+        found[name] = np.array([int(n) for n in colour.split()])
+
+    def over(name, share):
+        return found["back"] + share * (found[name] - found["back"])
+
+    deepest = 0.06 + 0.44  # of a cell
+    assert "0.06 + 0.44" in style
+    pairs = [(name, found["back"]) for name in ("text", "muted", "blue", "orange")]
+    pairs += [(name, over("orange", 0.1)) for name in ("text", "blue", "orange")]  # what is wrong
+    pairs += [("text", over(name, deepest)) for name in ("blue", "orange")]
+    pairs += [("text", over(name, 0.22)) for name in ("blue", "orange")]  # bars
+    for name, behind in pairs:
+        low, high = sorted([luminance(found[name]), luminance(behind)])
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (name, behind)

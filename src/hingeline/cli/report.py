@@ -57,6 +57,7 @@ def report(
             else:
                 result, predicted = judge(estimator, samples, bootstrap=bootstrap)
                 known |= {"evaluation": result, "y_pred": predicted}
+        known |= _measure(estimator, model, samples)
         if compare is not None:
             known["compare"] = {compare.name: _predict_with(compare, samples, test, format, n_jobs)}
         if samples.layout.kind == "tokens":
@@ -83,3 +84,22 @@ def _predict_with(path: Path, samples: files.Samples, test: str, format: str, n_
     files.require(same, f"{what}: compare models of the same labels.")
     with blame(test):
         return files.predict_sets(other, own.X) if files.holds_sets(other) else other.predict(own.X)
+
+
+def _measure(model: Any, path: Path, samples: files.Samples) -> dict[str, Any]:
+    """How sure a model is of each label: by its calibration, or by leads over the next label."""
+    import numpy as np
+
+    if "calibration" in getattr(model, "metadata_", {}):
+        from hingeline.evaluation.calibration import CalibratedChain
+
+        sure = CalibratedChain.load(path)
+        sure.model = model
+        return {"probability": sure.predict_proba_tokens(samples.X)}
+    scores = model.decision_function(samples.X)
+    if samples.layout.kind in ("tokens", "sequences"):
+        return {"margin": [own.max(axis=1) for own in scores]}
+    if scores.ndim == 1 or files.holds_sets(model):
+        return {"margin": np.abs(scores)}
+    first, second = np.sort(scores, axis=1)[:, :-3:-1].T
+    return {"margin": first - second}

@@ -488,6 +488,13 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         check_is_fitted(self, "n_features_out_")
         return self._encoding.names()
 
+    def seen_values(self, column: int = 0) -> set[str] | None:
+        """Values of a column that were met in training; None where features do not tell."""
+        for source in getattr(self._encoding, "sources", ()) if self.hash_bits is None else ():
+            if source.column == column and not source.calls:
+                return set(source.values)
+        return None
+
     def _set_up(self, templates: Any, names: tuple[str, ...]) -> list[Template]:
         parsed = parse_templates(templates, names)
         self._resolved = templates if isinstance(templates, str) else list(templates)

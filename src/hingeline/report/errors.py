@@ -51,6 +51,11 @@ class Filter:
         """Note what is wrong with an example."""
         self.keys.setdefault(example, set()).update(keys)
 
+    def kinds_table(self) -> Table | None:
+        """How many errors of each kind there are; None where no kinds are known."""
+        rows = [[KINDS[key], count(n)] for key, n in self.kinds.most_common()]
+        return Table("Kinds of errors", ("kind", "count"), rows) if rows else None
+
     def describe(self) -> Content:
         """Options for the page: labels, kinds, pairs."""
         used = set().union(*self.keys.values())

@@ -133,24 +133,28 @@ class Chart(NamedTuple):
 
 def draw_charts(history: Sequence[HistoryRow], tol: float) -> list[Chart]:
     """Objectives and gap, each over time and over passes, for the page."""
-    charts = []
-    for name, title, draw, options in (
-        ("objective", "Objective", _draw_objectives, {}),
-        ("gap", "Relative gap", _draw_gaps, {"tol": tol}),
-    ):
-        for x in ("time", "passes"):
-            if all(math.isfinite(getattr(row, x)) for row in history):
-                figure = new_figure(460 / 72, 290 / 72)
-                from matplotlib import rc_context
+    return [
+        draw_chart(f"{name}-{x}", f"{title} over {x}", draw, history, x, *more)
+        for name, title, draw, more in (
+            ("objective", "Objective", _draw_objectives, ()),
+            ("gap", "Relative gap", _draw_gaps, (tol,)),
+        )
+        for x in ("time", "passes")
+        if all(math.isfinite(getattr(row, x)) for row in history)
+    ]
 
-                with rc_context(_SETTINGS):
-                    description = draw(figure.subplots(), history, x, **options)
-                    buffer = io.BytesIO()
-                    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-                    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-                body = _inline(buffer.getvalue(), f"{name}-{x}")
-                charts.append(Chart(f"{name}-{x}", f"{title} over {x}", description, body))
-    return charts
+
+def draw_chart(name: str, title: str, draw: Any, *arguments: Any) -> Chart:
+    """A drawing for the page: ``draw`` takes axes and the arguments, and says what it shows."""
+    from matplotlib import rc_context
+
+    figure = new_figure(460 / 72, 290 / 72)
+    with rc_context(_SETTINGS):
+        description = draw(figure.subplots(), *arguments)
+        buffer = io.BytesIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    return Chart(name, title, description, _inline(buffer.getvalue(), name))
 
 
 def _inline(picture: bytes, name: str) -> str:
@@ -296,6 +300,34 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
         axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if decades > 2.5 else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(ticker.NullLocator())
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
+
+
+def draw_reliability(axes: Axes, confidence: Array, right: Array, measure: str, n_bins: int) -> str:
+    """Draw how often predictions are right that are so sure; what the drawing says, in words."""
+    order = np.argsort(confidence, kind="stable")
+    # Equal values stay together, as in the calibration error.
+    bins = np.searchsorted(confidence[order], confidence[order]) * n_bins // len(order)
+    points = []
+    for k in np.unique(bins):
+        own = order[bins == k]
+        n, p, x = len(own), float(right[own].mean()), float(confidence[own].mean())
+        if math.isfinite(x):
+            # Wilson's interval, which holds for shares near 0 and 1, too.
+            middle, half = p + 1.92 / n, 1.96 * math.sqrt((p * (1 - p) + 0.96 / n) / n)
+            points.append((x, p, *((middle + side) / (1 + 3.84 / n) for side in (-half, half))))
+    if not points:
+        return _say(axes, "nothing to draw")
+    x, share, low, high = np.array(points).T
+    if measure == "probability":
+        ends = (min(float(x.min()), float(low.min())), 1.0)
+        axes.plot(ends, ends, color=_MUTED, linewidth=1.2, linestyle=(0, (2, 3)))
+    axes.vlines(x, low, high, color=_BLUE, linewidth=1.2)
+    _draw_line(axes, x, share, _BLUE, "-")
+    _tidy(axes)
+    axes.set_xlabel("probability that the model gives" if measure == "probability" else measure)
+    axes.set_ylabel("share that is right")
+    change = f"from {brief(float(share[0]))} to {brief(float(share[-1]))}"
+    return f"Line chart: the share of right labels goes {change} as the {measure} grows."
 
 
 def plot_path(path: ModelPath, target: FileName | None = None, title: str | None = None) -> Figure:

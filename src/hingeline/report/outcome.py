@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hingeline._checks import Array, check_loss, is_list, require
+from hingeline.evaluation.calibration import calibration_error
 from hingeline.evaluation.inspection import read_blocks
 from hingeline.evaluation.metrics import (
     Evaluation,
@@ -18,9 +19,11 @@ from hingeline.evaluation.metrics import (
     pair_labels,
     precision_recall_f1,
 )
+from hingeline.report.figures import draw_chart, draw_reliability
 from hingeline.report.sections import MOST_IN_MATRIX, Cell, Content, Matrix, Table, pick_shade
 from hingeline.report.words import brief, count, count_of, decimal, percent
 
+N_BINS = 12  # Points of a reliability curve.
 MOST_SCORES, MOST_PAIRS = 50, 12  # Most rows of scores, and most pairs of labels.
 
 
@@ -223,6 +226,7 @@ def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Co
             "have no loss."
         )
     content: Content = {"about": about, "summary": None, "spans": None, "confusion": None}
+    content |= {"reliability": [], "words": None, "kinds": None}
     if outcome.sets is not None:
         return content | _describe_sets(*outcome.sets)
     if found is None:
@@ -236,6 +240,64 @@ def describe_evaluation(outcome: Outcome | None, links: Mapping[str, str]) -> Co
     )
     content["summary"] = _summary(outcome, found)
     return content | {"pairs": _pairs(found), "confusion": _confusion(found, links)}
+
+
+def describe_reliability(
+    outcome: Outcome, sure: Mapping[str, Any], y_true: Any, void: Any
+) -> list[Any]:
+    """How often predictions are right that are so sure, by measure: a sentence and a chart."""
+    found = []
+    for measure, values in sure.items():
+        flat = np.concatenate([np.ravel(part) for part in values]).astype(float)
+        right = outcome.pairs.right if outcome.pairs is not None else None
+        if outcome.sets is not None:
+            right = (outcome.sets[1] == outcome.sets[2]).ravel()
+        if void is not None:
+            flat = flat[[label != void for labels in y_true for label in labels]]
+        what = f"{measure} has {len(flat)} values"
+        fits = right is not None and len(flat) == len(right)
+        require(fits, f"{what}, but y_pred has another number of labels: give one for each.")
+        measured = "margin over the next best label" if measure == "margin" else measure
+        text = f"Labels by their {measured}, in {N_BINS} groups of one size, with 95 % intervals."
+        if measure == "probability":
+            outside = (flat < 0) | (flat > 1)
+            require(not outside.any(), "probability must be from 0 to 1: pass margins as margin.")
+            error = percent(calibration_error(flat, right))
+            text += f" On the dotted line they are right as often as said; they are off by {error}."
+        title = f"Share of right labels by {measure}"
+        chart = draw_chart(f"by-{measure}", title, draw_reliability, flat, right, measure, N_BINS)
+        found.append((text, chart))
+    return found
+
+
+def find_new_words(outcome: Outcome | None, model: Any, seen: Any) -> Array | None:
+    """Which tokens training has not seen; None where that is not known."""
+    if outcome is None or outcome.tokens is None or outcome.single or outcome.pairs is None:
+        return None
+    encoder: Any = getattr(model, "encoder_", None)
+    if seen is None and hasattr(encoder, "seen_values"):
+        seen = encoder.seen_values()
+    if seen is None:
+        return None
+    known = {str(word) for word in seen}
+    new = np.array([str(word) not in known for tokens in outcome.tokens for word in tokens])
+    return None if new.all() else new  # the tokens are no words then
+
+
+def describe_words(outcome: Outcome, new: Array) -> Table:
+    """Accuracy on words that were seen in training, and on others."""
+    pairs, rows = outcome.pairs, []
+    assert pairs is not None
+    inside = np.array([label != "O" for label in pairs.labels])[pairs.true]
+    spans = outcome.evaluation is not None and outcome.evaluation.spans is not None
+    for name, mask in (("seen in training", ~new), ("new", new)):
+        row = [name]
+        for chosen in (mask, mask & inside)[: 1 + spans]:
+            right = percent(float(pairs.right[chosen].mean())) if chosen.any() else "–"
+            row += [count(int(chosen.sum())), right]
+        rows.append(row)
+    head = ("word", "tokens", "right", "tokens in spans", "right")[: 3 + 2 * spans]
+    return Table("Words seen in training, and new ones", head, rows)
 
 
 def _describe_sets(names: list[Any], true: Array, predicted: Array) -> Content:

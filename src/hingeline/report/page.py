@@ -57,6 +57,9 @@ def render_report(
     regions: Any = None,
     images: Any = None,
     compare: Any = None,
+    probability: Any = None,
+    margin: Any = None,
+    seen: Any = None,
 ) -> str:
     """The page that :func:`write_report` writes, as text.
 
@@ -91,6 +94,14 @@ def render_report(
     compare : dict of {name: y_pred}, optional
         What another model predicts for the same data: differences by label with their chance, and
         examples that only one of the two gets right.
+    probability, margin : list of arrays, optional
+        How sure the model is of each label that it predicts, in the order of ``y_pred``, drawn
+        against how often it is right: :meth:`CalibratedChain.predict_proba_tokens
+        <hingeline.evaluation.calibration.CalibratedChain.predict_proba_tokens>`, or leads over the
+        next best label.
+    seen : collection of str, optional
+        Words of the training data, to tell them from new ones among ``tokens``; default: those
+        that the model's templates know.
     images : list of arrays, optional; what labels are drawn over, as for :func:`plot_segmentation`
     """
     for name, value in (("n_errors", n_errors), ("n_features", n_features)):
@@ -105,7 +116,8 @@ def render_report(
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     facts = sections.read_facts(model)
     outcome = outcomes.compare(model, evaluation, y_true, y_pred, tokens)
-    wrong = None if outcome is None else errors.find_filter(outcome)
+    new = outcomes.find_new_words(outcome, model, seen)
+    wrong = None if outcome is None else errors.find_filter(outcome, new)
     pictures = errors.check_pictures(model, y_true, y_pred, regions, images)
     shown = errors.describe_errors(outcome, wrong, n_errors, pictures)
     contents = {
@@ -117,6 +129,15 @@ def render_report(
         "weights": sections.describe_weights(model, n_features, feature_names),
         "provenance": sections.describe_provenance(model, command, data, date),
     }
+    if contents["evaluation"] and outcome is not None:
+        sure = {"probability": probability, "margin": margin}
+        sure = {name: values for name, values in sure.items() if values is not None}
+        void = getattr(model, "void_label", None)
+        charts = outcomes.describe_reliability(outcome, sure, y_true, void)
+        contents["evaluation"]["reliability"] = charts
+        contents["evaluation"]["kinds"] = None if wrong is None else wrong.kinds_table()
+        if new is not None:
+            contents["evaluation"]["words"] = outcomes.describe_words(outcome, new)
     if compare is not None:
         if not isinstance(compare, Mapping) or len(compare) != 1 or outcome is None:
             what = "compare must be a dict of one name and the outputs that this model predicts"
