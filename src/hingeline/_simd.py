@@ -48,6 +48,17 @@ def largest(values: Array, at: int, n: int) -> int:
     return best
 
 
+@helper
+def list_some(values: Array, out: Array) -> int:
+    """List the places of what is not 0; how many there are."""
+    count = 0
+    for k in range(values.shape[0]):
+        if values[k] != 0.0:
+            out[count] = k
+            count += 1
+    return count
+
+
 class _Block:
     """Builds code that walks over rows of a table, with one block of columns in registers."""
 
@@ -282,11 +293,7 @@ def rows_add_few(
 ) -> None:
     """:func:`rows_add` where most of ``steps`` are 0: entries one by one."""
     some = np.empty(stride, dtype=np.int64)
-    count = 0
-    for k in range(stride):
-        if steps[k] != 0.0:
-            some[count] = k
-            count += 1
+    count = list_some(steps[:stride], some)
     for p in range(lo, hi):
         row = indices[p] * stride
         for q in range(count):

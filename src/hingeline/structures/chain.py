@@ -15,7 +15,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, prefetch
-from hingeline._simd import copy, rows_add, rows_add_few, rows_dot, rows_dot_few
+from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import PRIMITIVES, Compiled, Layout, pad_row, register, stack_blocks
 from hingeline.inference.chain import (
     MANY_LABELS,
@@ -458,11 +458,7 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
     labels = problem.labels[lo : lo + length]
     change = np.zeros(stride)
     moved = np.empty(m, dtype=np.int64)  # the planes that move
-    count = 0
-    for j in range(m):
-        if steps[j] != 0.0:
-            moved[count] = j
-            count += 1
+    count = list_some(steps, moved)
     for t in range(length):
         a = labels[t]
         some = False

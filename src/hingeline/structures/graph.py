@@ -11,7 +11,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline._simd import copy, rows_add, rows_add_few, rows_dot, rows_dot_few
+from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import PRIMITIVES, Compiled, register
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
@@ -96,17 +96,6 @@ def _tables_add(
 
 
 @helper
-def _list_columns(marks: Array, named: Array) -> int:
-    """List the columns that are marked; how many there are."""
-    count = 0
-    for k in range(marks.shape[0]):
-        if marks[k] != 0.0:
-            named[count] = k
-            count += 1
-    return count
-
-
-@helper
 def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
     first = problem.graphs.node_ptr[problem.graph[i]]
@@ -128,7 +117,7 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
                 if ys[j, u] != gold[u]:
                     marks[column + gold[u]] = 1.0
                     marks[column + ys[j, u]] = 1.0
-        count = _list_columns(marks, named)
+        count = list_some(marks, named)
         if count > 0:
             _, begin, end = find_row(problem, i, v)
             if SPARSE_COLUMNS * count >= stride:
@@ -169,7 +158,7 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
                 if ys[j, u] != gold[u]:
                     change[column + gold[u]] += steps[j]
                     change[column + ys[j, u]] -= steps[j]
-        count = _list_columns(change, named)
+        count = list_some(change, named)
         if count > 0:
             _, begin, end = find_row(problem, i, v)
             if SPARSE_COLUMNS * count >= stride:
