@@ -28,6 +28,7 @@ LAYERS = (
     ("estimators", "modelfile"),
     ("semisupervised",),
     ("evaluation",),
+    ("distributed",),
     ("report", "cli", "baselines"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -79,9 +79,8 @@ def check_common(estimator: Any) -> None:
         known = "a number, 'auto' or 'scale'" if estimator._takes_scale else "a number or 'auto'"
         raise TypeError(f"C must be {known}, got {estimator.C!r}.")
     violators = estimator.violators
-    if violators is not None and estimator.slack != "sum":
-        what = f"violators={violators!r} belongs to slack='sum'"
-        raise ValueError(f"{what}; leave it None for slack={estimator.slack!r}.")
+    what = f"violators={violators!r} belongs to slack='sum'; leave it None for"
+    require(violators is None or estimator.slack == "sum", f"{what} slack={estimator.slack!r}.")
     if isinstance(violators, str):
         one_of("violators", violators, ("argmax", "all"))
     elif violators is not None:
@@ -120,9 +119,8 @@ def check_nu(estimator: Any) -> None:
         return
     require(nu is not None, "slack='nu' needs nu: a mean loss, e.g. nu=1.0, or nu='auto'.")
     default = signature(type(estimator)).parameters["C"].default
-    if default != estimator.C:
-        what = f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu"
-        raise ValueError(f"{what}: leave C at its default of {default!r}.")
+    what = f"C={estimator.C!r} has no meaning with slack='nu', whose balance is nu"
+    require(default == estimator.C, f"{what}: leave C at its default of {default!r}.")
     if not isinstance(nu, str):
         positive("nu", nu)
     elif nu != "auto":
@@ -253,9 +251,8 @@ def numeric_rows(x: Any, where: str) -> Any:
             rows = np.asarray(x)
         except ValueError as error:
             raise ValueError(f"{where} is ragged: its rows must have one length.") from error
-        if rows.ndim != 2:
-            what = f"{where} has shape {rows.shape}, expected two dimensions"
-            raise ValueError(f"{what}: one row each, one column per feature.")
+        what = f"{where} has shape {rows.shape}, expected two dimensions"
+        require(rows.ndim == 2, f"{what}: one row each, one column per feature.")
     if rows.dtype.kind not in "fiub":
         raise TypeError(f"{where} has dtype {rows.dtype}, expected numbers.")
     if rows.dtype not in (np.float64, np.float32):

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,19 @@ from typing import Any
 def read_stub(package: str, file: str) -> tuple[dict[str, str], Callable[[str], Any], Any]:
     """Public names and their modules, and ``__getattr__`` and ``__dir__`` of a package.
 
-    The stub beside the package, which type checkers read, is the one list of the names.
+    The stub beside the package, which type checkers read, is the one list of the names. Modules
+    of the package are found as well: hingeline.features without an import of it.
     """
     stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
     homes = {name: home for home, name in re.findall(r"^from (\S+) import (\w+)", stub, re.M)}
     module = vars(sys.modules[package])
 
     def find(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = module[name] = getattr(import_module(homes[name]), name)
-        return value
+        if name in homes:
+            value = module[name] = getattr(import_module(homes[name]), name)
+            return value
+        if not name.startswith("_") and find_spec(f"{package}.{name}"):
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return homes, find, lambda: sorted({*module, *homes})

@@ -93,15 +93,12 @@ def check(
     with blame(data):
         report = check_labels(found, samples.X.sentences(0), samples.y)
     lines = _first_lines(data, samples)
+    facts: dict[str, Any]
     rows: list[dict[str, Any]] = []
     table = [["constraint", "violations", "sequences", "first in"]]
     for row in report.rows:
         at = None if lines is None else [lines[i] for i in row.sequences]
-        facts: dict[str, Any] = {
-            "name": row.constraint.title,
-            "violation": row.violation,
-            "cost": row.cost,
-        }
+        facts = {"name": row.constraint.title, "violation": row.violation, "cost": row.cost}
         facts |= {"value": row.value, "sequences": [i + 1 for i in row.sequences], "lines": at}
         rows.append(facts)
         count = f"{len(row.sequences)} of {report.n_sequences}"

@@ -268,8 +268,7 @@ def _csv_ends(header: str) -> Callable[[bytes, bytes], bool]:
 
 def require_labels(samples: Samples, file: str, purpose: str = "compare with") -> Samples:
     """Refuse a file without labels."""
-    if samples.y is None:
-        raise ValueError(f"{file} has no labels to {purpose}.")
+    require(samples.y is not None, f"{file} has no labels to {purpose}.")
     return samples
 
 
@@ -282,9 +281,8 @@ def open_training(path: str, format: str, options: Iterable[str]) -> File:
     """Open a file to train on, and refuse options that its format has no use for."""
     source = open_once(path)
     found = find_format(detect_format(source) if format == "auto" else format)
-    if found.name not in (*SEQUENCES, *ROWS, *SETS):
-        what = f"{path} holds {found.kind} ({found.name})"
-        raise ValueError(f"{what}, not sequences or rows: convert it first (hingeline convert).")
+    what = f"{path} holds {found.kind} ({found.name}), not sequences or rows: convert it first"
+    require(found.name in (*SEQUENCES, *ROWS, *SETS), f"{what} (hingeline convert).")
     check_options(options, found.name)
     return File(path, source, found)
 
@@ -308,9 +306,8 @@ def read_training(
             raise ValueError(f"{what}: number them from 0.")
         require(n != 0, f"{path} has no labels to learn from.")
     y = np.asarray(data.Y.toarray(), dtype=np.int64) if name in SETS else data.y
-    if y is None:
-        what = f"{path} has no labels to learn from: put the file of labels beside it"
-        raise ValueError(f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
+    what = f"{path} has no labels to learn from: put the file of labels beside it"
+    require(y is not None, f"{what}, named as MNIST's (…-images-idx3-ubyte, …-labels-idx1-ubyte).")
     if name in _NUMBERED:
         layout.zero_based = bool((getattr(data.X, "matrix", data.X).indices == 0).any())
     if name in SETS:
@@ -365,9 +362,8 @@ def read_like(
     numbering = layout if found.name in _NUMBERED else Layout(found.name, found.kind)
     if found.kind == "multilabel":
         highest, most = data.Y.shape[1] - 1, len(layout.labels) - 1
-        if highest > most:
-            what = f"{path} has a label {highest}, but the model was trained on labels 0 to {most}"
-            raise ValueError(f"{what}: leave others out.")
+        what = f"{path} has a label {highest}, but the model was trained on labels 0 to {most}"
+        require(highest <= most, f"{what}: leave others out.")
         y = np.pad(data.Y.toarray().astype(np.int64), ((0, 0), (0, most - highest)))
         return Samples(_features(sp.csr_matrix(data.X), numbering, width), y, layout, data)
     named = isinstance(data.X, list)
@@ -489,11 +485,9 @@ def _sets_by_name(
         raise ValueError(f"{what}: give all labels of the model, or none.")
     chosen = layout.columns or [name for name in at if name not in set(labels)]
     for name in chosen:
-        if name not in at:
-            raise ValueError(f"{path} has no attribute {name}, which the model was trained on.")
-    if width is not None and len(chosen) != width:
-        what = f"{path} has {len(chosen)} attributes that are not labels"
-        raise ValueError(f"{what}, but the model was trained on {width}.")
+        require(name in at, f"{path} has no attribute {name}, which the model was trained on.")
+    what = f"{path} has {len(chosen)} attributes that are not labels"
+    require(width in (None, len(chosen)), f"{what}, but the model was trained on {width}.")
     X = data.X[:, [at[name] for name in chosen]]
     if not found:
         return X, None

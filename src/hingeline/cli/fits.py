@@ -28,8 +28,7 @@ def parse_grid(text: str | None, dev: str | None, checkpoint: Path | None) -> li
     """Values of C in ascending order: each fit starts from the one before."""
     if text is None:
         return []
-    if dev is None:
-        raise ValueError("--grid chooses by the score on held-out data: pass --dev FILE.")
+    require(dev is not None, "--grid chooses by the score on held-out data: pass --dev FILE.")
     if checkpoint is not None:
         raise ValueError("--checkpoint keeps one fit and --grid makes several: use one of them.")
     name, _, values = text.partition("=")
@@ -82,9 +81,8 @@ def make_encoder(
         return None
     if format not in files.WORDS:
         return DictEncoder(min_count=min_count or 1)
-    if hash_bits is not None and (min_count or 1) > 1:
-        what = "--min-count counts features by name, and --hash-bits keeps no names"
-        raise ValueError(f"{what}: use one of them.")
+    what = "--min-count counts features by name, and --hash-bits keeps no names"
+    require(hash_bits is None or (min_count or 1) == 1, f"{what}: use one of them.")
     templates = "default"
     if template is not None:
         with open_text(template) as text:

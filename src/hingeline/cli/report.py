@@ -1,5 +1,7 @@
 """``hingeline report``: a page about a model."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, Any
 

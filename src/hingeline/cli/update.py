@@ -1,5 +1,6 @@
 """``hingeline update``: more data for a model that carries its training state."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from typer import Option
@@ -51,12 +52,10 @@ def update(
     clock = Clock()
     with FitProgress(quiet or as_json) as progress:
         estimator = hingeline.load(old)
-        if not hasattr(estimator, "partial_fit"):
-            what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
-            raise ValueError(f"{what}: train on all data together.")
-        if estimator.n_examples_ == 0:
-            what = f"{old} carries no training state to go on from"
-            raise ValueError(f"{what}: train it with --keep-state, or on all data together.")
+        what = f"{old} holds a {type(estimator).__name__}, which cannot learn from more data"
+        files.require(hasattr(estimator, "partial_fit"), f"{what}: train on all data together.")
+        what = f"{old} carries no training state to go on from: train it with --keep-state"
+        files.require(estimator.n_examples_ > 0, f"{what}, or on all data together.")
         width = int(estimator.n_features_in_)
         samples = files.read_for(estimator, old, data, format, grow=True)
         files.require_labels(samples, data, "learn from")
@@ -66,10 +65,8 @@ def update(
         params["n_jobs"] = n_jobs
         estimator.set_params(**{name: v for name, v in params.items() if v is not None})
         labels = len(estimator.classes_)
-
-        def learn() -> None:
-            estimator.partial_fit(samples.X, samples.y, passes=passes, memory=memory)
-
+        given = {"passes": passes, "memory": memory}
+        learn = partial(estimator.partial_fit, samples.X, samples.y, **given)
         with blame(data):
             progress.fit("updating", estimator, learn)
         clock.stop("train")

@@ -17,7 +17,6 @@ Kind = StrEnum("Kind", ["chain", "multiclass", "graph", "all"])
 #: Kind -> processor seconds of a first fit and prediction with one kind of numbers, measured from
 #: an empty cache on a busy machine of two cores.
 _SECONDS = {"chain": 12, "multiclass": 5, "graph": 15}
-_ESTIMATORS = {"chain": "ChainSSVM", "multiclass": "MulticlassSSVM", "graph": "GraphSSVM"}
 _NUMBERS = ("float64", "float32")  # Arrays of numbers are float64, encoded features float32.
 #: Of a tiny fit: passes enough for the steps that come late in a run.
 _TINY = {"tol": 1e-300, "max_iter": 8, "random_state": 0}
@@ -47,7 +46,7 @@ def compile_for(kind: str, numbers: str) -> tuple[str, int]:
         _jit.listen_to_compiling(compiled.append),
         contextlib.redirect_stderr(io.StringIO()),  # the parent says what is being compiled
     ):
-        fit_tiny(getattr(hingeline, _ESTIMATORS[kind]), numbers)
+        fit_tiny(getattr(hingeline, f"{kind.title()}SSVM"), numbers)
     return f"{kind}, {numbers}", len(compiled)
 
 

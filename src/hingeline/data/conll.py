@@ -269,8 +269,7 @@ class ConlluDocument:
 
     def with_column(self, name: str, values: Any) -> Self:
         """The same file with one column replaced; see :meth:`TokenTable.with_column`."""
-        if name not in COLUMNS:
-            raise ValueError(f"there is no column {name!r}: there are {', '.join(COLUMNS)}.")
+        require(name in COLUMNS, f"there is no column {name!r}: there are {', '.join(COLUMNS)}.")
         return replace(self, table=self.table.with_column(name, values))
 
 
@@ -347,9 +346,8 @@ def write_conllu(target: File, document: ConlluDocument | TokenTable) -> None:
     forbidden, bare = "\t\n", isinstance(document, TokenTable)
     if isinstance(document, TokenTable):
         forbidden = "\t\n\r"
-        if "form" not in document.names:
-            what = f"table needs a column 'form', it has {', '.join(map(repr, document.names))}"
-            raise ValueError(f"{what}: name its columns as CoNLL-U does.")
+        what = f"table needs a column 'form', it has {', '.join(map(repr, document.names))}"
+        require("form" in document.names, f"{what}: name its columns as CoNLL-U does.")
         ends = document.offsets[1:].tolist()
         document = ConlluDocument(document, tuple((end, "") for end in ends))
     table = document.table

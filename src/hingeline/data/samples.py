@@ -131,9 +131,8 @@ class Vocabulary:
         """The sequences with names for numbers; the inverse of :meth:`encode`."""
         matrix, names = data.X.matrix, self.attributes
         highest = int(matrix.indices.max(initial=-1)) + 1
-        if names and highest > len(names):
-            what = f"there is a feature {highest}, but the vocabulary has {len(names)} attributes"
-            raise ValueError(f"{what}: use the one made from the training data.")
+        what = f"there is a feature {highest}, but the vocabulary has {len(names)} attributes: use"
+        require(not names or highest <= len(names), f"{what} the one made from the training data.")
         labels = {str(k + 1): label for k, label in enumerate(self.labels)}
         indices, values = matrix.indices.tolist(), matrix.data.tolist()
         tokens = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hingeline._checks import Array, warn
+from hingeline._checks import Array, require, warn
 from hingeline.schemes import detect_from_arrays, explain_invalid, scheme_name, valid_moves
 from hingeline.structures.chain import ChainProblem
 
@@ -37,9 +37,8 @@ def choose_scheme(scheme: Any, classes: Array, labels: Array, offsets: Array) ->
     except ValueError as error:
         raise ValueError(f"scheme={scheme!r} does not suit the labels: {error}") from None
     wrong = _first_invalid(name, classes, labels, offsets)
-    if wrong is not None:
-        repair = f"hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
-        raise ValueError(f"{wrong} Repair the labels with {repair}, or pass scheme=None.")
+    repair = f"hingeline.schemes.convert_scheme(y, {name!r}, {name!r})"
+    require(wrong is None, f"{wrong} Repair the labels with {repair}, or pass scheme=None.")
     return name
 
 
@@ -87,9 +86,8 @@ def allowed_table(allowed: Any, classes: Array, offsets: Array) -> Array:
     table = np.ones((n_tokens, len(classes)), dtype=bool)
     index = {label: k for k, label in enumerate(classes.tolist())}
     if isinstance(allowed, np.ndarray) and allowed.dtype == bool and allowed.ndim == 2:
-        if allowed.shape != table.shape:
-            what = f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}"
-            raise ValueError(f"{what}, or one entry per sequence.")
+        what = f"allowed has shape {allowed.shape}, expected (tokens, labels) = {table.shape}"
+        require(allowed.shape == table.shape, f"{what}, or one entry per sequence.")
         table[:] = allowed
     elif isinstance(allowed, (str, bytes, Mapping)) or not isinstance(
         allowed, (Sequence, np.ndarray)
@@ -115,9 +113,8 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
     """Write what one sequence's entry allows into its rows."""
     length = len(part)
     if isinstance(entry, np.ndarray) and entry.dtype == bool:
-        if entry.shape != part.shape:
-            what = f"allowed[{i}] has shape {entry.shape}"
-            raise ValueError(f"{what}, expected (tokens, labels) = {part.shape}.")
+        what = f"allowed[{i}] has shape {entry.shape}"
+        require(entry.shape == part.shape, f"{what}, expected (tokens, labels) = {part.shape}.")
         part[:] = entry
         return
     if isinstance(entry, Mapping):
@@ -126,9 +123,8 @@ def _fill(part: Array, entry: Any, index: dict[Any, int], i: int) -> None:
                 what = f"allowed[{i}] names token {t!r}"
                 raise ValueError(f"{what}, but sequence {i} has the tokens 0 to {length - 1}.")
     elif isinstance(entry, (Sequence, np.ndarray)) and not isinstance(entry, (str, bytes)):
-        if len(entry) != length:
-            what = f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens"
-            raise ValueError(f"{what}: give one per token, or a dict of positions.")
+        what = f"allowed[{i}] has {len(entry)} entries, but sequence {i} has {length} tokens"
+        require(len(entry) == length, f"{what}: give one per token, or a dict of positions.")
         entry = dict(enumerate(entry))
     else:
         what = f"allowed[{i}] must be None, a boolean array, a list with one entry per token or a"

@@ -9,6 +9,7 @@ from inspect import cleandoc
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -219,16 +220,14 @@ class BaseModel(BaseEstimator):
         """
         from hingeline.modelfile import estimators as storage
 
-        return storage.save(
-            self, path, dtype=dtype, sparse=sparse, check=check, metadata=metadata, state=state
-        )
+        return storage.save(self, path, dtype, sparse, check, metadata, state)
 
     @classmethod
-    def load(cls, path: Any) -> Any:
+    def load(cls, path: Any, structure: Any = None) -> Any:
         """The fitted estimator of this class in a model file; see :func:`hingeline.load`."""
         from hingeline.modelfile import estimators as storage
 
-        return storage.load(path, cls)
+        return storage.load(path, cls, structure)
 
 
 class Streams:
@@ -270,6 +269,56 @@ class Streams:
         return self
 
 
+SCALING = ("feature_means_", "feature_scales_")  # What a model file keeps of ``scale=True``.
+
+
+class Scaled:
+    """For estimators of tables.
+
+    Parameters
+    ----------
+    scale : bool, default=False
+        Standardise the columns of a dense X (mean 0, deviation 1), and divide those of a sparse X
+        by their largest absolute value. Weights are then those of the scaled features.
+
+    Attributes
+    ----------
+    feature_means_, feature_scales_ : ndarray of shape (features,); what ``scale=True`` found
+    """
+
+    scale = False
+    feature_means_: Array
+    feature_scales_: Array
+
+    def _scaled(self, X: Any, first: bool = False) -> Any:
+        """X with scaled columns; the ``first`` one says how."""
+        if first:
+            for name in SCALING:
+                vars(self).pop(name, None)
+        if not self.scale:
+            return X
+        if first and sp.issparse(X):
+            self.feature_means_ = np.zeros(X.shape[1])
+            self.feature_scales_ = _no_zeros(abs(X).max(axis=0).toarray().ravel())
+        elif first:
+            with np.errstate(over="ignore"):  # what is too large is refused later
+                self.feature_means_ = X.mean(axis=0, dtype=np.float64)
+                self.feature_scales_ = _no_zeros(X.std(axis=0, dtype=np.float64))
+        more = (0, X.shape[1] - len(self.feature_means_))  # columns that came later
+        self.feature_means_ = means = np.pad(self.feature_means_, more)
+        self.feature_scales_ = sizes = np.pad(self.feature_scales_, more, constant_values=1.0)
+        if sp.issparse(X) and not means.any():
+            return sp.csr_matrix(X @ sp.diags(1.0 / sizes), dtype=X.dtype)
+        dense = X.toarray() if sp.issparse(X) else X
+        return ((dense - means) / sizes).astype(X.dtype)
+
+
+def _no_zeros(sizes: Array) -> Array:
+    """Columns that are constant, or overflow, stay as they are."""
+    sizes = sizes.astype(np.float64)
+    return np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
+
+
 def refuse_overflow(problem: Any, price: float) -> None:
     """Refuse features so large that squares of planes, or of all of them together, overflow."""
     for name in ("values", "factor_values"):
@@ -279,9 +328,8 @@ def refuse_overflow(problem: Any, price: float) -> None:
         largest = max(abs(float(values.max())), abs(float(values.min())))
         # ‖Σ α Δf‖ is at most the sum of all entries, times the sum of all multipliers.
         reach = 2.0 * largest * values.size * (max(price, 1.0) if math.isfinite(price) else 1.0)
-        if not reach < 1e150:
-            what = f"a feature has the size {largest:.3g}, and squares of such numbers overflow in"
-            raise ValueError(f"{what} training: scale the features.")
+        what = f"a feature has the size {largest:.3g}, and squares of such numbers overflow in"
+        require(reach < 1e150, f"{what} training: scale the features.")
 
 
 ENUMERATED_MB = 1024  # A dense (examples, outputs) table of multipliers may take this much memory.

@@ -66,10 +66,8 @@ class ChainModel:
     n_jobs: int | None = None
 
     def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:
-        constant, boundary = bool(self.fit_intercept), bool(self.boundary)
-        return chain.layout(
-            n_features, n_labels, constant=constant, boundary=boundary, stride=stride
-        )
+        blocks = {"constant": bool(self.fit_intercept), "boundary": bool(self.boundary)}
+        return chain.layout(n_features, n_labels, **blocks, stride=stride)
 
     @property
     def _layout(self) -> Layout:
@@ -123,18 +121,8 @@ class ChainModel:
         stride: int | None = None,
     ) -> ChainProblem:
         """The problem of these rows, with everything that is forbidden in it."""
-        problem = chain.make_problem(
-            matrix.indptr,
-            matrix.indices,
-            matrix.data,
-            offsets,
-            labels,
-            matrix.shape[1],
-            cost,
-            self.boundary,
-            cache_mb,
-            stride=stride,
-        )
+        rows = matrix.indptr, matrix.indices, matrix.data, offsets, labels, matrix.shape[1]
+        problem = chain.make_problem(*rows, cost, self.boundary, cache_mb, stride)
         if self.scheme_ is None and allowed is None:
             return problem
         table = None if allowed is None else masks.allowed_table(allowed, self.classes_, offsets)
@@ -155,9 +143,8 @@ class ChainModel:
         matrix, offsets = reading.known_tokens(encoder, X, lengths)
         if encoder is not None and matrix.shape[1] > self.n_features_in_:
             matrix = matrix[:, : self.n_features_in_]  # another model taught the encoder more
-        if matrix.shape[1] != self.n_features_in_:
-            what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
-            raise ValueError(f"{what} {self.n_features_in_}.")
+        what = f"X has {matrix.shape[1]} features, but {type(self).__name__} was fitted with"
+        checks.require(matrix.shape[1] == self.n_features_in_, f"{what} {self.n_features_in_}.")
         return matrix, offsets
 
     def _refuse_infeasible(self, problem: ChainProblem, infeasible: Array) -> None:
@@ -254,11 +241,9 @@ class ChainModel:
 
         Input is as in :meth:`predict`; ``inf`` where there is only one labelling.
         """
-        problem = self._prepare(X, lengths, allowed)
-        table = self._max_marginals(problem)
-        against_rest(table)
         # The second-best labelling has another label than the best one somewhere.
-        return np.minimum.reduceat(table.max(axis=1), problem.offsets[:-1])
+        margins = self.decision_function(X, lengths, allowed)
+        return np.array([table.max(axis=1).min() for table in margins])
 
     def score(self, X: Any, y: Any, lengths: Any = None, sample_weight: Any = None) -> float:
         """Share of tokens labelled right; ``sample_weight`` has one number per sequence."""

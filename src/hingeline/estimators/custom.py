@@ -67,11 +67,10 @@ class SSVM(BaseSSVM, BaseModel):
             raise TypeError("X and y must be lists of one length.")
         require(len(X) == len(y), f"X has {len(X)} examples and y has {len(y)}: they must agree.")
         require(len(X) > 0, "X is empty: there are no examples.")
-        self._refuse_without_oracle(
-            "decode_by_loss" in methods,
-            f"{type(self.structure).__name__}, which lacks decode_by_loss()",
-        )
-        self._refuse_violators("decode_best" in methods, type(self.structure).__name__)
+        name = type(self.structure).__name__
+        exact = "decode_by_loss" in methods
+        self._refuse_without_oracle(exact, f"{name}, which lacks decode_by_loss()")
+        self._refuse_violators("decode_best" in methods, name)
         outputs = [self.structure.pack(output) for output in y]
         weights = check_sample_weight(sample_weight, len(outputs))
         if custom.is_compiled(self.structure):
@@ -91,17 +90,16 @@ class SSVM(BaseSSVM, BaseModel):
             if self.warm_start:
                 known = fingerprint(self.structure, X, outputs)
                 previous = self.__dict__.pop("_dual", None)
-                if previous is not None and (
-                    known is None or known != getattr(self, "_data", None)
-                ):
+                same = known is not None and known == getattr(self, "_data", None)
+                if previous is not None and not same:
                     warn(OTHER_DATA)
                     previous = None
             result, dual = self._solve(compiled, weights, previous)
         except NumbaError as error:
+            why = str(error).strip().splitlines()[-1]
             raise TypeError(
-                f"the compiled methods of {type(self.structure).__name__} do not fit the solver: "
-                f"{str(error).strip().splitlines()[-1]} (run hingeline.testing.check_structure, or "
-                "start with plain Python methods)."
+                f"the compiled methods of {name} do not fit the solver: {why} (run "
+                "hingeline.testing.check_structure, or start with plain Python methods)."
             ) from error
         self._store(result)
         self.n_features_in_ = len(self.weights_)
@@ -113,14 +111,6 @@ class SSVM(BaseSSVM, BaseModel):
     def _layout(self) -> Layout:
         """The weights are one block to files; what is in it only the structure knows."""
         return stack_blocks({"joint_feature": 1}, self.n_features_in_, self.n_features_in_)
-
-    @classmethod
-    def load(cls, path: Any, structure: Structure | None = None) -> SSVM:
-        """The fitted estimator in a model file, for the structure that it was trained with."""
-        from hingeline.modelfile import estimators as storage
-
-        model: SSVM = storage.load(path, cls, structure)
-        return model
 
     def predict(self, X: Any) -> list[Any]:
         """Best output of every input."""
@@ -170,13 +160,9 @@ def _refuse_decoding_without_loss(methods: Any, X: Any, outputs: list[Array], si
 
 def fingerprint(structure: Any, X: Any, outputs: list[Array]) -> bytes | None:
     """A hash of structure and examples, to notice changes; None where they cannot be pickled."""
-    try:
-        stored = pickle.dumps((type(structure), vars(structure), list(X), outputs))
+    try:  # without the class: those of a notebook or a function have no importable name
+        stored = pickle.dumps((vars(structure), list(X), outputs))
     except Exception:
-        try:  # classes of a notebook or a function have no importable name
-            stored = pickle.dumps((vars(structure), list(X), outputs))
-        except Exception:
-            return None
-    digest = hashlib.sha256(stored)
-    digest.update(repr((type(structure), id(type(structure)))).encode())
-    return digest.digest()
+        return None
+    own = repr((type(structure), id(type(structure)))).encode()
+    return hashlib.sha256(stored + own).digest()

@@ -176,8 +176,7 @@ def check_graphs(X: Any, fitted: Sequence[int] = ()) -> tuple[list[Graph], int, 
         raise TypeError("X is one Graph: pass a list of graphs, [graph].")
     if not isinstance(X, (Sequence, np.ndarray)) or isinstance(X, (str, bytes)):
         raise TypeError(f"X must be a list of hingeline.Graph, got {type(X).__name__}.")
-    if len(X) == 0:
-        raise ValueError("X is empty: there are no graphs.")
+    checks.require(len(X) > 0, "X is empty: there are no graphs.")
     known = {
         kind: (width, f"the model was fitted with {width}")
         for kind, width in zip(("node", "edge"), fitted, strict=False)
@@ -263,8 +262,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         if self.void_label is not None:
             known = [[label != self.void_label for label in own] for own in labels]
             some = [i for i, own in enumerate(known) if any(own)]
-            if not some:
-                raise ValueError(f"y holds nothing but the void label {self.void_label!r}.")
+            checks.require(some, f"y holds nothing but the void label {self.void_label!r}.")
             graphs = [graphs[i] if all(known[i]) else graphs[i].subgraph(known[i]) for i in some]
             labels = [[label for label in labels[i] if label != self.void_label] for i in some]
             weights = weights[some]
@@ -316,22 +314,15 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
         orders = [*[2] * self.n_edge_types_, *self.factor_orders_.values()]
         widths = np.ones(len(orders), dtype=int)
         widths[: self.n_edge_types_] = max(1, self.n_edge_features_)
-        factor_template = np.concatenate(factor_templates)
-        return graph_blocks.make_problem(
-            join(topologies),
-            np.concatenate(node_types),
-            factor_template,
-            np.full(self.n_node_types_, k),
-            widths,
-            np.array([k**order for order in orders]),
-            self._with_constant(stack_sequences([x.node_features for x in graphs])[0]),
-            labels,
-            cost,
-            node_weight=np.concatenate(node_weights),
-            factor_start=starts_of(widths[factor_template]) if featured else (),
-            factor_values=np.concatenate([*values, np.empty(0)]) if featured else (),
-            inference=INFERENCE[self.inference],
-        )
+        templates = np.concatenate(node_types), np.concatenate(factor_templates)
+        sizes = np.full(self.n_node_types_, k), widths, np.array([k**order for order in orders])
+        matrix = self._with_constant(stack_sequences([x.node_features for x in graphs])[0])
+        known = (join(topologies), *templates, *sizes, matrix, labels, cost)
+        more: dict[str, Any] = {"node_weight": np.concatenate(node_weights)}
+        if featured:
+            more["factor_start"] = starts_of(widths[templates[1]])
+            more["factor_values"] = np.concatenate([*values, np.empty(0)])
+        return graph_blocks.make_problem(*known, inference=INFERENCE[self.inference], **more)
 
     def _node_labels(self, graphs: list[Any], y: Any) -> list[list[Any]]:
         """Labels of every graph as plain lists."""
@@ -431,8 +422,7 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             each = weight * known * (1.0 if x.node_weights is None else x.node_weights)
             right += float(each @ hits)
             total += float(each.sum())
-        if total == 0.0:
-            raise ValueError("there is no node to judge by: all are void or weigh nothing.")
+        checks.require(total > 0.0, "there is no node to judge by: all are void or weigh nothing.")
         return right / total
 
     def _fitted_to_json(self, arrays: dict[str, Array]) -> dict[str, Any]:
@@ -450,7 +440,6 @@ class GraphSSVM(GraphModel, BaseSSVM, BaseModel):
             raise ValueError("types, edge features and orders must be counts")
         if min(counts[:2]) < 1 or any(not isinstance(name, str) for name in orders):
             raise ValueError("types must be counts and factors have names")
-        if any(order > 30 for order in orders.values()):
-            raise ValueError("factors of more than 30 nodes")
+        checks.require(max(orders.values(), default=0) <= 30, "factors of more than 30 nodes")
         self.n_node_types_, self.n_edge_types_, self.n_edge_features_ = counts
         self.factor_orders_ = orders

@@ -15,8 +15,7 @@ from sklearn.utils.validation import _num_features, check_is_fitted, validate_da
 from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Layout
-from hingeline.estimators.base import BaseModel, BaseSSVM, Streams, share_docs
-from hingeline.estimators.scaling import Scaled
+from hingeline.estimators.base import BaseModel, BaseSSVM, Scaled, Streams, share_docs
 from hingeline.structures import multiclass
 
 
@@ -183,8 +182,7 @@ class MulticlassSSVM(ClassifierMixin, Streams, Scaled, BaseSSVM, BaseModel):
     def _weigh(self, weights: Array, labels: Array) -> Array:
         by_class = checks.check_class_weight(self.class_weight, list(self.classes_), labels)
         weighted = weights * by_class[labels]
-        if not weighted.any():
-            raise ValueError("class_weight leaves every example a weight of zero.")
+        checks.require(weighted.any(), "class_weight leaves every example a weight of zero.")
         return weighted
 
     def _make_layout(self, n_features: int, n_labels: int, stride: int | None = None) -> Layout:

@@ -18,9 +18,8 @@ from hingeline import _checks as checks
 from hingeline._checks import Array
 from hingeline.core.primitives import Compiled, Layout
 from hingeline.core.solver import CertifiedSolver
-from hingeline.estimators.base import BaseModel, BaseSSVM, share_docs
+from hingeline.estimators.base import BaseModel, BaseSSVM, Scaled, share_docs
 from hingeline.estimators.graph import GraphModel
-from hingeline.estimators.scaling import Scaled
 from hingeline.features.graphs import check_pairs
 from hingeline.inference.factor_graph import are_forests, join, make_topology
 from hingeline.inference.map import INFERENCE
@@ -199,8 +198,7 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         if self.n_labels_ == 1:  # one variable: weight the example, as MulticlassSSVM does
             weights = weights * node_weight[:, 0]
             node_weight[:] = 1.0
-            if not weights.any():
-                raise ValueError("class_weight leaves every example a weight of zero.")
+            checks.require(weights.any(), "class_weight leaves every example a weight of zero.")
         self._fit_graphs(self._make(X, indicator.ravel(), cost, node_weight.ravel()), weights)
         return self
 
@@ -224,21 +222,12 @@ class MultilabelSSVM(ClassifierMixin, GraphModel, Scaled, BaseSSVM, BaseModel):
         """One graph for all examples; the variables of an example share its row."""
         matrix = self._with_constant(checks.as_csr(X))
         n, n_labels, n_pairs = matrix.shape[0], self.n_labels_, len(self.edges_)
-        return make_problem(
-            join([make_topology(np.full(n_labels, 2), self.edges_)]),
-            np.arange(n_labels),
-            np.arange(n_pairs),
-            np.full(n_labels, 2),
-            np.ones(n_pairs),
-            np.full(n_pairs, 4),
-            matrix,
-            labels,
-            cost,
-            graph=np.zeros(n),
-            row=np.repeat(np.arange(n), n_labels),
-            node_weight=node_weight,
-            inference=INFERENCE[self.inference],
-        )
+        graphs = join([make_topology(np.full(n_labels, 2), self.edges_)])
+        templates = np.arange(n_labels), np.arange(n_pairs)  # all have weights of their own
+        sizes = np.full(n_labels, 2), np.ones(n_pairs), np.full(n_pairs, 4)
+        more: dict[str, Any] = {"graph": np.zeros(n), "row": np.repeat(np.arange(n), n_labels)}
+        more |= {"node_weight": node_weight, "inference": INFERENCE[self.inference]}
+        return make_problem(graphs, *templates, *sizes, matrix, labels, cost, **more)
 
     def _solver_class(self, compiled: Compiled | None) -> type[CertifiedSolver]:
         plain = self.solver == "auto" and self.slack == "max" and not self.solver_options

@@ -5,8 +5,9 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -57,15 +58,6 @@ class Path:
         return len(self.models)
 
 
-def _make_path(parameter: str, points: list[Any]) -> Path:
-    values, models, risks, seconds = zip(*points, strict=True)
-    gaps = [relative(model.duality_gap_, positive_part(model)) for model in models]
-    low, high = np.array(risks).T
-    return Path(
-        parameter, np.array(values), list(models), np.array(gaps), low, high, np.array(seconds)
-    )
-
-
 def nu_path(
     estimator: BaseSSVM, X: Any, y: Any, nus: Sequence[float] | None = None, **fit_params: Any
 ) -> Path:
@@ -93,7 +85,6 @@ def nu_path(
     """
     values = None if nus is None else _check_values("nus", nus)[::-1]
     model = _start(estimator, slack="nu", nu="auto" if values is None else float(values[0]))
-    points = []
     if values is None:
         # Only the data know the largest ν: pose the problem at a loose tolerance first.
         model.set_params(slack="max", nu=None, tol=1.0).fit(X, y, **fit_params)
@@ -103,13 +94,7 @@ def nu_path(
         values = highest * np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
         model.set_params(slack="nu", tol=estimator.tol)
         model._dual = None  # its C is anything but near
-    for nu in values:
-        seconds = _fit(model, {"nu": float(nu)}, X, y, fit_params)
-        risks = (model.margin_error_risk_, model.support_vector_risk_)
-        points.append((float(nu), _snapshot(model), risks, seconds))
-        if model.rho_ == 0.0 or model.stop_reason_ == "interrupted":
-            break
-    return _make_path("nu", points)
+    return _walk(model, "nu", values, partial(model.fit, X, y, **fit_params))
 
 
 def C_path(
@@ -135,13 +120,7 @@ def C_path(
     values = _check_values("Cs", np.geomspace(1e-2, 1e2, N_POINTS) * middle if Cs is None else Cs)
     slack = "max" if estimator.slack == "nu" else estimator.slack
     model = _start(estimator, slack=slack, nu=None)
-    points = []
-    for C in values:
-        seconds = _fit(model, {"C": float(C)}, X, y, fit_params)
-        points.append((float(C), _snapshot(model), _risks(model), seconds))
-        if model.stop_reason_ == "interrupted":
-            break
-    return _make_path("C", points)
+    return _walk(model, "C", values, partial(model.fit, X, y, **fit_params))
 
 
 def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> tuple[Result, Any]:
@@ -171,9 +150,8 @@ def solve_nu(estimator: Any, compiled: Compiled, weights: Array, start: Any) -> 
 def check_admissible(nu: float, highest: float) -> None:
     """Refuse ν above its largest value."""
     require(highest > 0.0, "slack='nu' needs outputs with a loss, but every loss is 0.")
-    if nu > highest * (1.0 + 1e-12):
-        what = f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there is"
-        raise ValueError(f"{what} no best margin: choose 0 < nu <= {highest:.6g}.")
+    what = f"nu={nu:g} is above {highest:.6g}, the mean of the largest losses, so that there is no"
+    require(nu <= highest * (1.0 + 1e-12), f"{what} best margin: choose 0 < nu <= {highest:.6g}.")
 
 
 def _store(estimator: Any, result: Result, rho: float, margins: Margins, total: float) -> None:
@@ -203,12 +181,12 @@ def _improve(result: Result, rho: float, best: Look, nu: float) -> float:
     rho = factor * best.rho
     result.weights = factor * result.weights
     result.primal = primal
+    scale = primal + nu * rho
     if not np.isnan(result.gap):
         result.gap = max(primal - result.dual, 0.0)
-        result.relative_gap = relative(result.gap, primal + nu * rho)
-    result.history[-1] = result.history[-1]._replace(
-        primal=primal, gap=result.gap, scale=primal + nu * rho
-    )
+        result.relative_gap = relative(result.gap, scale)
+    last = result.history[-1]
+    result.history[-1] = last._replace(primal=primal, gap=result.gap, scale=scale)
     return rho
 
 
@@ -219,9 +197,8 @@ class HeldOut:
         self, name: str, estimator: Any, compiled: Compiled, weights: Array, workers: Workers
     ) -> None:
         active = np.flatnonzero(weights > 0.0)
-        if len(active) < 2 * FIFTH:
-            what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
-            raise ValueError(f"{what} {len(active)}: give {name} as a number.")
+        what = f"{name}='auto' holds out one example in {FIFTH}, and there are only"
+        require(len(active) >= 2 * FIFTH, f"{what} {len(active)}: give {name} as a number.")
         seed = check_random_state(estimator.random_state).randint(2**31 - 1)
         self.held = np.zeros(len(weights), dtype=bool)
         chosen = np.random.default_rng(seed).permutation(active)[: len(active) // FIFTH]
@@ -386,27 +363,32 @@ def _start(estimator: BaseSSVM, **params: Any) -> Any:
     return model
 
 
-def _fit(model: Any, params: dict[str, float], X: Any, y: Any, fit_params: dict[str, Any]) -> float:
-    """Fit the first point; solve the others on the problem that was posed. Seconds it took."""
-    began = time.perf_counter()
-    model.set_params(**params)
-    if not hasattr(model, "_posed"):
-        model.fit(X, y, **fit_params)
-    else:
-        result, model._dual = model._solve(*model._posed, model._dual)
-        model._store(result)
-    return time.perf_counter() - began
-
-
-def _snapshot(model: Any) -> Any:
-    """The fitted model as it is, without training data and multipliers."""
-    other = copy.copy(model)  # leaves them behind
-    other.weights_ = model.weights_.copy()
-    return other.set_params(warm_start=False)
+def _walk(model: Any, parameter: str, values: Array, fit: Callable[[], Any]) -> Path:
+    """Fit the first point, and solve the others on the problem that was posed."""
+    points = []
+    for value in values.tolist():
+        began = time.perf_counter()
+        model.set_params(**{parameter: value})
+        if not hasattr(model, "_posed"):
+            fit()
+        else:
+            result, model._dual = model._solve(*model._posed, model._dual)
+            model._store(result)
+        seconds = time.perf_counter() - began
+        kept = copy.copy(model).set_params(warm_start=False)  # without data and multipliers
+        kept.weights_ = model.weights_.copy()
+        gap = relative(model.duality_gap_, positive_part(model))
+        points.append((value, kept, gap, *_risks(model), seconds))
+        if model.stop_reason_ == "interrupted" or getattr(model, "rho_", 1.0) == 0.0:
+            break
+    found, models, *columns = zip(*points, strict=True)
+    return Path(parameter, np.array(found), list(models), *map(np.array, columns))
 
 
 def _risks(model: Any) -> tuple[float, float]:
-    """Risks at the margin 1, outputs within ``TIE`` of it tied."""
+    """Risks of ν; for C at the margin 1, outputs within ``TIE`` of it tied."""
+    if model.slack == "nu":
+        return model.margin_error_risk_, model.support_vector_risk_
     if (model.slack, model.rescale) != ("max", "margin") or not np.isfinite(model.C):
         return float("nan"), float("nan")
     compiled, weights = model._posed

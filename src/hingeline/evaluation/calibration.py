@@ -94,13 +94,11 @@ def _read_map(stored: Any) -> _Map:
     """The map that a file holds, checked: points that rise, and finite numbers."""
     margins, shares = (np.array(stored[name], dtype=np.float64) for name in ("margins", "shares"))
     line = [float(stored[name]) for name in ("slope", "intercept")]
-    fine = (
-        margins.ndim == 1 and margins.shape == shares.shape and np.isfinite([*margins, *line]).all()
-    )
-    require(fine and (np.diff(margins) > 0).all(), "the margins do not rise")
-    require(
-        (np.diff(shares, prepend=0.0, append=1.0) >= 0).all(), "the shares do not rise from 0 to 1"
-    )
+    paired = margins.ndim == 1 and margins.shape == shares.shape
+    fine = paired and np.isfinite([*margins, *line]).all() and (np.diff(margins) > 0).all()
+    require(fine, "the margins do not rise")
+    rises = (np.diff(shares, prepend=0.0, append=1.0) >= 0).all()
+    require(rises, "the shares do not rise from 0 to 1")
     return _Map(margins.tolist(), shares.tolist(), *line)
 
 
@@ -202,9 +200,7 @@ class CalibratedChain(BaseEstimator):
             made = cls(model, known["method"])
             one_of("method", made.method, METHODS)
             tokens, spans = (known[name] and _read_map(known[name]) for name in ("tokens", "spans"))
-            errors = {
-                k: float("nan") if v is None else float(v) for k, v in known["errors"].items()
-            }
+            errors = {k: float(np.nan if v is None else v) for k, v in known["errors"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             text = f"{path} has a calibration that cannot be read ({error})"
             raise ModelFileError(f"{text}: fit and save it again.") from None

@@ -94,9 +94,8 @@ def resolve_scheme(pairs: LabelPairs, scheme: str | None) -> tuple[bool, str | N
         return found is not None or pairs.labels == ["O"], found
     name = scheme_name(scheme)
     for label in pairs.labels:
-        if not is_tag(label):
-            what = f"{label!r} is not a span tag, so spans by {name} cannot be found"
-            raise ValueError(f"{what}: pass scheme=None to leave spans out.")
+        what = f"{label!r} is not a span tag, so spans by {name} cannot be found"
+        require(is_tag(label), f"{what}: pass scheme=None to leave spans out.")
     return True, name
 
 
@@ -177,9 +176,8 @@ def _scores(names: list[Any], correct: Array, predicted: Array, true: Array) -> 
 
 def score_spans(counts: SpanCounts) -> SpanScores:
     """Scores of spans already counted."""
-    correct, predicted, true = (
-        np.bincount(kind, minlength=len(counts.types)) for kind in counts.kinds
-    )
+    n = len(counts.types)
+    correct, predicted, true = (np.bincount(kind, minlength=n) for kind in counts.kinds)
     occurs = np.flatnonzero(predicted + true)
     correct, predicted, true = correct[occurs], predicted[occurs], true[occurs]
     per_type = _scores([counts.types[k] for k in occurs], correct, predicted, true)

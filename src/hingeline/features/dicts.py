@@ -289,9 +289,8 @@ def _check(token: Any) -> Any:
     if isinstance(token, (str, bytes)):
         return (token,)
     if not isinstance(token, (dict, list, tuple, set, frozenset)):
-        raise _BadToken(
-            f"is of type {type(token).__name__}: a token is a dict, a list of strings or a string"
-        )
+        what = f"is of type {type(token).__name__}: a token is a dict"
+        raise _BadToken(f"{what}, a list of strings or a string")
     return token
 
 

@@ -25,17 +25,15 @@ def check_lengths(lengths: Any, n_tokens: int) -> Array:
     if (array <= 0).any():
         where = int(np.flatnonzero(array <= 0)[0])
         raise ValueError(f"lengths[{where}] is {array[where]}: drop empty sequences.")
-    if array.sum() != n_tokens:
-        what = f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows"
-        raise ValueError(f"{what}: they must agree.")
+    what = f"lengths sum to {int(array.sum())}, but X has {n_tokens} rows"
+    require(array.sum() == n_tokens, f"{what}: they must agree.")
     return np.concatenate([[0], np.cumsum(array)]).astype(np.int64)
 
 
 def stack_sequences(X: Any, lengths: Any = None) -> tuple[sp.csr_matrix, Array]:
     """All tokens as CSR rows, and the offsets of the sequences."""
     if isinstance(X, SparseSequences):
-        if lengths is not None:
-            raise ValueError("X is cut into sequences already: leave lengths out.")
+        require(lengths is None, "X is cut into sequences already: leave lengths out.")
         empty = np.flatnonzero(np.diff(X.offsets) <= 0)
         if len(empty):
             raise ValueError(f"X[{empty[0]}] is an empty sequence: drop it.")
@@ -134,9 +132,8 @@ def stack_labels(
     whole, part = words
     if lengths is not None:
         flat = plain_labels(y)
-        if len(flat) != offsets[-1]:
-            what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
-            raise ValueError(f"{what}: one label per row.")
+        what = f"y has {len(flat)} labels, but X has {offsets[-1]} rows"
+        require(len(flat) == offsets[-1], f"{what}: one label per row.")
         return flat
     if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
         raise TypeError(f"y must be a list of label sequences, got {type(y).__name__}.")
@@ -461,8 +458,7 @@ def pack_strings(texts: Sequence[str]) -> tuple[Array, Array]:
 
 def get_array(arrays: Mapping[str, Any], name: str, dtype: Any) -> Array:
     """A one-dimensional array of this very dtype."""
-    if not isinstance(arrays, Mapping) or name not in arrays:
-        raise ValueError(f"the encoder has no array {name!r}.")
+    require(isinstance(arrays, Mapping) and name in arrays, f"the encoder has no array {name!r}.")
     array = arrays[name]
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != np.dtype(dtype):
         raise ValueError(f"array {name!r} of the encoder must be a vector of {np.dtype(dtype)}.")

@@ -204,12 +204,8 @@ class TokenTable(_Cut):
     def select(self, columns: Sequence[str | int]) -> TokenTable:
         """A table of some columns."""
         kept = [self.position(column) for column in columns]
-        return TokenTable(
-            tuple(self.names[k] for k in kept),
-            self.codes[kept],
-            tuple(self.values[k] for k in kept),
-            self.offsets,
-        )
+        names, values = tuple(self.names[k] for k in kept), tuple(self.values[k] for k in kept)
+        return TokenTable(names, self.codes[kept], values, self.offsets)
 
     def with_column(self, name: str, values: Sequence[Any]) -> TokenTable:
         """A table with a column replaced, or appended if there is none of that name.
@@ -237,10 +233,8 @@ class TokenTable(_Cut):
         if isinstance(which, (int, np.integer)):
             i = range(len(self))[int(which)]
             part = self.codes[:, self.offsets[i] : self.offsets[i + 1]]
-            texts = [
-                [values[c] for c in row.tolist()]
-                for values, row in zip(self.values, part, strict=True)
-            ]
+            pairs = zip(self.values, part, strict=True)
+            texts = [[values[c] for c in row.tolist()] for values, row in pairs]
             return list(zip(*texts, strict=True))
         tokens, offsets = choose(self.offsets, which)
         return TokenTable(self.names, self.codes[:, tokens], self.values, offsets)
@@ -274,13 +268,9 @@ class TableBuilder:
 
     def table(self, names: Sequence[str], offsets: Any) -> TokenTable:
         """The table of all tokens."""
-        empty = np.empty((self.width, 0), dtype=np.int32)
-        return TokenTable(
-            tuple(names),
-            np.concatenate([empty, *self._codes], axis=1),
-            tuple([v if isinstance(v, str) else v.decode() for v in n] for n in self._numbers),
-            np.asarray(offsets, dtype=np.int64),
-        )
+        codes = np.concatenate([np.empty((self.width, 0), np.int32), *self._codes], axis=1)
+        values = tuple([v if isinstance(v, str) else v.decode() for v in n] for n in self._numbers)
+        return TokenTable(tuple(names), codes, values, np.asarray(offsets, dtype=np.int64))
 
 
 def sentence_offsets(blank: Array) -> Array:
@@ -359,9 +349,8 @@ def to_column(labels: Sequence[Sequence[Any]], frame: Any, group: str = "sentenc
     """
     order, offsets = _gather(_values(frame, group))
     lengths, wanted = [*map(len, labels)], np.diff(offsets).tolist()
-    if lengths != wanted:
-        what = f"labels are of {len(lengths)} sentences with {sum(lengths)} tokens"
-        raise ValueError(f"{what}, but the frame has {len(wanted)} with {sum(wanted)}.")
+    what = f"labels are of {len(lengths)} sentences with {sum(lengths)} tokens"
+    require(lengths == wanted, f"{what}, but the frame has {len(wanted)} with {sum(wanted)}.")
     column = np.empty(len(order), dtype=object)
     column[order] = [label for sentence in labels for label in sentence]
     return np.array(column.tolist())

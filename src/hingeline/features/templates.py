@@ -111,8 +111,7 @@ def check_call(name: str, argument: str | int | None) -> Call:
     """A call with its argument checked; a ``ValueError`` says what is wrong with it."""
     require(name in FUNCTIONS, f"there is no function {name!r}: there are {', '.join(FUNCTIONS)}")
     wanted = FUNCTIONS[name][0]
-    if wanted is None and argument is not None:
-        raise ValueError(f"{name} takes no second argument, got {argument!r}")
+    require(wanted or argument is None, f"{name} takes no second argument, got {argument!r}")
     if wanted == "count" and not (isinstance(argument, int) and argument >= 1):
         raise ValueError(f"{name} wants a number of characters ≥ 1, e.g. {name}(word[0],3)")
     if wanted == "collapse" and argument not in (None, "collapse"):
@@ -137,11 +136,6 @@ class Term:
     column: int
     calls: tuple[Call, ...]
     offset: int
-
-    @property
-    def is_test(self) -> bool:
-        """Whether the term has no value of its own."""
-        return bool(self.calls) and self.calls[-1].is_test
 
 
 @dataclass(frozen=True)
@@ -244,9 +238,8 @@ def _parse_python(text: str, where: str, names: Sequence[str]) -> Template:
     if at != len(text):
         raise fail(f"{text[at:]!r} was not expected")
     written = [_write_term(term, names) for term in terms]
-    pieces = [
-        text if term.is_test else f"{text}=" for text, term in zip(written, terms, strict=True)
-    ]
+    tests = [bool(term.calls) and term.calls[-1].is_test for term in terms]
+    pieces = [text if test else f"{text}=" for text, test in zip(written, tests, strict=True)]
     literals = (pieces[0], *(f"|{piece}" for piece in pieces[1:]), "")
     return Template("|".join(written), literals, tuple(terms))
 
@@ -337,14 +330,12 @@ def _parse_line(line: str, where: str, names: Sequence[str]) -> Template:
             raise ValueError(f"{where}: {macro.group()} is not %x[row,col] nor %t or %m.")
         if command.isupper():
             calls = (*calls, Call("lower"))
-        if int(column) >= len(names):
-            what = f"{where}: there is no column {column}; there are {len(names)}"
-            raise ValueError(f"{what}, counted from 0 and without the labels.")
+        what = f"{where}: there is no column {column}; there are {len(names)}"
+        require(int(column) < len(names), f"{what}, counted from 0 and without the labels.")
         _check_offset(int(offset), lambda why: ValueError(f"{where}: {why}."))
         terms.append(Term(int(column), calls, int(offset)))
     literals.append(line[at:])
-    if any("%" in literal for literal in literals):
-        raise ValueError(f"{where}: a % is not part of a %x[row,col].")
+    require("%" not in "".join(literals), f"{where}: a % is not part of a %x[row,col].")
     return Template(line, tuple(literals), tuple(terms))
 
 
@@ -506,11 +497,9 @@ class TokenTemplates(Encoder, auto_wrap_output_keys=None):  # type: ignore[call-
         return parsed
 
     def _sequences(self, columns: Array, table: TokenTable) -> SparseSequences:
-        self.n_features_out_ = n_features = self._encoding.n_features
-        dtype = np.dtype(self.dtype)
-        return sequences_from_columns(
-            columns, table.offsets, n_features, dtype, self._encoding.tidy
-        )
+        self.n_features_out_ = width = self._encoding.n_features
+        dtype, tidy = np.dtype(self.dtype), self._encoding.tidy
+        return sequences_from_columns(columns, table.offsets, width, dtype, tidy)
 
     def _known_columns(self, table: TokenTable) -> TokenTable:
         if table.names == self.column_names_ or len(table.names) == len(self.column_names_) == 1:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hingeline._checks import Array
+from hingeline._checks import Array, require
 from hingeline.features.input import get_array, get_ends, get_strings, pack_strings
 from hingeline.features.tables import TokenTable
 
@@ -431,9 +431,8 @@ class Vocabulary(Layout):
         self.grown = grown
         values = get_strings(arrays, "values")
         ends = get_ends(arrays, "source_ends", len(values)).tolist()
-        if len(ends) != len(self.sources):
-            what = f"array 'source_ends' of the encoder has {len(ends)} entries"
-            raise ValueError(f"{what}, but the templates need {len(self.sources)}.")
+        what = f"array 'source_ends' of the encoder has {len(ends)} entries, but the templates need"
+        require(len(ends) == len(self.sources), f"{what} {len(self.sources)}.")
         for source, lo, hi in zip(self.sources, [0, *ends], ends, strict=False):
             source.take(values[lo:hi])
             if len(source._known()) != hi - lo:
@@ -485,9 +484,8 @@ def _find_values(table: TokenTable, column: int) -> tuple[Sequence[str], Array]:
 
 def digest(texts: Iterable[str]) -> Array:
     """64-bit BLAKE2b digests of texts."""
-    joined = b"".join(
-        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
-    )
+    encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    joined = b"".join(blake2b(data, digest_size=8).digest() for data in encoded)
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 

@@ -33,18 +33,14 @@ from sklearn.utils.validation import check_is_fitted
 from hingeline._checks import Array, check_finite, one_of, require
 from hingeline._files import pack_texts, unpack_texts
 from hingeline.core.results import HistoryRow, read_history
-from hingeline.estimators.base import FINDINGS, NU_FITTED, forget_extras
-from hingeline.estimators.scaling import FITTED as SCALING
-from hingeline.estimators.scaling import restore_scaling
+from hingeline.estimators.base import FINDINGS, NU_FITTED, SCALING, forget_extras
 from hingeline.modelfile.files import DTYPE_NAMES, ModelFileError, read_model, write_model
 
 #: Encoders that can be stored; code is never looked up by a name from a file but through this.
 ENCODERS = ("DictEncoder", "TokenTemplates")
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 #: Types of numbers that parameters may ask for.
-_SCALAR_TYPES = {
-    kind.__name__: kind for kind in (np.float64, np.float32, np.float16, np.int64, np.int32)
-}
+_SCALAR_TYPES = {t.__name__: t for t in (np.float64, np.float32, np.float16, np.int64, np.int32)}
 _PLAIN = (type(None), bool, int, str)
 #: What every fit leaves.
 CERTIFICATE = (
@@ -146,14 +142,7 @@ def encoder_class(kind: str) -> Any:
 
 
 def save(
-    model: Any,
-    path: str | os.PathLike[str],
-    *,
-    dtype: str = "float64",
-    sparse: bool | float = True,
-    check: tuple[Any, Any] | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    state: bool = False,
+    model: Any, path: Any, dtype: str, sparse: bool | float, check: Any, metadata: Any, state: bool
 ) -> dict[str, Any]:
     """Write a fitted estimator to a model file; see :meth:`hingeline.ChainSSVM.save`."""
     kind = type(model).__name__
@@ -162,7 +151,10 @@ def save(
     check_is_fitted(model, "weights_")
     model._check_values()
     one_of("dtype", dtype, ("float64", "float32", "float16"))
-    threshold = check_sparse(sparse)
+    given = isinstance(sparse, (numbers.Real, np.bool_)) and 0 <= float(sparse) < float("inf")
+    require(given, f"sparse must be True, False or a threshold ≥ 0, got {sparse!r}.")
+    whole = isinstance(sparse, (bool, np.bool_))
+    threshold = (0.0 if sparse else None) if whole else float(sparse)
     if check is not None and (not isinstance(check, tuple) or len(check) != 2):
         raise TypeError("check must be a pair (X, y) of data to compare predictions on.")
     try:
@@ -227,15 +219,6 @@ def why_not(model: Any) -> str:
         "and its code cannot be stored safely: keep model.weights_ with numpy.save, and give them "
         "back with with_weights."
     )
-
-
-def check_sparse(sparse: Any) -> float | None:
-    """The threshold below which weights are dropped; None for all weights."""
-    if isinstance(sparse, (bool, np.bool_)):
-        return 0.0 if sparse else None
-    if not isinstance(sparse, numbers.Real) or not 0 <= float(sparse) < float("inf"):
-        raise ValueError(f"sparse must be True, False or a threshold ≥ 0, got {sparse!r}.")
-    return float(sparse)
 
 
 def parameters_to_json(model: Any, arrays: dict[str, Array]) -> tuple[dict[str, Any], list[str]]:
@@ -380,9 +363,7 @@ def estimator_class(kind: str) -> Any:
     return cls if hasattr(cls, "_layout") else None
 
 
-def restore(
-    cls: Any, header: dict[str, Any], arrays: dict[str, Array], structure: Any = None
-) -> Any:
+def restore(cls: Any, header: dict[str, Any], arrays: dict[str, Array], structure: Any) -> Any:
     """The estimator that header and arrays describe; any exception where they do not."""
     parameters = {k: from_json(v, arrays) for k, v in header["parameters"].items()}
     require(hasattr(cls, "structure") == (structure is not None), "it names no structure")
@@ -408,7 +389,12 @@ def restore(
         model.encoder_ = None if stored is None else encoder_from_json(stored, arrays)
     if hasattr(model, "_fitted_from_json"):
         model._fitted_from_json(header["fitted"], arrays)
-    restore_scaling(model, arrays)
+    for name in SCALING if getattr(model, "scale", False) else ():
+        values = arrays[name]
+        fine = values.dtype == np.float64 and values.shape == (n_features,)
+        fine = fine and np.isfinite(values).all() and (name == SCALING[0] or (values > 0.0).all())
+        require(fine, f"{name} must be a number for every feature")
+        setattr(model, name, values)
     restore_weights(model, header["weights"], arrays)
     restore_certificate(model, header, arrays)
     kept = {name.removeprefix(STATE): a for name, a in arrays.items() if name.startswith(STATE)}

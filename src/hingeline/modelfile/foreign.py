@@ -34,9 +34,8 @@ class Lines:
                 with open(source, encoding="utf-8", newline="") as file:
                     text = file.read()
             except UnicodeDecodeError:
-                raise ValueError(
-                    f"{self.name} is not UTF-8 text: give {what}, not a binary model."
-                ) from None
+                problem = f"is not UTF-8 text: give {what}, not a binary model."
+                raise ValueError(f"{self.name} {problem}") from None
         # Only line ends of files end a line: names may hold the others that Python knows.
         self.lines = text.split("\n")
         if self.lines[0].endswith("\r"):

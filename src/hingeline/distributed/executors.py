@@ -1,0 +1,361 @@
+"""Where blocks live: in processes of this machine.
+
+An executor is a star: the driver sends requests to workers and takes their answers; workers never
+speak to each other. A worker holds one *host*, made there by a function of the caller's, and the
+host holds the blocks. A worker that dies takes the state of its blocks with it: the answer for
+them is `LOST` once, and from then on they are empty blocks somewhere else.
+What is sent to a block, and in which order answers come back, does not depend on the workers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+# What users define in a notebook or a script is pickled whole, so that workers need not import it.
+from numba.cloudpickle import dumps
+
+from hingeline import _checks
+
+#: A block is given up when it is lost so many times in a row in calls of the same method.
+LOSSES = 5
+
+
+class _Lost:
+    """The type of `LOST`, which stays one object when it is pickled."""
+
+    def __repr__(self) -> str:
+        return "LOST"
+
+    def __reduce__(self) -> str:
+        return "LOST"
+
+
+#: The answer for a block whose worker is gone. The block is empty again at the next call.
+LOST = _Lost()
+
+
+class Executor(ABC):
+    """Blocks 0, 1, … on workers, and calls to them. Use it in a ``with`` statement."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._make = b""
+        self._home: list[Any] = []  # the worker of every block; None when it must find one
+        self._equipped: set[Any] = set()  # workers that have a host
+        self._untold: set[int] = set()  # blocks that were lost since they were last called
+        self._losses: Counter[tuple[int, str]] = Counter()  # in a row, by block and method
+        self._sent = self._received = 0
+
+    def open(self, n_blocks: int, make: Callable[[], Any]) -> None:
+        """Deal out blocks 0 … n_blocks − 1, all of them empty.
+
+        Parameters
+        ----------
+        n_blocks : int
+        make : callable
+            Makes the host of a worker when it is first called; can be pickled. A host has
+            ``call(method, common, own)``, where ``own`` has an argument for each block, and
+            returns a dict with an answer for each of them.
+        """
+        _checks.positive("n_blocks", n_blocks, integer=True)
+        _checks.require(not self._home, "The executor is open already: close it first.")
+        self._make = dumps(make)
+        self._equipped, self._untold, self._losses = set(), set(), Counter()
+        self._home = [None] * n_blocks
+        self._find_homes()
+
+    def call(
+        self, method: str, common: Any = None, own: Mapping[int, Any] | None = None
+    ) -> dict[int, Any]:
+        """Call the hosts of some blocks, all workers at the same time.
+
+        Parameters
+        ----------
+        method : str
+        common : object
+            Sent once to every worker.
+        own : dict, optional
+            An argument for each block that is called; None calls all, each with None.
+
+        Returns
+        -------
+        dict
+            The answers by block, in the order of blocks. `LOST` for those that died with their
+            worker, now or since they were last called: they are empty at the next call.
+
+        Raises
+        ------
+        Exception
+            What a host raised, with a note that names the worker; of several exceptions that of
+            the earliest block, where hosts set the attribute ``block``.
+        RuntimeError
+            If a block dies with its worker again and again, or there is no worker left.
+        """
+        if not self._home:
+            raise RuntimeError("The executor is closed: no blocks can be called.")
+        own = dict.fromkeys(range(len(self._home))) if own is None else own
+        self._find_homes()
+        parts: dict[Any, dict[int, Any]] = {}
+        for k in sorted(own):
+            if k not in self._untold:
+                parts.setdefault(self._home[k], {})[k] = own[k]
+        shared = dumps(common)
+        requests = {}
+        for worker, part in parts.items():
+            make = None if worker in self._equipped else self._make
+            requests[worker] = dumps((make, method, part))
+        answers: dict[int, Any] = {}
+        errors: dict[int, Exception] = {}
+        replies = self._exchange(shared, requests)
+        self._equipped |= replies.keys()
+        for worker, reply in replies.items():
+            self._sent += len(shared) + len(requests[worker])
+            self._received += len(reply or b"")
+            found: Any = LOST if reply is None else _load(reply)
+            if found is LOST:
+                self._lose(worker)
+            elif isinstance(found, Exception):
+                blocks = ", ".join(map(str, parts[worker]))
+                found.add_note(f"on worker {self._describe(worker)}, blocks {blocks}")
+                errors[getattr(found, "block", min(parts[worker]))] = found
+            else:
+                answers.update(found)
+        if errors:
+            raise errors[min(errors)]
+        for k in sorted(own):
+            if k in self._untold:
+                answers[k] = LOST
+                self._losses[k, method] += 1
+            else:
+                del self._losses[k, method]
+        self._untold -= own.keys()
+        given_up = [k for k in own if self._losses[k, method] >= LOSSES]
+        if given_up:
+            blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(map(str, given_up))
+            raise RuntimeError(
+                f"The worker of {blocks} died {LOSSES} times in a row in {method!r}, most likely "
+                "for want of memory: make the blocks smaller or give the workers more memory."
+            )
+        return {k: answers[k] for k in sorted(own)}
+
+    def sent(self) -> int:
+        """Bytes sent to workers so far."""
+        return self._sent
+
+    def received(self) -> int:
+        """Bytes that came back so far."""
+        return self._received
+
+    def _lose(self, worker: Any) -> None:
+        """Take the blocks from a worker that is gone, or has lost them."""
+        self._equipped.discard(worker)
+        for k, home in enumerate(self._home):
+            if home == worker:
+                self._home[k] = None
+                self._untold.add(k)
+
+    @abstractmethod
+    def _find_homes(self) -> None:
+        """Lose the blocks of dead workers, then give a living one to each block without."""
+
+    @abstractmethod
+    def _exchange(self, common: bytes, requests: dict[Any, bytes]) -> dict[Any, bytes | None]:
+        """What workers reply to their requests; None from those that died."""
+
+    @abstractmethod
+    def _describe(self, worker: Any) -> str:
+        """Name a worker for a user."""
+
+    @abstractmethod
+    def n_alive(self) -> int:
+        """Count the workers that are alive now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave nothing behind: no process, no task, no state. A second time does nothing."""
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _load(reply: bytes) -> Any:
+    """Unpickle a reply; an exception if that cannot be done."""
+    try:
+        return pickle.loads(reply)
+    except Exception as error:
+        return error
+
+
+# On the worker -----------------------------------------------------------------------------------
+
+
+def _reply(hosts: dict[Any, Any], key: Any, request: bytes, common: bytes) -> bytes:
+    """Make the host if asked to, call it, and pickle its answer, or what it raised, or LOST."""
+    try:
+        make, method, own = pickle.loads(request)
+        if make is not None:
+            hosts.pop(key, None)
+            hosts[key] = pickle.loads(make)()
+        if key not in hosts:
+            return dumps(LOST)
+        return dumps(hosts[key].call(method, pickle.loads(common), own))
+    except Exception as error:
+        return _pickle_error(error)
+
+
+def _pickle_error(error: Exception) -> bytes:
+    """Pickle an exception, its traceback as text in its cause."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(dumps(error))
+    except Exception:  # its class asks for more than its message, or holds what cannot be sent
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    return dumps(_Raised(error, text))
+
+
+class _Raised:
+    """Pickles as the exception alone, whose cause says where the worker raised it."""
+
+    def __init__(self, error: Exception, text: str) -> None:
+        self.error, self.text = error, text
+
+    def __reduce__(self) -> Any:
+        return _with_cause, (self.error, self.text)
+
+
+def _with_cause(error: Exception, text: str) -> Exception:
+    error.__cause__ = RuntimeError(f"in the worker:\n{text}")
+    return error
+
+
+# Processes of this machine -----------------------------------------------------------------------
+
+#: How a worker ends that finds itself starting workers, because its script has no main guard.
+_NO_GUARD = 97
+
+
+class Processes(Executor):
+    """Blocks in processes of this machine: block k in process k modulo ``n_workers``.
+
+    Parameters
+    ----------
+    n_workers : int
+    """
+
+    name = "processes"
+
+    def __init__(self, n_workers: int) -> None:
+        super().__init__()
+        _checks.positive("n_workers", n_workers, integer=True)
+        self.n_workers = n_workers
+        self._workers: dict[int, tuple[Any, Connection]] = {}
+
+    def _find_homes(self) -> None:
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            sys.exit(_NO_GUARD)  # this is a worker, which is about to run its parent's script again
+        for slot in range(min(self.n_workers, len(self._home))):
+            if slot in self._workers and not self._workers[slot][0].is_alive():
+                self._end(slot)
+            if slot not in self._workers:
+                context = multiprocessing.get_context("spawn")
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs,), daemon=True)
+                process.start()
+                theirs.close()
+                self._workers[slot] = process, ours
+        self._home = [k % self.n_workers for k in range(len(self._home))]
+
+    def _exchange(self, common: bytes, requests: dict[Any, bytes]) -> dict[Any, bytes | None]:
+        replies: dict[Any, bytes | None] = {}
+        waiting = {}
+        try:
+            for slot, request in requests.items():
+                pipe = self._workers[slot][1]
+                waiting[pipe] = slot
+                try:
+                    pipe.send_bytes(request)
+                    pipe.send_bytes(common)
+                except OSError:
+                    replies[waiting.pop(pipe)] = None
+            while waiting:
+                ready: list[Any] = wait(list(waiting))  # a dead worker's pipe too: it has an end
+                for pipe in ready:
+                    try:
+                        reply = pipe.recv_bytes()
+                    except (EOFError, OSError):
+                        reply = None
+                    replies[waiting.pop(pipe)] = reply
+        finally:
+            # After Ctrl-C: what they would say now, nobody waits for.
+            for slot in waiting.values():
+                self._end(slot)
+        for slot in [slot for slot, reply in replies.items() if reply is None]:
+            self._end(slot)
+        return replies
+
+    def _end(self, slot: int) -> None:
+        """End a process that is dead or busy."""
+        process, pipe = self._workers.pop(slot)
+        process.kill()
+        process.join()
+        pipe.close()
+        self._lose(slot)
+        if process.exitcode == _NO_GUARD:
+            raise RuntimeError(
+                "The script starts worker processes whenever it is imported, also by the workers: "
+                'put the lines that train under `if __name__ == "__main__":`.'
+            )
+
+    def _describe(self, worker: Any) -> str:
+        return f"{worker} (process {self._workers[worker][0].pid})"
+
+    def n_alive(self) -> int:
+        """Count the processes that are alive now."""
+        return sum(process.is_alive() for process, _ in self._workers.values())
+
+    def close(self) -> None:
+        """End all processes. A second time does nothing."""
+        self._home = []
+        workers, self._workers = list(self._workers.values()), {}
+        try:
+            for _, pipe in workers:
+                pipe.close()  # upon which idle workers end by themselves
+            for process, _ in workers:
+                process.join(2)
+        finally:
+            for process, _ in workers:
+                process.kill()
+                process.join()
+
+
+def _serve(pipe: Connection) -> None:
+    """Answer requests until the parent closes the pipe, or ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+
+    def end_with_parent() -> None:
+        wait([multiprocessing.parent_process().sentinel])  # type: ignore[union-attr]
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    hosts: dict[Any, Any] = {}
+    try:
+        while True:
+            request, common = pipe.recv_bytes(), pipe.recv_bytes()
+            pipe.send_bytes(_reply(hosts, None, request, common))
+    except (EOFError, OSError):
+        pass

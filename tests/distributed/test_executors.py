@@ -1,0 +1,272 @@
+"""Executors: the same answers for any number of workers, and after any of them has died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hingeline.distributed.executors import LOST, Executor, Processes
+from toy_host import BadHost, ToyHost
+
+pytestmark = pytest.mark.subprocess
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.fixture
+def two() -> Iterator[Executor]:
+    """Four blocks on two workers: 0 and 2 together, 1 and 3 together."""
+    with Processes(2) as executor:
+        executor.open(4, ToyHost)
+        yield executor
+
+
+# Calls ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_answers_come_in_the_order_of_blocks_for_any_number_of_workers(n_workers):
+    with Processes(n_workers) as executor:
+        executor.open(5, partial(ToyHost, 10))
+        assert executor.call("count") == dict.fromkeys(range(5), 11)
+        assert list(executor.call("add", 100, {4: 1, 0: 2, 3: 3}).items()) == [
+            (0, 102),
+            (3, 103),
+            (4, 101),
+        ]
+        assert executor.call("count", own={1: None}) == {1: 12}
+        assert executor.call("count") == {0: 12, 1: 13, 2: 12, 3: 12, 4: 12}
+        pids = executor.call("pid")
+        assert [pids[k] == pids[k % n_workers] for k in range(5)] == [True] * 5
+        assert len(set(pids.values())) == n_workers == executor.n_alive()
+
+
+def test_what_is_common_is_sent_once_to_each_worker(two):
+    two.call("count")
+    before = two.sent()
+    two.call("add", b"x" * 1_000_000, dict.fromkeys(range(4), b"y"))
+    assert 2_000_000 < two.sent() - before < 2_010_000
+    assert 4_000_000 < two.received() < 4_010_000
+    assert two.call("commons_seen") == dict.fromkeys(range(4), 3)
+
+
+def test_there_are_no_more_workers_than_blocks():
+    with Processes(3) as executor:
+        executor.open(1, ToyHost)
+        assert executor.call("count") == {0: 1}
+        assert executor.n_alive() == 1
+
+
+def test_what_a_notebook_defines_reaches_the_workers(two):
+    class Local:
+        def __radd__(self, other: Any) -> Any:
+            return type(self), other
+
+    assert two.call("add", 7, {2: Local()}) == {2: (Local, 7)}
+
+
+# Errors -----------------------------------------------------------------------------------------
+
+
+def test_the_earliest_error_is_raised_and_names_its_worker(two):
+    two.call("count")
+    pid = two.call("pid")[1]
+    with pytest.raises(ValueError, match="block 1 is bad") as caught:
+        two.call("fail", [1, 2, 3])
+    assert "on worker" in caught.value.__notes__[0]
+    assert "in fail" in str(caught.value.__cause__)
+    assert str(pid) in caught.value.__notes__[0]
+    assert caught.value.__notes__[0].endswith("blocks 1, 3")
+    assert two.call("count") == {0: 3, 1: 2, 2: 2, 3: 2}  # only block 0 had no error before it
+
+
+def test_an_exception_of_any_kind_arrives(two):
+    with pytest.raises(RuntimeError, match="Picky: this and that"):
+        two.call("fail_oddly")
+    with pytest.raises(TypeError, match="pickle"):
+        two.call("answer_oddly")
+    with pytest.raises(AttributeError, match="no_such_method"):
+        two.call("no_such_method")
+    with pytest.raises(TypeError, match="pickle"):
+        two.call("add", threading.Lock())
+    assert two.call("count") == dict.fromkeys(range(4), 1)
+
+
+def test_a_host_that_cannot_be_made_says_why():
+    with Processes(2) as executor:
+        executor.open(3, BadHost)
+        with pytest.raises(OSError, match="no such corpus") as caught:
+            executor.call("count")
+        assert caught.value.__notes__[0].endswith("blocks 0, 2")
+
+
+def test_bad_arguments_and_calls_out_of_order():
+    with pytest.raises(ValueError, match="n_workers"):
+        Processes(0)
+    with Processes(1) as executor:
+        with pytest.raises(RuntimeError, match="closed"):
+            executor.call("count")
+        with pytest.raises(ValueError, match="n_blocks"):
+            executor.open(0, ToyHost)
+        executor.open(1, ToyHost)
+        with pytest.raises(ValueError, match="open already"):
+            executor.open(1, ToyHost)
+
+
+# Deaths -----------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_loses_its_blocks_once_and_no_others(two):
+    two.call("count")
+    assert two.call("die", [2]) == {0: LOST, 1: 2, 2: LOST, 3: 2}
+    assert two.call("count") == {0: 1, 1: 3, 2: 1, 3: 3}
+    assert two.call("die", [0]) == {0: LOST, 1: 4, 2: LOST, 3: 4}  # a second time
+    assert two.call("die", [0, 1]) == dict.fromkeys(range(4), LOST)  # all at once
+    assert two.call("count") == dict.fromkeys(range(4), 1)
+    assert two.n_alive() == 2
+
+
+def test_a_loss_is_told_for_every_block_when_it_is_next_called(two):
+    pids = two.call("pid")
+    two.call("count")
+    assert two.call("die", [0], {0: None, 1: None}) == {0: LOST, 1: 2}
+    assert two.call("count", own={0: None}) == {0: 1}
+    assert two.call("count") == {0: 2, 1: 3, 2: LOST, 3: 2}
+    os.kill(pids[1], signal.SIGKILL)  # while nobody calls
+    assert wait_until(lambda: two.n_alive() == 1)
+    assert two.call("count", own={3: None}) == {3: LOST}
+    assert two.call("count") == {0: 3, 1: LOST, 2: 1, 3: 1}
+    assert two.call("count") == {0: 4, 1: 1, 2: 2, 3: 2}
+
+
+def test_a_block_that_always_kills_its_worker_is_given_up(two):
+    for _ in range(4):
+        assert two.call("die", [1], {0: None, 1: None})[1] is LOST
+        assert two.call("count", own={1: None}) == {1: 1}  # other calls go well in between
+    with pytest.raises(RuntimeError, match=r"block 1 died 5 times in a row in 'die'.* memory"):
+        two.call("die", [1], {0: None, 1: None})
+    assert two.call("count", own={0: None}) == {0: 6}
+
+
+def test_losses_that_are_not_in_a_row_are_forgiven(two):
+    for _ in range(3):
+        for _ in range(2):
+            assert two.call("die", [0], {0: None}) == {0: LOST}
+        assert two.call("die", [], {0: None}) == {0: 1}
+
+
+def test_a_slow_worker_is_waited_for(two):
+    assert two.call("sleep", 0, {0: 1.5}) == {0: 1}
+    began = time.monotonic()
+    assert two.call("sleep", 0, {0: 1, 1: 1}) == {0: 2, 1: 1}
+    assert time.monotonic() - began < 1.9  # at the same time
+
+
+# Ends -------------------------------------------------------------------------------------------
+
+
+def interrupt_soon() -> None:
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+
+def test_ctrl_c_comes_through_at_once_and_leaves_nothing_behind():
+    with Processes(2) as executor:
+        executor.open(3, ToyHost)
+        pids = executor.call("pid")
+        executor.call("count")
+        began = time.monotonic()
+        interrupt_soon()
+        with pytest.raises(KeyboardInterrupt):
+            executor.call("sleep", 60, {0: None, 1: 0})
+        assert time.monotonic() - began < 5
+        # Whoever goes on finds the blocks that were busy lost, and only those.
+        assert executor.call("count") == {0: LOST, 1: 3, 2: LOST}
+        pids |= executor.call("pid")
+    assert not any(is_alive(pid) for pid in pids.values())
+
+
+def test_closing_twice_ends_all_processes():
+    executor = Processes(2)
+    executor.close()
+    executor.open(2, ToyHost)
+    executor.call("die", [0, 1])
+    executor.close()
+    executor.open(2, ToyHost)
+    pids = executor.call("pid")
+    executor.close()
+    executor.close()
+    assert executor.n_alive() == 0
+    assert not any(is_alive(pid) for pid in pids.values())
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.call("count")
+
+
+ORPHANS = """
+import sys
+from hingeline.distributed.executors import Processes
+from toy_host import ToyHost
+
+if __name__ == "__main__":
+    executor = Processes(2)
+    executor.open(2, ToyHost)
+    executor.call("write_and_sleep", sys.argv[1])
+"""
+
+
+def test_busy_workers_end_when_their_parent_is_killed(tmp_path):
+    script = tmp_path / "orphans.py"
+    script.write_text(ORPHANS)
+    with subprocess.Popen([sys.executable, script, tmp_path]) as parent:
+        files = [tmp_path / "0", tmp_path / "1"]
+        assert wait_until(lambda: all(file.exists() and file.read_text() for file in files), 30)
+        parent.kill()
+    pids = [int(file.read_text()) for file in files]
+    assert wait_until(lambda: not any(map(is_alive, pids)))
+
+
+NO_GUARD = """
+from hingeline.distributed.executors import Processes
+from toy_host import ToyHost
+
+with Processes(2) as executor:
+    executor.open(2, ToyHost)
+    print(executor.call("count"))
+"""
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(NO_GUARD)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert 'put the lines that train under `if __name__ == "__main__":`' in done.stderr
+
+
+def test_dask_is_not_imported_before_it_is_asked_for():
+    code = "import sys, hingeline.distributed.executors; print('distributed' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
