@@ -123,6 +123,27 @@ def test_add_max(compiled, n):
     assert top == expected.max(initial=-np.inf)
 
 
+@uncached
+def few(indices, values, lo, hi, steps, w, stride, some, out):
+    _simd.rows_add_few(indices, values, lo, hi, steps, w, stride)
+    _simd.rows_dot_few(indices, values, lo, hi, w, stride, some, out)
+
+
+@both_ways
+def test_few_columns(compiled):
+    rng = np.random.default_rng(0)
+    indices, values, table = np.array([5, 0, 3, 2]), rng.normal(size=4), rng.normal(size=(6, 9))
+    steps = np.zeros(9)
+    steps[[2, 7]] = -1.5, 0.5
+    expected = table.copy()
+    expected[[0, 3]] += np.outer(values[1:3], steps)
+    w, out, some = table.ravel(), np.full(9, 7.0), np.array([1, 2, 8])
+    (few if compiled else few.py_func)(indices, values, 1, 3, steps, w, 9, some, out)
+    np.testing.assert_allclose(w.reshape(6, 9), expected, rtol=1e-14)
+    np.testing.assert_allclose(out[some], values[1:3] @ expected[[0, 3]][:, some], rtol=1e-12)
+    assert (np.delete(out, some) == 7.0).all()
+
+
 @both_ways
 @pytest.mark.parametrize("stride", [1, 3, 4, 7, 8, 12, 20, 36])
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 6, 13])

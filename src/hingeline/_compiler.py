@@ -21,13 +21,10 @@ from numba.core import cgutils, typed_passes, untyped_passes
 from numba.core import ir as numba_ir
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, Flags
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager, _pass_registry, register_pass
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.environment import lookup_environment
-from numba.core.event import trigger_event
 from numba.core.imputils import impl_ret_borrowed
 from numba.core.lowering import Lower
-from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
 from numba.core.typing import Context
 from numba.extending import NativeValue, lower_getattr_generic, models, register_model, unbox
@@ -372,17 +369,6 @@ class _Flags(Flags):
         return flags
 
 
-class _Passes(PassManager):
-    @global_compiler_lock
-    def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:
-        pss.analysis = self._analysis
-        name = f"{pss.name()} [{internal_state.func_id.func_qualname}]"
-        with trigger_event("numba:run_pass", data={"name": name}):
-            changed = pss.run_pass(internal_state)
-        if changed and _pass_registry.get(type(pss)).mutates_CFG:
-            internal_state.func_ir.blocks = canonicalize_cfg(internal_state.func_ir.blocks)
-
-
 class Compiler(CompilerBase):
     def __init__(self, context: Any, *arguments: Any) -> None:
         *before, flags, local_types = arguments
@@ -398,7 +384,7 @@ class Compiler(CompilerBase):
             gc.enable()
 
     def define_pipelines(self) -> list[PassManager]:
-        passes = _Passes("hingeline")
+        passes = PassManager("hingeline")
         has_functions = any(isinstance(c, CodeType) for c in self.state.func_id.code.co_consts)
         for one in (
             untyped_passes.TranslateByteCode,

@@ -38,6 +38,27 @@ def copy(source: Array, target: Array) -> None:
         target[k] = source[k]
 
 
+@helper
+def largest(values: Array, at: int, n: int) -> int:
+    """The k < n of the largest ``values[at + k]``, the first of several."""
+    best = 0
+    for k in range(1, n):
+        if values[at + k] > values[at + best]:
+            best = k
+    return best
+
+
+@helper
+def list_some(values: Array, out: Array) -> int:
+    """List the places of what is not 0; how many there are."""
+    count = 0
+    for k in range(values.shape[0]):
+        if values[k] != 0.0:
+            out[count] = k
+            count += 1
+    return count
+
+
 class _Block:
     """Builds code that walks over rows of a table, with one block of columns in registers."""
 
@@ -226,6 +247,20 @@ def rows_dot(
         out[at + k] = total
 
 
+@helper
+def rows_dot_few(
+    indices: Array, values: Array, lo: int, hi: int, w: Array, stride: int, some: Array, out: Array
+) -> None:
+    """``out = Σ_p values[p]·W[indices[p]]`` over ``lo ≤ p < hi`` for ``some`` columns alone."""
+    for k in some:
+        out[k] = 0.0
+    for p in range(lo, hi):
+        row = indices[p] * stride
+        value = values[p]
+        for k in some:
+            out[k] += value * w[row + k]
+
+
 @_by_columns
 def _add(block: _Block, first: Any, stride: Any, *arguments: Any) -> None:
     indices, values, lo, hi, steps, w = arguments
@@ -250,6 +285,19 @@ def rows_add(
     for k in range(_add(stride, indices, values, lo, hi, steps, w), stride):
         for p in range(lo, hi):
             w[indices[p] * stride + k] += values[p] * steps[k]
+
+
+@helper
+def rows_add_few(
+    indices: Array, values: Array, lo: int, hi: int, steps: Array, w: Array, stride: int
+) -> None:
+    """:func:`rows_add` where most of ``steps`` are 0: entries one by one."""
+    some = np.empty(stride, dtype=np.int64)
+    count = list_some(steps[:stride], some)
+    for p in range(lo, hi):
+        row = indices[p] * stride
+        for q in range(count):
+            w[row + some[q]] += values[p] * steps[some[q]]
 
 
 @_by_columns

@@ -20,6 +20,7 @@ from hingeline.report.figures import (
     label_colours,
     plot_affinities,
     plot_curve,
+    plot_reliability,
     plot_segmentation,
 )
 
@@ -70,6 +71,24 @@ def test_without_a_gap_to_draw(last, text, tmp_path):
 def test_a_figure_shows_itself_in_a_notebook(history):
     figure = plot_curve(history)
     assert figure._repr_png_().startswith(PNG)
+
+
+def test_one_panel_is_axes_and_takes_those_of_others():
+    from matplotlib.figure import Figure
+
+    own, mine = Figure().subplots(1, 2)
+    for ax, draw in (
+        (own, lambda **more: plot_affinities(np.eye(2), "ab", **more)),
+        (mine, lambda **more: plot_reliability([0.2, 0.8], [False, True], **more)),
+    ):
+        assert draw(ax=ax, title="mine") is ax
+        assert ax.get_title() == "mine"
+        assert ax.figure.get_suptitle() == ""
+        fresh = draw()
+        assert fresh.figure is not ax.figure
+        assert fresh._repr_png_().startswith(PNG)  # in a notebook without pyplot
+    with pytest.raises(ValueError, match="confidence has 1 values and right has 2"):
+        plot_reliability([0.2], [True, False])
 
 
 def test_leaves_pyplot_alone(history):
@@ -381,10 +400,11 @@ def test_what_does_not_fit_is_named(given, message):
 
 def test_affinities_are_drawn_with_names():
     table = [[1.0, -2.0], [0.5, np.nan]]
-    figure = plot_affinities(table, ["sky", "US$ and a very long name indeed"])
-    axes = figure.axes[0]
+    axes = plot_affinities(table, ["sky", "US$ and a very long name indeed"])
     np.testing.assert_array_equal(axes.images[0].get_array().filled(np.nan), table)
     assert axes.images[0].get_clim() == (-2.0, 2.0)
+    red, _, blue, _ = axes.images[0].cmap(1.0)
+    assert blue > red  # what is for it is blue, as in the report
     assert [text.get_text() for text in axes.texts] == ["1", "-2", "0.5"]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["sky", r"US\$ and a very long nam…"]
     with pytest.raises(ValueError, match=r"expected .2, 2.: one row and one column"):

@@ -28,6 +28,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, kernel
+from hingeline._simd import copy
 from hingeline.core.formulations import (
     Formulation,
     add_hinge,
@@ -248,8 +249,7 @@ def insert(
     if j < 0:
         return -1
     at = ws.y_start[i] + j * length
-    for k in range(length):
-        ws.y[at + k] = y[k]
+    copy(y, ws.y[at : at + length])
     s = ws.slot[i]
     ws.alpha[s + j] = 0.0
     ws.drift[s + j] = 0.0

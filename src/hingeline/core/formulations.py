@@ -40,6 +40,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, kernel
+from hingeline._simd import copy
 from hingeline.core.primitives import (
     decode_by_loss,
     decode_excess,
@@ -185,8 +186,7 @@ def most_violated(
         value = plane_offset(form, losses[k]) - stretch * a * plane_score(problem, i, ys[k], w)
         if value > best:
             best = value
-            for t in range(y_out.shape[0]):
-                y_out[t] = ys[k, t]
+            copy(ys[k], y_out)
     return best
 
 

@@ -246,13 +246,11 @@ def _result(
         progress.update(solver, certified=True)
     weights, primal = solver.best()
     gap, rel = progress.gap, progress.relative_gap
-    if chosen is None and solver.polishes and not (solver.hard or solver.restricted):
-        weights, primal = _polish(solver, weights, primal, gap)
-        if primal != progress.best_primal:
-            gap = primal - progress.best_dual if solver.bounded else math.nan
-            rel = relative(gap, solver.positive_part(primal))
     if chosen is not None:
         weights, primal = chosen, solver.primal_of(chosen)
+    elif solver.polishes and not (solver.hard or solver.restricted):
+        weights, primal = _polish(solver, weights, primal, gap)
+    if chosen is not None or primal != progress.best_primal:
         gap = primal - progress.best_dual if solver.bounded else math.nan
         rel = relative(gap, solver.positive_part(primal))
     if not np.isfinite(weights).all():

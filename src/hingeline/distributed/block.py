@@ -251,7 +251,7 @@ class Block:
         return (toward * ridge) @ toward.T, toward @ (ridge * sums[0]), float(ridge @ sums[0] ** 2)
 
     def measure(self, candidate: Change) -> tuple[float, float]:
-        """What slack costs at other weights than the common ones; how much of it is a bound only."""
+        """What slack costs at weights other than the common ones; how much of it is a bound."""
         if self.compiled is None:
             return 0.0, 0.0
         solver, host = self.solver, self.host

@@ -8,19 +8,19 @@ last m of these solutions of every block, a *master problem* in K·m variables::
 
     max_θ  Σ_kj θ_kj g_kj − ½‖Σ_kj θ_kj u_kj‖²   over θ ≥ 0, Σ_j θ_kj ≤ 1
 
-where ``u_kj = v(s_kj) − v(c_k)`` and ``g_kj = Σ (s_kj − c_k)·b − w·u_kj``. That is a dual like that
-of :mod:`hingeline.solvers.sdm`, with blocks for examples, solutions for planes, and ``c_k`` in place
-of the true output; its steps solve it. Any θ is feasible by convexity: the dual never falls, and any
-weights with any such multipliers give a true gap, at the price of one decode of each block's
-examples, ``P(v) = ½‖v‖² + Σ_k cost_k(v)``.
+where ``u_kj = v(s_kj) − v(c_k)`` and ``g_kj = Σ (s_kj − c_k)·b − w·u_kj``. That is a dual like
+that of :mod:`hingeline.solvers.sdm`, with blocks for examples, solutions for planes, and ``c_k`` in
+place of the true output; its steps solve it. Any θ is feasible by convexity: the dual never falls,
+and any weights with any such multipliers give a true gap, at the price of one decode of each
+block's examples, ``P(v) = ½‖v‖² + Σ_k cost_k(v)``.
 
 With a single θ for all newest solutions it is an exact line search: block-diagonal approximation,
 C. Lee, K.-W. Chang (2015). ``"average"`` takes θ = 1/K (M. Jaggi et al., *Communication-efficient
 distributed dual coordinate ascent*, CoCoA, 2014), ``"add"`` θ = 1 with local duals of K times the
 curvature (C. Ma et al., CoCoA+, 2015).
 
-The size of rounds. Of the gains that blocks see alone, the share e is left together; with b examples
-of a block e is about ``1/(1 + b/b₀)``, so that a round seen gives b₀. If a round costs what r
+The size of rounds. Of the gains that blocks see alone, the share e is left together; with b
+examples of a block e is about ``1/(1 + b/b₀)``, so that a round seen gives b₀. If a round costs what r
 examples do beside the visits, progress for its price is best at ``b = √(b₀·r)``. The price is
 counted in bytes and in numbers that visits read, never by the clock: any number of workers, on any
 machine, comes to the same weights.
@@ -148,7 +148,7 @@ class Blocks(CertifiedSolver):
         self._base = self.w.copy()
         self._ended = False
         self._linear_of, self._ridge_of = np.zeros(n_blocks), np.zeros(n_blocks)
-        everyone = {k: (None,) for k in range(n_blocks)}
+        everyone = dict.fromkeys(range(n_blocks), (None,))
         self._call("restore", everyone, Change(None, self.w), log=False)
 
     # Calls, and what happens when a worker is lost.
@@ -163,7 +163,7 @@ class Blocks(CertifiedSolver):
     ) -> list[Any]:
         """Let all blocks do something; their answers, in order."""
         n_blocks = len(self.sizes)
-        own = own or {k: () for k in range(n_blocks)}
+        own = own or dict.fromkeys(range(n_blocks), ())
         common = (change, *rest)
         began, busy = time.perf_counter(), 0.0
         answers: dict[int, Any] = {}
@@ -185,7 +185,7 @@ class Blocks(CertifiedSolver):
         return [answers[k][0] for k in range(n_blocks)]
 
     def _bring_back(self, lost: list[int]) -> None:
-        """Make blocks anew and let them do again what they have done since they sent their state."""
+        """Make blocks anew and let them do again what they did since they sent their state."""
         while True:
             self._rebuild(lost)
             base = Change(None, self._base)
@@ -200,7 +200,7 @@ class Blocks(CertifiedSolver):
 
     def save_states(self) -> None:
         """Have all blocks send their state, from which they are made anew when they are lost."""
-        states = self._call("save", {k: () for k in range(len(self.sizes))}, log=False)
+        states = self._call("save", dict.fromkeys(range(len(self.sizes)), ()), log=False)
         self._states, self._base, self._log = dict(enumerate(states)), self._sent.copy(), []
 
     def _send(self) -> Change:
@@ -428,7 +428,7 @@ class Blocks(CertifiedSolver):
     def findings(self, weights: Array) -> dict[str, float]:
         if self._ended:
             return {}
-        told = self._call("weigh", {k: () for k in range(len(self.sizes))}, log=False)
+        told = self._call("weigh", dict.fromkeys(range(len(self.sizes)), ()), log=False)
         return {"worker_memory_": max(told), "driver_memory_": peak_memory()}
 
     # Snapshots.

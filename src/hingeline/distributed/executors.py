@@ -1,4 +1,4 @@
-"""Where blocks live: in processes of this machine.
+"""Where blocks live: in processes of this machine, or on the workers of a Dask cluster.
 
 An executor is a star: the driver sends requests to workers and takes their answers; workers never
 speak to each other. A worker holds one *host*, made there by a function of the caller's, and the
@@ -15,10 +15,13 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
+import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -359,3 +362,182 @@ def _serve(pipe: Connection) -> None:
             pipe.send_bytes(_reply(hosts, None, request, common))
     except (EOFError, OSError):
         pass
+
+
+# Dask --------------------------------------------------------------------------------------------
+
+#: Seconds without any worker after which a cluster is given up.
+PATIENCE = 30.0
+_POLL = 0.5
+#: What has more bytes is scattered: it does not belong into the scheduler's graph of tasks.
+_LARGE = 1_000_000
+
+
+class Dask(Executor):
+    """Blocks on the workers of a Dask cluster, one task per worker and call.
+
+    Blocks whose worker is lost go to the workers that then have fewest, newcomers among them.
+
+    Parameters
+    ----------
+    client : distributed.Client or str
+        A client, which stays open, or the address of a scheduler.
+    """
+
+    name = "dask"
+
+    def __init__(self, client: Any) -> None:
+        super().__init__()
+        try:
+            import distributed
+        except ImportError:
+            raise ImportError("Dask is not installed: pip install 'hingeline[dask]'.") from None
+        self._dask = distributed
+        self._token = uuid.uuid4().hex
+        self._serial = 0
+        self._ours = isinstance(client, str)
+        if isinstance(client, str):
+            try:
+                client = distributed.Client(client, set_as_default=False)
+            except (OSError, ValueError) as error:
+                message = f"No Dask scheduler answers at {client}: {error}."
+                raise RuntimeError(message) from None
+        elif not isinstance(client, distributed.Client) or client.asynchronous:
+            raise TypeError("client must be a dask.distributed.Client (not asynchronous) or a str.")
+        self._client = client
+
+    def _alive(self) -> list[str]:
+        """Addresses of the workers; an error if there is no scheduler to ask."""
+        with suppress(OSError, self._dask.CancelledError):
+            if self._client.status == "running":
+                return sorted(self._client.nthreads())
+        if self._client.status in ("closing", "closed", "newly-created"):
+            raise RuntimeError("The Dask client is closed: give one that is connected.")
+        raise RuntimeError("The Dask scheduler is gone: start it again, and the training after it.")
+
+    def _find_homes(self) -> None:
+        alive = self._alive()
+        for worker in set(self._home) - {None, *alive}:
+            self._lose(worker)
+        if None not in self._home:
+            return
+        end = time.monotonic() + PATIENCE
+        while not alive:
+            if time.monotonic() > end:
+                raise RuntimeError(
+                    f"The Dask cluster has had no worker for {PATIENCE:.0f} seconds."
+                )
+            time.sleep(_POLL)
+            alive = self._alive()
+        load = Counter(self._home)
+        for k, home in enumerate(self._home):
+            if home is None:
+                self._home[k] = min(alive, key=lambda worker: (load[worker], worker))
+                load[self._home[k]] += 1
+
+    def _exchange(self, common: bytes, requests: dict[Any, bytes]) -> dict[Any, bytes | None]:
+        self._serial += 1
+        replies: dict[Any, bytes | None] = {}
+        waiting: dict[Any, str] = {}
+        try:
+            shared = self._place(common, list(requests))
+            for worker, request in requests.items():
+                task = self._client.submit(
+                    _run_on_dask,
+                    (self._token, worker),
+                    self._serial,
+                    self._place(request, [worker]),
+                    shared,
+                    workers=[worker],
+                    allow_other_workers=False,
+                    pure=False,
+                    retries=0,
+                )
+                waiting[task] = worker
+            while waiting:
+                with suppress(TimeoutError, self._dask.CancelledError):
+                    self._dask.wait(list(waiting), _POLL, return_when="FIRST_COMPLETED")
+                ended = [task for task in waiting if task.status != "pending"]
+                for task in ended:
+                    replies[waiting[task]] = self._fetch(task, waiting[task])
+                    del waiting[task]
+                if not ended:
+                    alive = self._alive()
+                    for task in [task for task, worker in waiting.items() if worker not in alive]:
+                        task.cancel()
+                        replies[waiting.pop(task)] = None
+        except OSError:
+            self._alive()
+            raise
+        finally:
+            # After Ctrl-C: what they would say now, nobody waits for.
+            for task, worker in waiting.items():
+                with suppress(Exception):
+                    task.cancel()
+                self._lose(worker)
+        return replies
+
+    def _place(self, message: bytes, workers: list[str]) -> Any:
+        """Put a large message on the workers that want it; what they get in its stead."""
+        if len(message) > _LARGE:
+            with suppress(KeyError, OSError, TimeoutError):  # one of them died just now
+                return self._client.scatter(message, workers=workers, broadcast=True, hash=False)
+        return message
+
+    def _fetch(self, task: Any, worker: str) -> bytes | None:
+        """Take the reply of a task that ended; None if its worker died with it."""
+        seconds = 10
+        while True:
+            try:
+                return task.result(timeout=seconds)
+            except TimeoutError:  # if its worker died just now, Dask waits for another like it
+                if worker not in self._alive():
+                    return None
+                seconds *= 2
+            except (self._dask.CancelledError, self._dask.KilledWorker):
+                self._alive()
+                return None
+            except Exception as error:  # before our own function ran: it could not be imported
+                return _pickle_error(error)
+
+    def _describe(self, worker: Any) -> str:
+        return str(worker)
+
+    def n_alive(self) -> int:
+        """Count the workers that are alive now."""
+        with suppress(RuntimeError):
+            return len(self._alive())
+        return 0
+
+    def close(self) -> None:
+        """Take the hosts from the workers. A second time does nothing."""
+        opened, self._home = bool(self._home), []
+        try:
+            if opened and self._client.status == "running":
+                with suppress(OSError, KeyError):
+                    self._client.run(_forget, self._token, on_error="ignore")
+        finally:
+            if self._ours:
+                self._client.close()
+
+
+#: On a worker of Dask: hosts by executor and address, and the last request that each has seen.
+_HOSTS: dict[Any, Any] = {}
+_SEEN: dict[Any, int] = {}
+
+
+def _run_on_dask(key: tuple[str, str], serial: int, request: bytes, common: bytes) -> bytes:
+    """Answer a request, once: a task that Dask runs again would change its blocks again."""
+    if _SEEN.get(key) == serial:
+        return dumps(LOST)
+    _SEEN[key] = serial
+    reply = _reply(_HOSTS, key, request, common)
+    if key not in _SEEN:  # the executor was closed in the meantime
+        _HOSTS.pop(key, None)
+    return reply
+
+
+def _forget(token: str) -> None:
+    for key in [key for key in _SEEN if key[0] == token]:
+        _SEEN.pop(key)
+        _HOSTS.pop(key, None)

@@ -4,10 +4,8 @@ import glob
 import math
 import os
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -17,8 +15,7 @@ from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
 from hingeline.distributed.block import Host
 from hingeline.distributed.driver import Blocks
-from hingeline.distributed import executors
-from hingeline.distributed.executors import LOST, Executor, Processes
+from hingeline.distributed.executors import LOST, Dask, Executor, Processes
 from hingeline.distributed.shards import FilePart, choose_C, kind_of
 from hingeline.estimators.base import forget_extras
 
@@ -93,7 +90,7 @@ def fit_blocks(
         given = dict(options or {})
         keep = Blocks.Options(**given).keep if given.get("combine", "master") == "master" else 1
         start = (C, seed, keep)
-        facts = _ask(executor, "begin", start, {k: () for k in range(blocks)})
+        facts = _ask(executor, "begin", start, dict.fromkeys(range(blocks), ()))
 
         def rebuild(lost: list[int]) -> None:
             """Blocks on a new worker, as they were before the first round."""
@@ -101,7 +98,7 @@ def fit_blocks(
                 steps: list[tuple[str, tuple[Any, ...], dict[int, Any]]] = [
                     ("read", (bare,), own),
                     ("pose", (known,), posed),
-                    ("begin", start, {k: () for k in lost}),
+                    ("begin", start, dict.fromkeys(lost, ())),
                 ]
                 for method, common, each in steps:
                     mine = {k: each[k] for k in lost}
@@ -187,7 +184,7 @@ def _list_remote(name: str) -> list[str]:
 def _open(client: Any, workers: int | None, blocks: int) -> Executor:
     if client is not None:
         require(workers is None, "workers is for processes on this machine: leave it out.")
-        return executors.Dask(client)  # type: ignore[attr-defined]
+        return Dask(client)
     if workers is not None:
         positive("workers", workers, integer=True)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

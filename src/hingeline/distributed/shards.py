@@ -21,9 +21,9 @@ from hingeline.estimators.graph import GraphSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM
 from hingeline.estimators.multilabel import MultilabelSSVM, read_indicator
 from hingeline.features.input import (
+    check_mergeable,
     choose_encoder,
     find_classes,
-    check_mergeable,
     merge_encoders,
     number_labels,
     stack_labels,
@@ -48,7 +48,9 @@ def read_parts(estimator: Any, parts: Sequence[Any]) -> tuple[Any, Any]:
     first = Xs[0]
     if sp.issparse(first):
         width = max(X.shape[1] for X in Xs)
-        X = sp.vstack([sp.csr_matrix((x.data, x.indices, x.indptr), (x.shape[0], width)) for x in Xs])
+        X = sp.vstack(
+            [sp.csr_matrix((x.data, x.indices, x.indptr), (x.shape[0], width)) for x in Xs]
+        )
     elif isinstance(first, np.ndarray):
         X = np.concatenate(Xs)
     else:

@@ -23,6 +23,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper
+from hingeline._simd import copy
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology
 from hingeline.inference.messages import (
@@ -98,8 +99,7 @@ def _project(
     starts, near, weight, force = state.starts, state.near, state.weight, state.force
     at, w = scored.table_start[c], state.weight_start[c]
     size = state.weight_start[c + 1] - w
-    begin = scored.graph.scope_start[c]
-    end = scored.graph.scope_start[c + 1]
+    begin, end = scored.graph.scope_start[c], scored.graph.scope_start[c + 1]
     for e in range(starts[begin], starts[end]):
         force[e] = -messages[e] + rho * near[e]
     last = starts[end - 1]
@@ -250,8 +250,7 @@ def alternating_directions(
     best = primal = dual = np.inf
     for k in range(max_iterations + 1):
         if k % _CHECK == 0:
-            for e in range(count):
-                polished[e] = current[e]
+            copy(current, polished)
             node_beliefs(graph, unary, polished, starts, beliefs)
             sweep(scored, polished, starts, beliefs, k % (2 * _CHECK) != 0, out)
             bound = constant + factor_graph.top_sum(graph, beliefs, trial)
@@ -261,14 +260,12 @@ def alternating_directions(
                 score = keep_better(scored, trial, ROUNDING_SWEEPS, score, y)
             if bound < best:
                 best = bound
-                for e in range(count):
-                    messages[e] = polished[e]
+                copy(polished, messages)
             if factor_graph.meets(scored, y, best, MET) or max(primal, dual) <= tol * tol * count:
                 break
             if k == 0:
                 _first_weights(graph, state, y)
-                for e in range(count):
-                    current[e] = polished[e]
+                copy(polished, current)
                 _push(graph, beliefs, starts, current)
             elif primal > 10.0 * dual:
                 rho *= 2.0

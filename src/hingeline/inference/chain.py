@@ -10,7 +10,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper, prefetch
-from hingeline._simd import add_max, copy, max_plus, max_plus_chosen, row_max, rows_dot
+from hingeline._simd import add_max, copy, largest, max_plus, max_plus_chosen, row_max, rows_dot
 
 
 @helper
@@ -54,10 +54,7 @@ def max_sum(scores: Array, transitions: Array, n_labels: int, y_out: Array) -> f
     table = transitions.reshape(transitions.size)
     for t in range(1, length):
         max_plus(flat, (t - 1) * stride, table, n_labels, stride, flat, t * stride)
-    last = 0
-    for k in range(1, n_labels):
-        if scores[length - 1, k] > scores[length - 1, last]:
-            last = k
+    last = largest(flat, (length - 1) * stride, n_labels)
     value = scores[length - 1, last]
     y_out[length - 1] = last
     for t in range(length - 1, 0, -1):
@@ -98,10 +95,7 @@ def max_sum_by_errors(
         # restore the topmost one, which no level of its own rewrites.
         table[t, t + 1, truth] = -np.inf
     for errors in range(length + 1):
-        last = 0
-        for k in range(1, n_labels):
-            if table[length - 1, errors, k] > table[length - 1, errors, last]:
-                last = k
+        last = largest(table[length - 1, errors], 0, n_labels)
         best[errors] = table[length - 1, errors, last]
         if best[errors] == -np.inf:
             continue
@@ -199,8 +193,7 @@ def best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) ->
     floor = np.empty(length)
     top = np.empty(length)
     width = np.full(length, _FIRST_WIDTH * max(high - low, 0.0))
-    for k in range(stride):
-        forward[k] = sums[k]
+    copy(sums, forward[:stride])
     first = 0  # tables are good before this position
     for _ in range(_ROUNDS):
         for t in range(first, length - 1):
@@ -221,10 +214,7 @@ def best_path(scores: Array, transitions: Array, n_labels: int, y_out: Array) ->
                 (t + 1) * stride,
             )
         at = (length - 1) * stride
-        last = 0
-        for k in range(1, n_labels):
-            if forward[at + k] > forward[at + last]:
-                last = k
+        last = largest(forward, at, n_labels)
         value = forward[at + last]
         y_out[length - 1] = last
         first = length
@@ -271,9 +261,7 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
         return 0
     # Cells not taken yet, best first; never more than there are paths to come.
     cell_value = np.empty(n)
-    cell_path = np.empty(n, dtype=np.int64)
-    cell_at = np.empty(n, dtype=np.int64)
-    cell_label = np.empty(n, dtype=np.int32)
+    cells = np.empty((n, 3), dtype=np.int64)  # path, position where it leaves it, label there
     count = 0
     split = length  # positions before this one are still free in the newest path
     for newest in range(n - 1):
@@ -294,14 +282,10 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
                     at = count if count < room else count - 1
                     while at > 0 and cell_value[at - 1] < value:
                         cell_value[at] = cell_value[at - 1]
-                        cell_path[at] = cell_path[at - 1]
-                        cell_at[at] = cell_at[at - 1]
-                        cell_label[at] = cell_label[at - 1]
+                        copy(cells[at - 1], cells[at])
                         at -= 1
                     cell_value[at] = value
-                    cell_path[at] = newest
-                    cell_at[at] = t
-                    cell_label[at] = j
+                    cells[at, 0], cells[at, 1], cells[at, 2] = newest, t, j
                     if count < room:
                         count += 1
             behind += scores[t, y[t]]
@@ -309,19 +293,17 @@ def n_best(scores: Array, transitions: Array, n_labels: int, ys: Array, values: 
                 behind += transitions[y[t], y[t + 1]]
         if count == 0:
             return newest + 1
-        split = cell_at[0]
+        split = cells[0, 1]
         taken = ys[newest + 1]
-        copy(ys[cell_path[0]], taken)
-        taken[split] = cell_label[0]
+        copy(ys[cells[0, 0]], taken)
+        taken[split] = cells[0, 2]
         for t in range(split, 0, -1):
             taken[t - 1] = find_predecessor(forward, t - 1, transitions, n_labels, taken[t])
         values[newest + 1] = cell_value[0]
         count -= 1
         for c in range(count):
             cell_value[c] = cell_value[c + 1]
-            cell_path[c] = cell_path[c + 1]
-            cell_at[c] = cell_at[c + 1]
-            cell_label[c] = cell_label[c + 1]
+            copy(cells[c + 1], cells[c])
     return n
 
 

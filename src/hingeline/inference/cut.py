@@ -131,8 +131,7 @@ def graph_cut(scored: Scored, y: Array) -> None:
         if order == 1:
             terminal[graph.scope[start]] += tables[at + 1] - tables[at]
         elif order == 2:
-            i = graph.scope[start]
-            j = graph.scope[start + 1]
+            i, j = graph.scope[start], graph.scope[start + 1]
             # t(y_i, y_j) = t00 + y_i (t10 − t00) + y_j (t11 − t10) − w (1 − y_i) y_j
             terminal[i] += tables[at + 2] - tables[at]
             terminal[j] += tables[at + 3] - tables[at + 2]

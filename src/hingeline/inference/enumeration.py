@@ -59,8 +59,7 @@ def _add_larger(scored: Scored, sizes: Array, k: int, s: int, j: int, field: Arr
     graph, tables, table_start = scored.graph, scored.tables, scored.table_start
     for p in range(graph.incident_start[k], graph.incident_start[k + 1]):
         c = graph.incident[p]
-        start = graph.scope_start[c]
-        end = graph.scope_start[c + 1]
+        start, end = graph.scope_start[c], graph.scope_start[c + 1]
         if end - start < 3:
             continue
         last = second = -1

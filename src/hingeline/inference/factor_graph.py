@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hingeline._checks import Array
 from hingeline._jit import helper, strict_helper
+from hingeline._simd import largest
 
 #: Single changes must gain more than this, relative to the scores compared, so that ties end.
 GAIN = 1e-13
@@ -119,10 +120,7 @@ def top_sum(graph: Topology, beliefs: Array, y: Array) -> float:
     total = 0.0
     for i in range(graph.n_states.shape[0]):
         first = graph.unary_start[i]
-        best = 0
-        for s in range(1, graph.n_states[i]):
-            if beliefs[first + s] > beliefs[first + best]:
-                best = s
+        best = largest(beliefs, first, graph.n_states[i])
         y[i] = best
         total += beliefs[first + best]
     return total
@@ -176,8 +174,7 @@ def conditional_scores(scored: Scored, i: int, y: Array, out: Array) -> None:
         out[s] = unary[first + s]
     for p in range(graph.incident_start[i], graph.incident_start[i + 1]):
         c = graph.incident[p]
-        start = graph.scope_start[c]
-        end = graph.scope_start[c + 1]
+        start, end = graph.scope_start[c], graph.scope_start[c + 1]
         here = start + graph.slot[p]
         at = table_start[c]
         stride = 1

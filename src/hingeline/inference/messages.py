@@ -24,6 +24,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import finite_helper, helper
+from hingeline._simd import copy
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology
 
@@ -49,8 +50,7 @@ def node_beliefs(
     graph: Topology, unary: Array, messages: Array, starts: Array, beliefs: Array
 ) -> None:
     """``b_i = unary_i + Σ_c δ_ci``."""
-    for k in range(graph.unary_start[graph.n_states.shape[0]]):
-        beliefs[k] = unary[k]
+    copy(unary, beliefs)
     for p in range(graph.scope.shape[0]):
         first = graph.unary_start[graph.scope[p]]
         start = starts[p]
@@ -65,8 +65,7 @@ def _max_marginal(
     """``out[s] = max_y [table_c(y) − Σ_j δ_cj(y_j)]`` over the joint states with ``y_slot = s``."""
     graph = scored.graph
     at = scored.table_start[c]
-    start = graph.scope_start[c]
-    end = graph.scope_start[c + 1]
+    start, end = graph.scope_start[c], graph.scope_start[c + 1]
     own = starts[start + slot]
     n_own = starts[start + slot + 1] - own
     for s in range(n_own):
@@ -217,8 +216,7 @@ def keep_better(scored: Scored, trial: Array, sweeps: int, best: float, y: Array
         factor_graph.improve(scored, trial, sweeps)
     score = factor_graph.assignment_score(scored, trial)
     if score > best:
-        for i in range(y.shape[0]):
-            y[i] = trial[i]
+        copy(trial, y)
         return score
     return best
 

@@ -60,8 +60,7 @@ def _scan(scored: Scored, c: int, slot: int, above: int, beliefs: Array, out: Ar
     """
     graph = scored.graph
     at = scored.table_start[c]
-    begin = graph.scope_start[c]
-    end = graph.scope_start[c + 1]
+    begin, end = graph.scope_start[c], graph.scope_start[c + 1]
     last = graph.scope[end - 1]
     states = graph.n_states[last]  # their joint states are neighbours
     first = graph.unary_start[last]
@@ -118,8 +117,7 @@ def max_product(scored: Scored, y: Array) -> None:
     top_sum(graph, beliefs, y)  # right for the roots; what is below them follows
     for place in range(count):
         c = order[place]
-        start = graph.scope_start[c]
-        end = graph.scope_start[c + 1]
+        start, end = graph.scope_start[c], graph.scope_start[c + 1]
         above = y[graph.scope[start + upper[place]]]
         joint = _scan(scored, c, upper[place], above, beliefs, message)
         for p in range(end - 1, start - 1, -1):

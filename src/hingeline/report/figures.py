@@ -1,7 +1,8 @@
 """Pictures, all drawn by matplotlib: training curves, paths, segmentations, weights of pairs.
 
-Figures are made without pyplot, so there is nothing to close, and show themselves in notebooks;
-``figure.axes`` are there to be changed. Files appear whole or not at all.
+What has several panels is returned as a figure, what has one as axes, which ``ax=`` may give.
+Figures are made without pyplot, so there is nothing to close; they and their axes show themselves
+in notebooks, and are there to be changed. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -79,8 +80,21 @@ def check_picture_path(path: FileName | None) -> Path | None:
     return None if path is None else check_target(path, FORMATS)
 
 
-def _finish(figure: Figure, title: str, target: Path | None) -> Figure:
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+def _take_axes(given: Axes | None, width: float, height: float) -> Any:
+    """The axes to draw in: those given, or those of a new figure, which show themselves."""
+    if given is not None:
+        return given
+    figure = new_figure(width, height)
+    axes: Any = figure.subplots()
+    axes._repr_png_ = partial(_draw_png, figure)
+    return axes
+
+
+def _finish(figure: Figure, title: str, target: Path | None, given: Axes | None = None) -> Figure:
+    if given is None:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    else:  # the figure is somebody else's
+        given.set_title(title)
     if target is not None:
         with replacing(target) as file:
             figure.savefig(file, format=target.suffix.lower().lstrip("."))
@@ -302,6 +316,43 @@ def _set_scale(axes: Axes, which: str, values: Array, log: bool) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: brief(v).removeprefix("1 × ")))
 
 
+def plot_reliability(
+    confidence: Any,
+    right: Any,
+    *,
+    measure: str = "probability",
+    n_bins: int = 12,
+    ax: Axes | None = None,
+    path: FileName | None = None,
+    title: str = "Reliability",
+) -> Axes:
+    """Plot how often predictions are right that are so sure, with 95 % intervals.
+
+    Predictions are sorted and cut into groups of equally many, equal values staying together.
+
+    Parameters
+    ----------
+    confidence : array-like, or list of arrays, such as
+        :meth:`CalibratedChain.predict_proba_tokens
+        <hingeline.evaluation.calibration.CalibratedChain.predict_proba_tokens>` gives
+    right : array-like, or list of arrays; whether each prediction is right
+    measure : str, default="probability"; the name of the confidence
+        Of probabilities the line is drawn on which they are what they say.
+    n_bins : int, default=12
+    ax : matplotlib axes to draw in; default: those of a new figure
+    path : path of a ``.png`` or ``.svg`` file to write, optional
+    title : str
+    """
+    sure, true = (np.concatenate([np.ravel(part) for part in v]) for v in (confidence, right))
+    what = f"confidence has {len(sure)} values and right has {len(true)}"
+    require(len(sure) == len(true) > 0, f"{what}: they must have one length, which is not 0.")
+    target = check_picture_path(path)
+    axes = _take_axes(ax, 5.4, 4.2)
+    draw_reliability(axes, sure.astype(float), true.astype(float), measure, n_bins)
+    _finish(axes.figure, title, target, ax)
+    return cast("Axes", axes)
+
+
 def draw_reliability(axes: Axes, confidence: Array, right: Array, measure: str, n_bins: int) -> str:
     """Draw how often predictions are right that are so sure; what the drawing says, in words."""
     order = np.argsort(confidence, kind="stable")
@@ -475,10 +526,11 @@ def plot_affinities(
     weights: Any,
     labels: Sequence[Any],
     *,
+    ax: Axes | None = None,
     path: FileName | None = None,
     title: str = "Affinity of labels",
-) -> Figure:
-    """Draw the weights of pairs of labels as a heat map, orange for and blue against.
+) -> Axes:
+    """Draw the weights of pairs of labels as a heat map, blue for and orange against.
 
     Parameters
     ----------
@@ -487,6 +539,7 @@ def plot_affinities(
         :class:`hingeline.GraphSSVM` without edge features or what :func:`label_affinities` makes
         of a :class:`hingeline.MultilabelSSVM`. Entries that are NaN stay empty.
     labels : sequence of their names
+    ax : matplotlib axes to draw in; default: those of a new figure
     path : path of a ``.png`` or ``.svg`` file to write, optional
     title : str
     """
@@ -496,10 +549,12 @@ def plot_affinities(
     require(table.shape == (n, n), f"{what}: one row and one column for each label.")
     target = check_picture_path(path)
     side = min(max(2.4 + 0.32 * n, 4.2), 14.0)
-    figure = new_figure(side + 0.9, side)
-    axes = figure.subplots()
+    axes = _take_axes(ax, side + 0.9, side)
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("signs", [_ORANGE, _BACK, _BLUE])
     most = float(np.abs(table[np.isfinite(table)]).max(initial=0.0)) or 1.0
-    drawn = axes.imshow(table, cmap="PuOr_r", vmin=-most, vmax=most)
+    drawn = axes.imshow(table, cmap=colours, vmin=-most, vmax=most)
     names = [_short(name) for name in labels]
     axes.set_xticks(range(n), names, rotation=90, fontsize=8)
     axes.set_yticks(range(n), names, fontsize=8)
@@ -509,8 +564,9 @@ def plot_affinities(
         for a, b in np.argwhere(np.isfinite(table)):
             ink = "white" if abs(table[a, b]) > 0.6 * most else "black"
             axes.text(b, a, f"{table[a, b]:.2g}", ha="center", va="center", fontsize=7, color=ink)
-    figure.colorbar(drawn, ax=axes, shrink=0.8, label="weight")
-    return _finish(figure, title, target)
+    axes.figure.colorbar(drawn, ax=axes, shrink=0.8, label="weight")
+    _finish(axes.figure, title, target, ax)
+    return cast("Axes", axes)
 
 
 def label_affinities(model: Any) -> Array:

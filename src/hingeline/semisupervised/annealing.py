@@ -331,6 +331,7 @@ class WarmSolver:
         return result
 
 
+@dataclass
 class Annealing:
     """Algorithm 1 over sequences some of which are labelled.
 
@@ -338,23 +339,21 @@ class Annealing:
     sequences are written into the problem.
     """
 
-    def __init__(
-        self,
-        settings: Any,
-        data: PartlyLabelled,
-        penalties: Penalties,
-        workers: Workers,
-        rng: np.random.Generator,
-        dev: tuple[Any, Any] | None,
-    ) -> None:
-        self.settings, self.data, self.penalties = settings, data, penalties
-        self.learned = settings.weights == "learned"
+    settings: Any
+    data: PartlyLabelled
+    penalties: Penalties
+    workers: Workers
+    rng: np.random.Generator
+    dev: tuple[Any, Any] | None
+
+    def __post_init__(self) -> None:
+        data, penalties = self.data, self.penalties
+        self.learned = self.settings.weights == "learned"
         rules = penalties.constraints
         most = max((rule.weight for rule in rules if not rule.hard), default=1.0)
         # Plain predictions may break hard rules, which then count like the heaviest soft one.
         soft = [change_rule(r, hard=False, weight=most) if r.hard else r for r in rules]
         self._counted = Penalties(soft, data.words, penalties.classes, unknown="ignore")
-        self.workers, self.rng, self.dev = workers, rng, dev
         self.problem: ChainProblem = data.make_problem(0, data.n)
         self._solver = WarmSolver(data.model, self.problem)
         self._prices = np.zeros(self.problem.n_labels)  # of labels, kept from step to step

@@ -201,6 +201,7 @@ def find_best_labels(problem: ChainProblem, first: int, w: Array, workers: Worke
     return y[problem.offsets[first] :].copy()
 
 
+@dataclass
 class ConstrainedLabels:
     """Labels by beam search under the instance constraints, and climbing under Python predicates.
 
@@ -208,26 +209,24 @@ class ConstrainedLabels:
     is worth beside the penalties, and ``width`` the number of hypotheses of the beam.
     """
 
-    def __init__(
-        self,
-        problem: ChainProblem,
-        first: int,
-        w: Array,
-        scale: float,
-        penalties: Penalties,
-        workers: Workers,
-        width: int = BEAM_WIDTH,
-    ) -> None:
-        self.penalties = penalties
-        self.compiled = drop_corpus(penalties.compiled)
-        self.scale, self.width, self.workers = scale, width, workers
+    problem: ChainProblem
+    first: int
+    w: Array
+    scale: float
+    penalties: Penalties
+    workers: Workers
+    width: int = BEAM_WIDTH
+
+    def __post_init__(self) -> None:
+        problem, first, w = self.problem, self.first, self.w
+        self.compiled = drop_corpus(self.penalties.compiled)
         self.scores: Array = np.empty(self.compiled.unary.shape)
         table = layout_of(problem)["transition"].table(w)
         if len(problem.move_mask):
             table = table + problem.move_mask[:, : problem.n_labels]
-        self.transitions = np.ascontiguousarray(np.maximum(scale * table, -BEAM_FORBIDDEN))
+        self.transitions = np.ascontiguousarray(np.maximum(self.scale * table, -BEAM_FORBIDDEN))
         self.sequences = np.arange(len(problem.offsets) - 1 - first)
-        workers.over(self.sequences, score_all, problem, first, PART, w, self.scores)
+        self.workers.over(self.sequences, score_all, problem, first, PART, w, self.scores)
 
     def find(self, prices: Array | None = None) -> Array:
         """The best labels found, where labels may have prices: numbers added to their scores."""

@@ -296,8 +296,7 @@ class ByLabel(CertifiedSolver):
         from hingeline.solvers import newton  # few fits want it
 
         label = cast(Any, OneLabel(self, k))
-        rose, fell, steps = newton.move_to_proximal_point(label, self.width[k])
-        self.width[k] *= 1 / 3 if steps <= 6 else 0.7 if steps <= 12 else 1.5 if steps <= 20 else 3
+        rose, fell, self.width[k] = newton.move_to_proximal_point(label, self.width[k])
         self.crawls[k] = rose or fell
 
     def _certify(self, labels: Array) -> None:

@@ -135,8 +135,8 @@ class Curvature(NamedTuple):
         return np.asarray(rows.T @ rows)
 
 
-def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool, bool, int]:
-    """Find the next β; whether the dual rose, whether the primal fell, and the steps it took.
+def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool, bool, float]:
+    """Find the next β; whether the dual rose, whether the primal fell, and the next width.
 
     ``width`` says how far hinges must move to take an example from no mass to as much as those
     with mass have on average: σ is that mass over the width.
@@ -206,7 +206,9 @@ def move_to_proximal_point(solver: CertifiedSolver, width: float) -> tuple[bool,
     if chosen is not None:
         known.mass[support] = chosen[0]
         solver.w[:] = chosen[1]
-    return chosen is not None, least < before, step
+    # Where it took few steps, the next point may lie farther.
+    width *= 1 / 3 if step <= 6 else 0.7 if step <= 12 else 1.5 if step <= 20 else 3.0
+    return chosen is not None, least < before, width
 
 
 def _solve(matrix: Array, order: Array | None, gradient: Array) -> Array:

@@ -237,11 +237,9 @@ class Accelerator:
         return self.newton
 
     def _take_newton_steps(self, solver: CertifiedSolver) -> bool:
-        """Move to a proximal point; where it took few steps, the next may lie farther."""
         from hingeline.solvers import newton  # few fits want it
 
-        rose, fell, steps = newton.move_to_proximal_point(solver, self.width)
-        self.width *= 1 / 3 if steps <= 6 else 0.7 if steps <= 12 else 1.5 if steps <= 20 else 3.0
+        rose, fell, self.width = newton.move_to_proximal_point(solver, self.width)
         self.idle = 0 if rose or fell else self.idle + 1
         if self.idle > 2:
             self.newton, self.idle, self.mark, self.sweeps = False, 0, math.inf, 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, by_reference, helper, prefetch
-from hingeline._simd import copy, rows_add, rows_dot
+from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import (
     PRIMITIVES,
     Compiled,
@@ -197,20 +197,11 @@ def make_problem(
     )
 
 
-def constrain(
-    problem: ChainProblem,
-    valid: tuple[Array, Array, Array] | None = None,
-    allowed: Array | None = None,
-) -> ChainProblem:
-    """The problem with some outputs forbidden.
+def constrain(problem: ChainProblem, valid: Any = None, allowed: Any = None) -> ChainProblem:
+    """The problem with some outputs forbidden, by boolean masks.
 
-    Parameters
-    ----------
-    problem : ChainProblem
-    valid : (start, move, end), optional
-        Boolean: labels a sequence may begin with (labels,), moves ``[from, to]`` and labels it
-        may end with.
-    allowed : bool ndarray of shape (tokens, labels), optional
+    ``valid`` are the labels a sequence may begin with, moves ``[from, to]`` and labels it may end
+    with; ``allowed`` is (tokens, labels).
     """
 
     def mask(table: Array) -> Array:
@@ -377,7 +368,7 @@ def _fetch_changes(problem: ChainProblem, lo: int, ys: Array, w: Array, differs:
         for j in range(m):
             some = some or ys[j, t] != problem.labels[lo + t]
         differs[t] = some
-        if some:
+        if some and stride < LONG_ROW:
             for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
                 first = problem.indices[p] * stride
                 for k in range(0, stride, 8):
@@ -385,49 +376,31 @@ def _fetch_changes(problem: ChainProblem, lo: int, ys: Array, w: Array, differs:
 
 
 @helper
-def _fetch_labels(
-    problem: ChainProblem, lo: int, ys: Array, w: Array, named: Array, ends: Array
-) -> None:
-    """List the labels of each position at which planes differ, and send for their weights.
-
-    ``named[: ends[0]]`` are those of the first position, and so on: the true label, then the
-    others; none where all planes are right.
-    """
-    m, length = ys.shape
-    stride = problem.stride
-    count = 0
-    for t in range(length):
-        first = count
-        named[first] = problem.labels[lo + t]
-        count += 1
-        for j in range(m):
-            b = ys[j, t]
-            p = first
-            while p < count and named[p] != b:
-                p += 1
-            if p == count:
-                named[count] = b
-                count += 1
-        if count == first + 1:
-            count = first
-        for p in range(problem.indptr[lo + t], problem.indptr[lo + t + 1]):
-            row = problem.indices[p] * stride
-            for q in range(first, count):
-                prefetch(w, row + named[q])
-        ends[t] = count
+def _score_whole_row(problem: Any, lo: int, t: int, ys: Array, w: Array, row: Array) -> None:
+    first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
+    rows_dot(problem.indices, problem.values, first, last, w, problem.stride, row, 0)
 
 
-@helper
-def _score_labels(problem: ChainProblem, t: int, labels: Array, w: Array, row: Array) -> None:
-    """``row[k] = Σ_f x_tf W[f, k]`` for the given labels."""
-    stride = problem.stride
-    for k in labels:
-        row[k] = 0.0
-    for p in range(problem.indptr[t], problem.indptr[t + 1]):
-        first = problem.indices[p] * stride
-        value = problem.values[p]
-        for k in labels:
-            row[k] += value * w[first + k]
+def _score_labels(problem: Any, lo: int, t: int, ys: Array, w: Array, row: Array) -> None:
+    """``row[k] = Σ_f x_tf W[f, k]`` of the labels k that the truth and the planes have at t."""
+    if problem.stride < LONG_ROW:
+        _score_whole_row(problem, lo, t, ys, w, row)
+        return
+    named = np.empty(ys.shape[0] + 1, dtype=np.int64)
+    named[0] = problem.labels[lo + t]
+    count = 1
+    for j in range(ys.shape[0]):
+        p = 0
+        while p < count and named[p] != ys[j, t]:
+            p += 1
+        if p == count:
+            named[count] = ys[j, t]
+            count += 1
+    first, last, some = problem.indptr[lo + t], problem.indptr[lo + t + 1], named[:count]
+    rows_dot_few(problem.indices, problem.values, first, last, w, problem.stride, some, row)
+
+
+_for_plain(_score_labels, _score_whole_row)
 
 
 @helper
@@ -445,65 +418,24 @@ def _collect(labels: Array, ys: Array, t: int, row: Array, A: Array, out: Array)
 
 
 @helper
-def _score_by_rows(problem: ChainProblem, lo: int, ys: Array, w: Array, out: Array) -> None:
-    length = ys.shape[1]
+def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
+    """``w·Δf`` of all planes."""
+    lo = problem.offsets[i]
+    m, length = ys.shape
     stride = problem.stride
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     row = np.empty(stride)
     differs = np.empty(length, dtype=np.bool_)
-    _fetch_changes(problem, lo, ys, w, differs)
-    for t in range(length):
-        if not differs[t] and (t == 0 or not differs[t - 1]):
-            continue
-        if differs[t]:
-            first, last = problem.indptr[lo + t], problem.indptr[lo + t + 1]
-            rows_dot(problem.indices, problem.values, first, last, w, stride, row, 0)
-        _collect(labels, ys, t, row, A, out)
-
-
-@helper
-def _score_by_labels(problem: ChainProblem, lo: int, ys: Array, w: Array, out: Array) -> None:
-    m, length = ys.shape
-    A = transition(problem, w)
-    labels = problem.labels[lo : lo + length]
-    row = np.empty(problem.stride)
-    named = np.empty((m + 1) * length, dtype=np.int64)
-    ends = np.empty(length, dtype=np.int64)
-    _fetch_labels(problem, lo, ys, w, named, ends)
-    first = 0
-    differed = False
-    for t in range(length):
-        differs = ends[t] > first
-        if differs:
-            _score_labels(problem, lo + t, named[first : ends[t]], w, row)
-        if differs or differed:
-            _collect(labels, ys, t, row, A, out)
-        differed = differs
-        first = ends[t]
-
-
-def _score_positions(problem: ChainProblem, lo: int, ys: Array, w: Array, out: Array) -> None:
-    if problem.stride < LONG_ROW:
-        _score_by_rows(problem, lo, ys, w, out)
-    else:
-        _score_by_labels(problem, lo, ys, w, out)
-
-
-_for_plain(_score_positions, _score_by_rows)
-
-
-@helper
-def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array) -> None:
-    """``w·Δf`` of all planes."""
-    lo = problem.offsets[i]
-    m, length = ys.shape
     for j in range(m):
         out[j] = 0.0
-    _score_positions(problem, lo, ys, w, out)
+    _fetch_changes(problem, lo, ys, w, differs)
+    for t in range(length):
+        if differs[t]:
+            _score_labels(problem, lo, t, ys, w, row)
+        if differs[t] or (t > 0 and differs[t - 1]):
+            _collect(labels, ys, t, row, A, out)
     if problem.boundary == 1:
-        stride = problem.stride
-        labels = problem.labels[lo : lo + length]
         at = (problem.n_features + problem.n_labels) * stride
         for j in range(m):
             out[j] += w[at + labels[0]] - w[at + ys[j, 0]]
@@ -511,39 +443,18 @@ def planes_score(problem: ChainProblem, i: int, ys: Array, w: Array, out: Array)
 
 
 @helper
-def _add_whole_rows(
-    problem: Any, at: int, ys: Array, t: int, moved: Array, count: int, change: Array, w: Array
-) -> None:
-    first, last = problem.indptr[at], problem.indptr[at + 1]
+def _add_whole_rows(problem: Any, t: int, change: Array, w: Array) -> None:
+    first, last = problem.indptr[t], problem.indptr[t + 1]
     rows_add(problem.indices, problem.values, first, last, change, w, problem.stride)
 
 
-def _add_change(
-    problem: Any, at: int, ys: Array, t: int, moved: Array, count: int, change: Array, w: Array
-) -> None:
-    """``W[f, k] += x_f·change[k]`` for token ``at``, k its label or that of a plane that moves.
-
-    ``moved[:count]`` are these planes; behind them is room for labels.
-    """
-    stride = problem.stride
-    if stride < LONG_ROW:
-        _add_whole_rows(problem, at, ys, t, moved, count, change, w)
-        return
-    named = moved[count:]
-    named[0] = problem.labels[at]
-    n_named = 1
-    for j in moved[:count]:
-        b = ys[j, t]
-        p = 0
-        while p < n_named and named[p] != b:
-            p += 1
-        if p == n_named:
-            named[n_named] = b
-            n_named += 1
-    for p in range(problem.indptr[at], problem.indptr[at + 1]):
-        row = problem.indices[p] * stride
-        for q in range(n_named):
-            w[row + named[q]] += problem.values[p] * change[named[q]]
+def _add_change(problem: Any, t: int, change: Array, w: Array) -> None:
+    """``W[f, k] += x_tf·change[k]``, where most labels k have none."""
+    if problem.stride < LONG_ROW:
+        _add_whole_rows(problem, t, change, w)
+    else:
+        first, last = problem.indptr[t], problem.indptr[t + 1]
+        rows_add_few(problem.indices, problem.values, first, last, change, w, problem.stride)
 
 
 _for_plain(_add_change, _add_whole_rows)
@@ -558,11 +469,8 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
     A = transition(problem, w)
     labels = problem.labels[lo : lo + length]
     change = np.zeros(stride)
-    moved = np.empty(2 * m + 1, dtype=np.int64)  # the planes that move, and room for labels
-    count = 0
-    for j in range(m):
-        moved[count] = j
-        count += 1 if steps[j] != 0.0 else 0
+    moved = np.empty(m, dtype=np.int64)  # the planes that move
+    count = list_some(steps, moved)
     for t in range(length):
         a = labels[t]
         some = False
@@ -577,7 +485,7 @@ def planes_add(problem: ChainProblem, i: int, ys: Array, steps: Array, w: Array)
                 A[labels[t - 1], a] += steps[j]
                 A[ys[j, t - 1], b] -= steps[j]
         if some:
-            _add_change(problem, lo + t, ys, t, moved, count, change, w)
+            _add_change(problem, lo + t, change, w)
             for p in range(count):
                 change[ys[moved[p], t]] = 0.0
             change[a] = 0.0
@@ -631,8 +539,7 @@ _for_plain(_forbid_labels, _forbid_nothing)
 @helper
 def position_scores(problem: ChainProblem, i: int, w: Array, loss_scale: float) -> Array:
     """(T, stride) emission scores with boundary weights, masks and the scaled loss added."""
-    lo = problem.offsets[i]
-    hi = problem.offsets[i + 1]
+    lo, hi = problem.offsets[i], problem.offsets[i + 1]
     stride = problem.stride
     scores = np.empty((hi - lo, stride))
     gather_rows(
@@ -690,9 +597,7 @@ def plane_loss(problem: ChainProblem, i: int, y: Array) -> float:
 
 @helper
 def truth(problem: ChainProblem, i: int, y_out: Array) -> None:
-    lo = problem.offsets[i]
-    for t in range(y_out.shape[0]):
-        y_out[t] = problem.labels[lo + t]
+    copy(problem.labels[problem.offsets[i] :], y_out)
 
 
 @helper
@@ -757,8 +662,7 @@ def plane_add(problem: ChainProblem, i: int, y: Array, step: float, w: Array) ->
 @helper
 def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Array]:
     """Plain Hamming loss only: other costs are refused before it comes to this."""
-    lo = problem.offsets[i]
-    hi = problem.offsets[i + 1]
+    lo, hi = problem.offsets[i], problem.offsets[i + 1]
     best = np.empty(hi - lo + 1)
     ys = np.empty((hi - lo + 1, hi - lo), dtype=np.int32)
     max_sum_by_errors(
@@ -775,8 +679,7 @@ def decode_by_loss(problem: ChainProblem, i: int, w: Array) -> tuple[Array, Arra
     for errors in range(hi - lo + 1):
         if best[errors] > -np.inf:
             losses[count] = unit * errors
-            for t in range(hi - lo):
-                ys[count, t] = ys[errors, t]
+            copy(ys[errors], ys[count])
             count += 1
     return losses[:count], ys[:count]
 

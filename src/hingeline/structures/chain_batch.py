@@ -78,8 +78,7 @@ def expect_all(
     n_labels = problem.n_labels
     scaled = chain_sums.scale_moves(A, n_labels)
     for i in range(lo, hi):
-        a = problem.offsets[i]
-        b = problem.offsets[i + 1]
+        a, b = problem.offsets[i], problem.offsets[i + 1]
         scores = position_scores(problem, i, w, 0.0)
         if unary.shape[0] > 0:
             for t in range(a, b):
@@ -150,8 +149,7 @@ def n_best_all(
     A = moves(problem, w)
     n = values.shape[1]
     for i in order:
-        lo = problem.offsets[i]
-        hi = problem.offsets[i + 1]
+        lo, hi = problem.offsets[i], problem.offsets[i + 1]
         ys = paths[n * lo : n * hi].reshape((n, hi - lo))
         scores = position_scores(problem, i, w, 0.0)
         counts[i] = chain.n_best(scores, A, problem.n_labels, ys, values[i])

@@ -11,7 +11,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline._simd import rows_add, rows_dot
+from hingeline._simd import copy, list_some, rows_add, rows_add_few, rows_dot, rows_dot_few
 from hingeline.core.primitives import PRIMITIVES, Compiled, register
 from hingeline.inference import factor_graph
 from hingeline.inference.factor_graph import Scored, Topology, joint_index, topology
@@ -96,17 +96,6 @@ def _tables_add(
 
 
 @helper
-def _list_columns(marks: Array, named: Array) -> int:
-    """List the columns that are marked; how many there are."""
-    count = 0
-    for k in range(marks.shape[0]):
-        if marks[k] != 0.0:
-            named[count] = k
-            count += 1
-    return count
-
-
-@helper
 def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array) -> None:
     """``w·Δf`` of all planes."""
     first = problem.graphs.node_ptr[problem.graph[i]]
@@ -128,18 +117,14 @@ def planes_score(problem: GraphProblem, i: int, ys: Array, w: Array, out: Array)
                 if ys[j, u] != gold[u]:
                     marks[column + gold[u]] = 1.0
                     marks[column + ys[j, u]] = 1.0
-        count = _list_columns(marks, named)
+        count = list_some(marks, named)
         if count > 0:
             _, begin, end = find_row(problem, i, v)
             if SPARSE_COLUMNS * count >= stride:
                 rows_dot(problem.indices, problem.values, begin, end, w, stride, sums, 0)
             else:
-                for q in range(count):
-                    sums[named[q]] = 0.0
-                for p in range(begin, end):
-                    at = problem.indices[p] * stride
-                    for q in range(count):
-                        sums[named[q]] += problem.values[p] * w[at + named[q]]
+                some = named[:count]
+                rows_dot_few(problem.indices, problem.values, begin, end, w, stride, some, sums)
             for q in range(count):
                 marks[named[q]] = 0.0
             for u in range(v, last):
@@ -173,16 +158,13 @@ def planes_add(problem: GraphProblem, i: int, ys: Array, steps: Array, w: Array)
                 if ys[j, u] != gold[u]:
                     change[column + gold[u]] += steps[j]
                     change[column + ys[j, u]] -= steps[j]
-        count = _list_columns(change, named)
+        count = list_some(change, named)
         if count > 0:
             _, begin, end = find_row(problem, i, v)
             if SPARSE_COLUMNS * count >= stride:
                 rows_add(problem.indices, problem.values, begin, end, change, w, stride)
             else:
-                for p in range(begin, end):
-                    at = problem.indices[p] * stride
-                    for q in range(count):
-                        w[at + named[q]] += problem.values[p] * change[named[q]]
+                rows_add_few(problem.indices, problem.values, begin, end, change, w, stride)
             for q in range(count):
                 change[named[q]] = 0.0
         v = last
@@ -392,9 +374,7 @@ def plane_loss(problem: GraphProblem, i: int, y: Array) -> float:
 
 @helper
 def truth(problem: GraphProblem, i: int, y_out: Array) -> None:
-    lo = problem.node_offset[i]
-    for v in range(y_out.shape[0]):
-        y_out[v] = problem.labels[lo + v]
+    copy(problem.labels[problem.node_offset[i] :], y_out)
 
 
 @helper

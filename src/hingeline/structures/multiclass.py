@@ -11,7 +11,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import by_reference, helper, prefetch
-from hingeline._simd import rows_add, rows_dot
+from hingeline._simd import largest, rows_add, rows_add_few, rows_dot
 from hingeline.core import primitives
 from hingeline.core.primitives import (
     Compiled,
@@ -138,10 +138,7 @@ def output_length(problem: MulticlassProblem, i: int) -> int:
 @helper
 def decode(problem: MulticlassProblem, i: int, w: Array, loss_scale: float, y_out: Array) -> float:
     scores = class_scores(problem, i, w, loss_scale)
-    best = 0
-    for k in range(1, problem.n_labels):
-        if scores[k] > scores[best]:
-            best = k
+    best = largest(scores, 0, problem.n_labels)
     y_out[0] = best
     return scores[best]
 
@@ -235,21 +232,11 @@ def all_add(problem: MulticlassProblem, i: int, steps: Array, w: Array) -> None:
     steps[own] = total
     for k in range(problem.n_labels, stride):
         steps[k] = 0.0
+    lo, hi = problem.indptr[i], problem.indptr[i + 1]
     if stride <= 32 or 4 * (count + 1) >= stride:  # whole vectors beat single entries
-        lo, hi = problem.indptr[i], problem.indptr[i + 1]
         rows_add(problem.indices, problem.values, lo, hi, steps, w, stride)
-        return
-    touched = np.empty(count + 1, dtype=np.int64)
-    count = 0
-    for k in range(problem.n_labels):
-        if steps[k] != 0.0 or k == own:
-            touched[count] = k
-            count += 1
-    for p in range(problem.indptr[i], problem.indptr[i + 1]):
-        row = problem.indices[p] * stride
-        v = problem.values[p]
-        for k in range(count):
-            w[row + touched[k]] += v * steps[touched[k]]
+    else:
+        rows_add_few(problem.indices, problem.values, lo, hi, steps, w, stride)
 
 
 @helper

@@ -40,7 +40,7 @@ import numpy as np
 
 from hingeline._checks import Array
 from hingeline._jit import helper, kernel
-from hingeline._simd import aligned_zeros, row_max
+from hingeline._simd import aligned_zeros, largest, row_max
 from hingeline.core.primitives import PART
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
@@ -71,10 +71,7 @@ TIE_TOLERANCE = 1e-5
 @helper
 def choose(values: Array, at: int, n: int, temperature: float) -> int:
     """Scores to marginals: the best state, which is returned, or soft shares."""
-    best = 0
-    for s in range(1, n):
-        if values[at + s] > values[at + best]:
-            best = s
+    best = largest(values, at, n)
     if temperature > 0.0:
         normalise(values, at, n, temperature)
         return best

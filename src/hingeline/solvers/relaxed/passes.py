@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hingeline._checks import Array
 from hingeline._jit import by_class, helper, kernel
+from hingeline._simd import copy
 from hingeline.inference.factor_graph import next_place, table_size, topology
 from hingeline.solvers.relaxed import blocks as any_factors
 from hingeline.solvers.relaxed import pairs as binary_pairs
@@ -88,13 +89,6 @@ def evaluate_example(problem: Any, dual: Dual, i: int, scratch: Scratch, out: Ar
 
 
 @helper
-def put_back(kept: Array, values: Array, at: int) -> None:
-    """Copy what was set aside; an assignment to a slice takes seconds to compile."""
-    for k in range(kept.shape[0]):
-        values[at + k] = kept[k]
-
-
-@helper
 def visit_rows(problem: Any, dual: Dual, i: int, v: int, end: int, scratch: Scratch) -> float:
     """Visit variables, those that share a row of features together; the gain."""
     gain = 0.0
@@ -125,14 +119,14 @@ def evaluate(problem: Any, dual: Dual, still: Dual, order: Array, rounds: int, o
         mu, sums = dual.mu[a:b].copy(), dual.sums[a:b].copy()
         mass, gaps = dual.mass[c:d].copy(), dual.gaps[e:f].copy()
         for _ in range(rounds):
-            put_back(gaps, dual.gaps, e)
+            copy(gaps, dual.gaps[e:f])
             visit_factors(blocks.factors, problem, still, i, 0, f - e - n, scratch)
             visit_rows(problem, still, i, 0, n, scratch)
         evaluate_example(problem, dual, i, scratch, out[i])
-        put_back(mu, dual.mu, a)
-        put_back(sums, dual.sums, a)
-        put_back(mass, dual.mass, c)
-        put_back(gaps, dual.gaps, e)
+        copy(mu, dual.mu[a:b])
+        copy(sums, dual.sums[a:b])
+        copy(mass, dual.mass[c:d])
+        copy(gaps, dual.gaps[e:f])
 
 
 @kernel
