@@ -19,7 +19,7 @@ from hingeline.distributed import executors
 from hingeline.distributed.executors import LOST, Dask, Executor, Processes
 from toy_host import BadHost, ToyHost
 
-pytestmark = pytest.mark.subprocess
+pytestmark = [pytest.mark.subprocess, pytest.mark.slow]
 
 
 def is_alive(pid: int) -> bool:

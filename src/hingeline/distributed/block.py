@@ -41,17 +41,21 @@ def peak_memory() -> float:
 class Change(NamedTuple):
     """New values of some weights; of all where there is no index."""
 
-    index: Array | None
+    place: Any  # index of the weights; None: of all
     values: Array
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return self.values.nbytes + (0 if self.index is None else self.index.nbytes)
+        return self.values.nbytes + (0 if self.place is None else self.place.nbytes)
 
     def apply(self, weights: Array) -> None:
         """Write the values."""
-        weights[slice(None) if self.index is None else self.index] = self.values
+        weights[slice(None) if self.place is None else self.place] = self.values
+
+    def add_to(self, weights: Array) -> None:
+        """Add the values; no place comes twice."""
+        weights[slice(None) if self.place is None else self.place] += self.values
 
 
 def find_change(before: Array, after: Array) -> Change:
@@ -98,7 +102,7 @@ class Host:
         """
         change, *rest = common or (None,)
         if change is not None:
-            if change.index is None and len(self.weights) != len(change.values):
+            if change.place is None and len(self.weights) != len(change.values):
                 self.weights = aligned_zeros(len(change.values))
             change.apply(self.weights)
         answers = {}
@@ -256,7 +260,7 @@ class Block:
             return 0.0, 0.0
         solver, host = self.solver, self.host
         solver.w = host.weights
-        with host.lend(candidate.index):
+        with host.lend(candidate.place):
             candidate.apply(host.weights)
             solver._find_violations()
             excess = solver.integrality_gap(solver.w)

@@ -167,14 +167,14 @@ def _list_parts(source: Any, reading: dict[str, Any]) -> list[Any]:
     if not all(named) and reading:
         raise TypeError(f"{', '.join(reading)} say how files are read, and source has no files.")
     return [
-        FilePart((os.fspath(part), how)) if is_name else part
+        FilePart(os.fspath(part), how) if is_name else part
         for part, is_name in zip(source, named, strict=True)
     ]
 
 
 def _list_remote(name: str) -> list[str]:
     try:
-        import fsspec
+        import fsspec  # type: ignore[import-untyped]
     except ImportError:
         what = f"{name} is a remote name, which fsspec reads"
         raise ValueError(f"{what}: pip install fsspec.") from None

@@ -7,19 +7,18 @@ sees an example.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from hingeline import _checks as checks
 from hingeline._checks import Array, require
+from hingeline.data.formats import read_any
 from hingeline.estimators.allowed import choose_scheme
 from hingeline.estimators.chain import ChainSSVM, scale_C
-from hingeline.estimators.custom import SSVM
-from hingeline.estimators.graph import GraphSSVM
 from hingeline.estimators.multiclass import MulticlassSSVM
-from hingeline.estimators.multilabel import MultilabelSSVM, read_indicator
+from hingeline.estimators.multilabel import MultilabelSSVM, find_pairs, read_indicator
 from hingeline.features.input import (
     check_mergeable,
     choose_encoder,
@@ -32,8 +31,11 @@ from hingeline.features.input import (
 from hingeline.features.tables import renumber
 
 
-class FilePart(tuple[str, tuple[tuple[str, Any], ...]]):
+class FilePart(NamedTuple):
     """The name of a file, and how it is read."""
+
+    path: str
+    options: tuple[tuple[str, Any], ...]
 
 
 def read_parts(estimator: Any, parts: Sequence[Any]) -> tuple[Any, Any]:
@@ -61,13 +63,8 @@ def read_parts(estimator: Any, parts: Sequence[Any]) -> tuple[Any, Any]:
 
 def _read_part(part: Any) -> tuple[Any, Any]:
     if isinstance(part, FilePart):
-        from hingeline.cli import files
-
         path, options = part
-        given = dict(options)
-        file = files.open_training(path, given.pop("format", "auto"), ())
-        samples = files.read_training(file, **given)
-        return samples.X, samples.y
+        return _read_file(path, **dict(options))
     if hasattr(part, "compute"):  # dask.delayed, or a part of a bag
         part = part.compute(scheduler="synchronous")
     if isinstance(part, tuple) and len(part) == 2:
@@ -78,15 +75,35 @@ def _read_part(part: Any) -> tuple[Any, Any]:
     raise TypeError(f"{what}: each must be the name of a file, (X, y), or a list of pairs (x, y).")
 
 
+def _read_file(
+    path: str,
+    format: str = "auto",
+    columns: Sequence[str] | None = None,
+    use: Sequence[str] | None = None,
+    label: str | None = None,
+) -> tuple[Any, Any]:
+    """X and y of a file; in columns of words the last is the label, in CoNLL-U the tag."""
+    found, data = read_any(path, format, names=columns)
+    if found.kind == "tokens":
+        treebank = found.name == "conllu"
+        label = label or ("upos" if treebank else data.names[-1])
+        others = ["form"] if treebank else [name for name in data.names if name != label]
+        return data.select(list(use or others)), data.sentences(label)
+    if found.kind == "multilabel":
+        return data.X, np.asarray(data.Y.toarray(), dtype=np.int64)
+    if found.kind not in ("sequences", "flat"):
+        raise ValueError(f"{path} holds {found.kind} ({found.name}), not sequences or rows.")
+    require(data.y is not None, f"{path} has no labels to learn from.")
+    return data.X, data.y
+
+
 def _length(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def _as_list(X: Any) -> list[Any]:
     """Sequences one by one; of a table, as tuples of its columns."""
-    if isinstance(X, list):
-        return X
-    return [X[i] for i in range(len(X))]
+    return X if isinstance(X, list) else [*X]
 
 
 class Shard:
@@ -246,22 +263,19 @@ class LabelSets(Shard):
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         labels = merge_widths([{"width": len(one["classes"])} for one in told], "labels")
+        none = np.zeros((1, labels), dtype=np.int64)  # pairs do not depend on the data here
         known = {"classes_": told[0]["classes"], "n_labels_": labels}
+        known["edges_"] = find_pairs(estimator.edges, none, np.ones(1))
         return known | {"n_features_in_": merge_widths(told)}, [None] * len(told)
 
     def pose(self, estimator: Any, own: Any) -> tuple[Any, Array]:
-        from hingeline.estimators.multilabel import find_pairs
-
         weights = np.ones(len(self.indicator))
-        estimator.edges_ = find_pairs(estimator.edges, self.indicator, weights)
         cost = checks.check_loss(estimator.loss, "hamming", 2, vector=True)
         each = np.ones(self.indicator.size)
         return estimator._make(self.matrix, self.indicator.ravel(), cost, each), weights
 
 
 KINDS = {ChainSSVM: Sequences, MulticlassSSVM: Rows, MultilabelSSVM: LabelSets}
-#: Estimators whose problems are not posed by blocks yet.
-OTHERS = (GraphSSVM, SSVM)
 
 
 def kind_of(estimator: Any) -> type[Shard]:

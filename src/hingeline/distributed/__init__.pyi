@@ -1,0 +1,1 @@
+from hingeline.distributed.fit import fit_blocks as fit_blocks
