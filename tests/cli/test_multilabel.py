@@ -198,6 +198,7 @@ def test_what_other_commands_refuse(folder, tmp_path):
     assert "--margin" in refused("predict", model, test, "--margin")
     for option in (("--strict",), ("--bootstrap", 9), ("--confusion",), ("--scheme", "IOB2")):
         assert str(option[0]) in refused("evaluate", model, test, *option)
+    assert "--bootstrap" in refused("report", model, "--test", test, "--bootstrap", 9)
     assert "cannot learn from more data" in refused(
         "update", model, test, "-m", tmp_path / "m.hinge"
     )

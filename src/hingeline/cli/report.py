@@ -55,6 +55,8 @@ def report(
         known["y_true"] = samples.y
         with blame(test):
             if files.holds_sets(estimator):
+                what = "--bootstrap is for sequences and rows, not for sets of labels"
+                files.require(not bootstrap, f"{what}: leave it out.")
                 known["y_pred"] = files.predict_sets(estimator, samples.X)
             else:
                 result, predicted = judge(estimator, samples, bootstrap=bootstrap)
