@@ -9,10 +9,12 @@ import signal
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 
 from hingeline import ChainSSVM, Checkpoint, MulticlassSSVM, MultilabelSSVM
 from hingeline.data import load_notes
 from hingeline.distributed import fit_blocks
+from hingeline.distributed.executors import WorkersLost
 
 pytestmark = pytest.mark.subprocess
 
@@ -140,6 +142,27 @@ def test_dask_gives_the_same_bits(tagger):
     ):
         other = fit_blocks(TAGGER, notes(), client=client)
     assert np.array_equal(other.weights_, tagger.weights_)
+
+
+def test_without_workers_the_best_certified_weights_remain(monkeypatch):
+    class Dying(Here):
+        left = 30
+
+        def call(self, *given):
+            self.left -= 1
+            if not self.left:
+                raise WorkersLost("The Dask scheduler is gone.")
+            return super().call(*given)
+
+    monkeypatch.setattr("hingeline.distributed.fit._open", lambda *_: Dying(1))
+    with pytest.warns(ConvergenceWarning, match="The Dask scheduler is gone"):
+        model = fit_blocks(TAGGER, notes())
+    assert not model.converged_
+    assert 0 < model.duality_gap_ < np.inf
+    assert model.primal_objective_ >= model.dual_objective_
+    Dying.left = 5  # before anything is certified
+    with pytest.raises(WorkersLost, match="gone"):
+        fit_blocks(TAGGER, notes())
 
 
 def test_a_checkpoint_is_taken_up_bit_for_bit(tagger, tmp_path, here):

@@ -41,7 +41,7 @@ from hingeline._simd import aligned_zeros
 from hingeline.core.registry import SolverOptions, option
 from hingeline.core.solver import CertifiedSolver
 from hingeline.distributed.block import Change, Told, find_change, peak_memory
-from hingeline.distributed.executors import LOST, Executor
+from hingeline.distributed.executors import LOST, Executor, WorkersLost
 from hingeline.solvers.sdm import pair_steps
 
 SECONDS_A_ROUND = 0.02  # Taken for the price of a round trip,
@@ -220,6 +220,19 @@ class Blocks(CertifiedSolver):
     def sweep(self) -> float:
         """Rounds until every example was visited about once; the gap over the planes known."""
         self.clock += 1
+        try:
+            return self._sweep()
+        except WorkersLost as error:
+            return self._give_up(error)
+
+    def _give_up(self, error: WorkersLost) -> float:
+        """End with the best weights that were certified, if any were."""
+        if self._best is None:
+            raise error
+        self.settled, self._ended = str(error).rstrip("."), True
+        return math.inf
+
+    def _sweep(self) -> float:
         if self.clock & (self.clock - 1) == 0 or self.clock % 16 == 0:
             self.restart_average()
         if self.clock % SAVE_EVERY == 0:
@@ -381,9 +394,12 @@ class Blocks(CertifiedSolver):
     def certify(self) -> float:
         if self._ended:  # no block can be asked
             return self._best_primal
-        if self.clock % SUM_EVERY == 0:
-            self.sum_up()
-        return super().certify()
+        try:
+            if self.clock % SUM_EVERY == 0:
+                self.sum_up()
+            return super().certify()
+        except WorkersLost as error:
+            return self._give_up(error)
 
     def sum_up(self) -> None:
         """The weights from the multipliers again: what many small steps left of rounding goes."""

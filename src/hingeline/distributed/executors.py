@@ -48,6 +48,10 @@ class _Lost:
 LOST = _Lost()
 
 
+class WorkersLost(RuntimeError):
+    """No worker is left, or none that lives long enough."""
+
+
 class Executor(ABC):
     """Blocks 0, 1, … on workers, and calls to them. Use it in a ``with`` statement."""
 
@@ -103,7 +107,7 @@ class Executor(ABC):
         Exception
             What a host raised, with a note that names the worker; of several exceptions that of
             the earliest block, where hosts set the attribute ``block``.
-        RuntimeError
+        WorkersLost
             If a block dies with its worker again and again, or there is no worker left.
         """
         if not self._home:
@@ -147,7 +151,7 @@ class Executor(ABC):
         given_up = [k for k in own if self._losses[k, method] >= LOSSES]
         if given_up:
             blocks = ("block " if len(given_up) == 1 else "blocks ") + ", ".join(map(str, given_up))
-            raise RuntimeError(
+            raise WorkersLost(
                 f"The worker of {blocks} died {LOSSES} times in a row in {method!r}, most likely "
                 "for want of memory: make the blocks smaller or give the workers more memory."
             )
@@ -413,7 +417,7 @@ class Dask(Executor):
                 return sorted(self._client.nthreads())
         if self._client.status in ("closing", "closed", "newly-created"):
             raise RuntimeError("The Dask client is closed: give one that is connected.")
-        raise RuntimeError("The Dask scheduler is gone: start it again, and the training after it.")
+        raise WorkersLost("The Dask scheduler is gone: start it again, and the training after it.")
 
     def _find_homes(self) -> None:
         alive = self._alive()
@@ -424,9 +428,7 @@ class Dask(Executor):
         end = time.monotonic() + PATIENCE
         while not alive:
             if time.monotonic() > end:
-                raise RuntimeError(
-                    f"The Dask cluster has had no worker for {PATIENCE:.0f} seconds."
-                )
+                raise WorkersLost(f"The Dask cluster has had no worker for {PATIENCE:.0f} seconds.")
             time.sleep(_POLL)
             alive = self._alive()
         load = Counter(self._home)
