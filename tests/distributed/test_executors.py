@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
     return condition()
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ctrl-C, which jobs in the background ignore, and scripts that find the toy host."""
+    paths = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
