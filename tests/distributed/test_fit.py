@@ -176,6 +176,36 @@ def test_a_checkpoint_is_taken_up_bit_for_bit(tagger, tmp_path, here):
     assert np.array_equal(other.weights_, tagger.weights_)
 
 
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, here):
+    path, X, y = tmp_path / "state", *digits(200)
+    first = MulticlassSSVM(
+        C=0.1, max_iter=3, tol=1e-6, random_state=0, callbacks=Checkpoint(path, 0.0)
+    )
+    with pytest.warns(UserWarning, match="max_iter"):
+        fit_blocks(first, cut(X, y, 2))
+    first.set_params(callbacks=Checkpoint(path, 0.0, resume=True))
+    with pytest.raises(ValueError, match="data"):
+        fit_blocks(first, cut(X[::-1], y[::-1], 2))
+
+
+def test_predictions_keep_to_the_scheme(here):
+    model = fit_blocks(ChainSSVM(**TAGGER.get_params() | {"scheme": "IOB2"}), notes())
+    assert model.scheme_ == "IOB2"
+    allowed = model.predict_nbest([["Anna", "Berg", "came"]], 50)[0]
+    assert not any(labels[0].startswith("I-") for labels, _ in allowed)
+
+
+def test_balanced_classes_are_counted_over_all_blocks(here):
+    X, y = digits(200)
+    given = {"C": 0.1, "class_weight": "balanced", "random_state": 0}
+    whole = MulticlassSSVM(tol=1e-5, **given).fit(X, y)
+    parts = [(X[y < 4], y[y < 4]), (X[y >= 4], y[y >= 4])]
+    model = fit_blocks(MulticlassSSVM(**given), parts)
+    assert model.class_weight == "balanced"
+    assert model.dual_objective_ <= whole.primal_objective_
+    assert model.primal_objective_ >= whole.dual_objective_
+
+
 def test_empty_blocks_and_blocks_of_one_class_are_legal(here):
     X, y = digits(200)
     parts = [(X[:0], y[:0]), (X[y == 3], y[y == 3]), (X[y != 3], y[y != 3])]
@@ -217,6 +247,8 @@ def test_files_are_read_where_they_are_trained_on(tmp_path, here):
         ({"slack": "sum"}, "cannot be solved in blocks"),
         ({"C": float("inf")}, "finite"),
         ({"C": "auto"}, "finite"),
+        ({"warm_start": True}, "has no effect in blocks"),
+        ({"solver_options": {"cg_steps": 3}}, "'cg_steps', which blocks do not use"),
     ],
 )
 def test_what_blocks_do_not_solve_is_refused_by_name(change, text):
@@ -233,5 +265,11 @@ def test_bad_sources_are_refused(tmp_path, here):
         fit_blocks("tagger", notes())
     with pytest.raises(ValueError, match="empty"):
         fit_blocks(TAGGER, [])
+    with pytest.raises(ValueError, match="'keep', which has no effect"):
+        fit_blocks(TAGGER, notes(), options={"combine": "line", "keep": 3})
+    with pytest.raises(ValueError, match="at most 1"):
+        fit_blocks(TAGGER, notes(), options={"share": 2.0})
+    with pytest.raises(ValueError, match="same columns"):
+        fit_blocks(MulticlassSSVM(), [(np.eye(2), [0, 1]), (np.eye(3), [0, 1, 2])])
     with pytest.raises(ValueError, match="same columns"):
         fit_blocks(ChainSSVM(), [([np.eye(2)], [["a", "b"]]), ([np.eye(3)], [["a", "b", "a"]])])

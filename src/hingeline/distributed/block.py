@@ -21,6 +21,7 @@ from hingeline._checks import Array
 from hingeline._simd import aligned_zeros
 from hingeline.core.blocks import spread
 from hingeline.core.formulations import cut_back, make_formulation, total_slack_cost
+from hingeline.core.loop import identity
 from hingeline.core.primitives import Workers
 from hingeline.distributed.shards import make_shard, read_parts
 
@@ -82,7 +83,7 @@ class Told(NamedTuple):
 
     change: Change  # of Σ α·a·Δf, not of the weights
     linear: float  # Σ α·b of the new multipliers
-    ridge: tuple[Array, Array, float]  # of :meth:`Block.ridges`
+    ridge: tuple[Array, Array, float]  # of ``½ Σ r_i A_i²``, see :meth:`Block._ridges`
     gap: float  # over the planes known, summed as they were visited
     planes: int
     decodes: int
@@ -134,7 +135,7 @@ class Block:
     def read(self, estimator: Any, parts: Any) -> Any:
         """Read the examples; what must be known of all blocks before any can be posed."""
         self.estimator = estimator
-        self.shard = make_shard(estimator, *read_parts(estimator, parts))
+        self.shard = make_shard(estimator, *read_parts(parts))
         return None if self.shard is None else self.shard.tell()
 
     def pose(self, known: dict[str, Any], own: Any) -> tuple[float, float]:
@@ -155,7 +156,7 @@ class Block:
         self.seed, self.keep, compiled = seed, keep, self.compiled
         self.at = self.rounds = 0
         if compiled is None:
-            return {"n": 0, "size": 0, "exact": True, "bounded": True}
+            return {"n": 0, "size": 0, "exact": True, "bounded": True, "data": ""}
         estimator = self.estimator
         form = make_formulation(C, estimator.slack, estimator.rescale, self.weights)
         solver_class = estimator._solver_class(compiled)
@@ -168,6 +169,7 @@ class Block:
         self.order = self.solver.active
         facts = {"n": len(self.solver.active), "size": compiled.size}
         facts |= {"exact": compiled.exact, "bounded": compiled.bounded}
+        facts["data"] = identity(compiled, form.cap, form.ridge)
         return facts | {"n_weights": compiled.n_weights}
 
     def advance(self, share: float, sigma: float, theta: Array) -> Told | None:

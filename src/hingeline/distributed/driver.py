@@ -29,7 +29,7 @@ any machine, comes to the same weights.
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -107,7 +107,12 @@ class Blocks(CertifiedSolver):
             "master", "how blocks are joined", words=("master", "line", "average", "add")
         )
         keep: int = option(4, "solutions kept of every block, for combine='master'")
-        share: float | None = option(None, "passes of a block in a round; None: by what it costs")
+        share: float | None = option(
+            None, "share of a block's examples in a round; None: by what it costs", most=1.0
+        )
+
+        def unused(self, slack: str) -> Iterable[str]:
+            return () if self.combine == "master" else ("keep",)
 
     saved_numbers = (*CertifiedSolver.saved_numbers, "share", "reach", "rounds")
     saved_arrays = ("w", "_best", "drift")
@@ -134,7 +139,7 @@ class Blocks(CertifiedSolver):
         self.keep_most = m
         self.theta = np.zeros((n_blocks, 0))  # what blocks are to mix next
         self._forget_directions()
-        self.share = min(FIRST_SHARE if options.get("share") is None else options["share"], 1.0)
+        self.share = FIRST_SHARE if self.options.share is None else self.options.share
         self.reach = math.nan  # log b₀
         self.clock = self.oracle_calls = self.rounds = self._planes = 0
         self.visits = 0.0
@@ -428,7 +433,9 @@ class Blocks(CertifiedSolver):
         self.visits = 0.0
 
     def integrality_gap(self, weights: Array) -> float:
-        return math.nan if self.exact or not self.bounded else self._best_excess
+        if self.exact or not self.bounded:
+            return math.nan
+        return self._best_excess if weights is self._best else self._excess
 
     def repair(self) -> None:
         """After an interruption blocks may be anywhere: what is certified stands."""

@@ -13,13 +13,13 @@ from hingeline._checks import as_callbacks, positive, require, warn
 from hingeline._jit import announce_compiling
 from hingeline.core import registry
 from hingeline.core.loop import Limits, Reporter, run
-from hingeline.distributed.block import Host
+from hingeline.distributed.block import LOCAL_OPTIONS, Host
 from hingeline.distributed.driver import Blocks
 from hingeline.distributed.executors import LOST, Dask, Executor, Processes
 from hingeline.distributed.shards import FilePart, choose_C, kind_of
 from hingeline.estimators.base import forget_extras
 
-MANY = 16  # Blocks by default where parts are fewer: cut further, they would be no faster.
+MANY = 16  # Blocks at most, where nobody says how many.
 
 
 def fit_blocks(
@@ -42,7 +42,8 @@ def fit_blocks(
     ----------
     estimator : ChainSSVM, MulticlassSSVM or MultilabelSSVM
         Not fitted here, but a clone of it. ``solver`` must be ``"auto"`` or ``"sdm"``, which
-        blocks run; ``slack`` is ``"max"`` or ``"squared"``, and C is finite.
+        blocks run; ``slack`` is ``"max"`` or ``"squared"``, and C is finite. A block trains in one
+        thread: ``n_jobs`` is for predictions.
     source : str, or list of str, of (X, y), of delayed objects, or a dask bag
         Files in any format that ``hingeline train`` reads, the name with ``*`` or ``?``, or names;
         or parts of data, each ``(X, y)`` as ``fit`` takes it. Of a bag, records are pairs (x, y).
@@ -83,7 +84,7 @@ def fit_blocks(
         executor.open(blocks, Host)
         told = _ask(executor, "read", (bare,), own)
         known, columns = _merge(shard, model, told)
-        vars(model).update(known)
+        vars(model).update({name: v for name, v in known.items() if name.endswith("_")})
         posed = {k: (columns[k],) for k in range(blocks)}
         sums = _ask(executor, "pose", (known,), posed)
         C = model.C_ = choose_C(model, sums)
@@ -106,6 +107,9 @@ def fit_blocks(
                     if any(answer is LOST for answer in found.values()):
                         break
                 else:
+                    for k, (fact, _) in found.items():
+                        text = f"the parts of block {k} have changed since the training began"
+                        require(fact["data"] == facts[k]["data"], f"{text}: start again.")
                     return
 
         solver = Blocks(executor, rebuild, facts, given, warn)
@@ -118,7 +122,7 @@ def fit_blocks(
             name=type(model).__name__,
             identity=lambda: {
                 "blocks": blocks,
-                "sizes": solver.sizes,
+                "data": [fact["data"] for fact in facts],
                 "C": repr(C),
                 "formulation": f"{model.slack} slack, {model.rescale} rescaling",
                 "options": repr(sorted(given.items())),
@@ -141,6 +145,10 @@ def _refuse(estimator: Any) -> None:
     if estimator.slack not in Blocks.slacks:
         what = f"slack={estimator.slack!r} cannot be solved in blocks"
         raise ValueError(f"{what}: use {' or '.join(map(repr, Blocks.slacks))}.")
+    for name in sorted({*LOCAL_OPTIONS} & {*(estimator.solver_options or ())}):
+        raise ValueError(f"solver_options has {name!r}, which blocks do not use: leave it out.")
+    if estimator.warm_start:
+        raise ValueError("warm_start=True has no effect in blocks, which keep nothing: use fit.")
     if estimator.C == "auto" or math.inf == estimator.C:
         what = f"C={estimator.C!r} cannot be solved in blocks"
         raise ValueError(f"{what}: give a finite number.")
@@ -153,9 +161,7 @@ def _list_parts(source: Any, reading: dict[str, Any]) -> list[Any]:
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
         source = [name]
-        if "://" in name:
-            source = _list_remote(name)
-        elif glob.has_magic(name):
+        if glob.has_magic(name):
             source = sorted(glob.glob(name))
             require(source, f"no file is called {name}: check the pattern.")
     if not isinstance(source, Sequence) or isinstance(source, tuple):
@@ -170,15 +176,6 @@ def _list_parts(source: Any, reading: dict[str, Any]) -> list[Any]:
         FilePart(os.fspath(part), how) if is_name else part
         for part, is_name in zip(source, named, strict=True)
     ]
-
-
-def _list_remote(name: str) -> list[str]:
-    try:
-        import fsspec  # type: ignore[import-untyped]
-    except ImportError:
-        what = f"{name} is a remote name, which fsspec reads"
-        raise ValueError(f"{what}: pip install fsspec.") from None
-    return [file.full_name for file in fsspec.open_files(name)]
 
 
 def _open(client: Any, workers: int | None, blocks: int) -> Executor:

@@ -38,7 +38,7 @@ class FilePart(NamedTuple):
     options: tuple[tuple[str, Any], ...]
 
 
-def read_parts(estimator: Any, parts: Sequence[Any]) -> tuple[Any, Any]:
+def read_parts(parts: Sequence[Any]) -> tuple[Any, Any]:
     """X and y of all parts, one after the other."""
     pairs = [_read_part(part) for part in parts]
     pairs = [(X, y) for X, y in pairs if _length(X)]
@@ -173,10 +173,11 @@ class Sequences(Shard):
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-        known = merge_classes(estimator, told) | {"encoder_": None, "scheme_": None}
+        known = merge_classes(estimator, told) | {"encoder_": None}
         if estimator.scheme == "auto":
             how = "give the scheme by its name, such as scheme='IOB2'"
             raise ValueError(f"scheme='auto' looks at all labels together, blocks cannot: {how}.")
+        known["scheme_"] = estimator.scheme  # each block checks its labels
         kinds = {type(one["encoder"]) for one in told}
         if len(kinds) > 1:
             names = " and ".join(sorted(kind.__name__ for kind in kinds))
@@ -196,8 +197,7 @@ class Sequences(Shard):
         index = {label: k for k, label in enumerate(estimator.classes_.tolist())}
         labels = number_labels(self.flat, index)
         if estimator.scheme is not None:
-            known = (estimator.classes_, labels, self.offsets)
-            estimator.scheme_ = choose_scheme(estimator.scheme, *known)
+            choose_scheme(estimator.scheme, estimator.classes_, labels, self.offsets)
         rows = estimator._with_constant(matrix)
         self.constant = bool(estimator.fit_intercept)
         return estimator._make(rows, self.offsets, labels), np.ones(len(self.offsets) - 1)
@@ -217,20 +217,23 @@ class Rows(Shard):
             how = "scale the files beforehand, or leave it out"
             raise ValueError(f"scale=True looks at all rows together, blocks cannot: {how}.")
         checks.refuse_none(y)
-        self.matrix, self.y = checks.as_csr(X), np.asarray(y)
+        self.matrix, self.y, self.sparse = checks.as_csr(X), np.asarray(y), sp.issparse(X)
         n = self.matrix.shape[0]
         text = f"X has {n} rows and y has {self.y.shape}: give one label per row."
         require(self.y.shape == (n,), text)
         checks.check_finite(self.matrix.data, "X")
 
     def tell(self) -> dict[str, Any]:
-        return {"labels": Counter(self.y.tolist()), "width": self.matrix.shape[1]}
+        known = {"labels": Counter(self.y.tolist()), "width": self.matrix.shape[1]}
+        return known | {"sparse": self.sparse}
 
     @staticmethod
     def merge(estimator: Any, told: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
         known = merge_classes(estimator, told)
         # Sparse files end where the last feature with a value is.
         known["n_features_in_"] = max(one["width"] for one in told)
+        if not all(one["sparse"] for one in told):
+            merge_widths(told)
         text = f"y has one class only ({known['classes_'][0]!r}): at least 2 classes are needed."
         require(len(known["classes_"]) > 1, text)
         return known, [None] * len(told)
